@@ -1,0 +1,38 @@
+"""Benchmarks: one module each, with ``load(path) -> Iterator[Item]`` and ``STUDY``, the study that reads its scores.
+
+To add one, put a module beside these; its name is its name on the command line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, cast
+
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import Item
+
+
+class Benchmark(Protocol):
+    """What a benchmark module offers."""
+
+    STUDY: str
+
+    @staticmethod
+    def load(path: Path | None = None) -> Iterator[Item]:
+        """Yield the items; `path` is the user's ``--path``."""
+        ...
+
+
+def names() -> list[str]:
+    """Every benchmark module of this package."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def get(name: str) -> Benchmark:
+    """The benchmark of that name. Raises ConfigError listing the known ones."""
+    if name not in names():
+        raise ConfigError(one_of("benchmark", name, names()))
+    return cast(Benchmark, importlib.import_module(f"{__name__}.{name}"))
