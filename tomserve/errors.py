@@ -4,11 +4,11 @@
     ├── ConfigError              what the user gave is wrong: file, line, field, found, expected, way out
     │   ├── ContentError         a preset, prompt, stage or study file with a mistake in it
     │   └── RunMismatchError     the run folder belongs to another configuration
-    ├── EnvironmentProblem       the machine cannot do it: no vllm, too little memory, port in use
+    ├── MachineError       the machine cannot do it: no vllm, too little memory, port in use
     ├── ServerError              a server did not start, is not there, or is not what it should be
     │   └── ServerLostError      exit 3: it went away in mid-run; the run can be resumed
     ├── JournalError             exit 3: the run's files cannot be written any more; resumable
-    └── Interrupted              exit 130 or 143: Ctrl-C or SIGTERM; resumable
+    └── StoppedError              exit 130 or 143: Ctrl-C or SIGTERM; resumable
 
 The command line prints ``str(error)`` on one line and exits with ``error.exit_code``; a traceback means a bug.
 """
@@ -22,12 +22,12 @@ from pathlib import Path
 __all__ = [
     "ConfigError",
     "ContentError",
-    "EnvironmentProblem",
-    "Interrupted",
     "JournalError",
+    "MachineError",
     "RunMismatchError",
     "ServerError",
     "ServerLostError",
+    "StoppedError",
     "TomserveError",
     "nearest",
     "one_of",
@@ -57,7 +57,7 @@ class RunMismatchError(ConfigError):
     """The run folder was made by another configuration; names the first difference."""
 
 
-class EnvironmentProblem(TomserveError):
+class MachineError(TomserveError):
     """This machine lacks something the job needs."""
 
 
@@ -77,7 +77,7 @@ class JournalError(TomserveError):
     exit_code = 3
 
 
-class Interrupted(TomserveError):
+class StoppedError(TomserveError):
     """Stopped by a signal after what was in flight had been kept."""
 
     def __init__(self, message: str, exit_code: int) -> None:

@@ -1,9 +1,9 @@
 """Item: one question about one story, with its choices, gold answer, gold rationale and design factors.
 
-    >>> item = Item(id="demo/1", benchmark="demo", story=["The box holds tea."], question="What is in the box?",
-    ...             choices=["tea", "salt", "unknown"], answer="tea", gold={"sets": [["tea"]]}, cluster="demo")
-    >>> Item.from_json(item.to_json()) == item
-    True
+>>> item = Item(id="demo/1", benchmark="demo", story=["The box holds tea."], question="What is in the box?",
+...             choices=["tea", "salt", "unknown"], answer="tea", gold={"sets": [["tea"]]}, cluster="demo")
+>>> Item.from_json(item.to_json()) == item
+True
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve.content import digest
-from tomserve.errors import ContentError
+from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.scoring.automaton import Automaton, compile_chains, compile_sets
 from tomserve.yamlfile import explain
 
@@ -97,7 +97,9 @@ class Item(BaseModel):
         if self.answer not in self.choices:
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
         if self.gold is not None:
-            layers = self.gold.sets if self.gold.sets is not None else tuple(zip(*(self.gold.chains or ()), strict=True))
+            layers = (
+                self.gold.sets if self.gold.sets is not None else tuple(zip(*(self.gold.chains or ()), strict=True))
+            )
             if len(layers) != len(self.story):
                 raise ValueError(f"gold has {len(layers)} layers for {len(self.story)} sentences")
             for number, layer in enumerate(layers, 1):
@@ -146,7 +148,9 @@ def read_items(path: Path) -> Iterator[Item]:
                     continue
                 item = _read_line(path, number, line)
                 if (first := seen.setdefault(item.id, number)) != number:
-                    raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+                    raise ContentError(
+                        f"{item.id!r} was already given in line {first}", path=path, line=number, field="id"
+                    )
                 yield item
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
@@ -181,3 +185,29 @@ def write_items(path: Path, items: Iterable[Item]) -> None:
 def items_digest(items: Iterable[Item]) -> str:
     """Content digest of a benchmark, whatever the order of its items."""
     return digest(*sorted(item.to_json() for item in items))
+
+
+def where(items: Iterable[Item], conditions: Iterable[str]) -> Iterator[Item]:
+    """Items whose factors meet every ``factor=value``. Raises ConfigError for a factor that no item has."""
+    wanted = []
+    for condition in conditions:
+        name, equals, value = condition.partition("=")
+        if not equals:
+            raise ConfigError(f"--where {condition!r}: expected factor=value")
+        wanted.append((name, value))
+    known: set[str] = set()
+    kept = 0
+    for item in items:
+        known |= set(item.factors)
+        if all(name in item.factors and _shown(item.factors[name]) == value for name, value in wanted):
+            kept += 1
+            yield item
+    for name, value in wanted:
+        if name not in known:
+            raise ConfigError(f"--where: {one_of('factor', name, known)}")
+        if not kept:
+            raise ConfigError(f"--where: no item has {name}={value}" + (" and the rest" if len(wanted) > 1 else ""))
+
+
+def _shown(value: Factor) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

@@ -1,6 +1,6 @@
 """Read a YAML file into a pydantic model; every mistake is named with file, line and field.
 
-    >>> preset = load_model(Path("launch/models/dbrx.yaml"), Preset)   # doctest: +SKIP
+>>> preset = load_model(Path("launch/models/dbrx.yaml"), Preset)   # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
         raise ValueError("explicit chains must be at least one, not empty, and of equal length")
     unique = sorted(set(map(tuple, chains)))
     layers = [[chain[t] for chain in unique] for t in range(len(unique[0]))]
-    relation = [[]] + [[1 << i for i in range(len(unique))] for _ in layers[1:]]
+    relation: list[list[int]] = [[]] + [[1 << i for i in range(len(unique))] for _ in layers[1:]]
     return Automaton(tuple(map(tuple, layers)), tuple(map(tuple, relation)))
 
 

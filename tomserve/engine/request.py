@@ -1,0 +1,54 @@
+"""A request: what is sent for one (item, strategy, turn), and the key that names what was sent."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from tomserve.strategies import Turn
+
+
+class Identity(NamedTuple):
+    """What a row of the journal answers."""
+
+    item: str
+    strategy: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Greedy by default. `extra` goes into every request body as it is (chat_template_kwargs, stop, ...)."""
+
+    temperature: float = 0.0
+    seed: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of the request body."""
+        return {"temperature": self.temperature, "seed": self.seed, **self.extra}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`body` is the JSON to send; `key` the digest of what it says, without address or row position."""
+
+    identity: Identity
+    key: str
+    body: bytes
+
+    @classmethod
+    def build(cls, identity: Identity, turn: Turn, *, model: str, revision: str | None, sampling: Sampling) -> Request:
+        """Render one turn. The key covers model id and revision, messages, sampling and schema."""
+        name = "answer"
+        content = {
+            "messages": turn.messages,
+            **sampling.to_dict(),
+            "max_tokens": turn.max_tokens,
+            "response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": turn.schema}},
+        }
+        key = hashlib.sha256(orjson.dumps([model, revision, content], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+        return cls(identity, key, orjson.dumps({"model": model, **content}))

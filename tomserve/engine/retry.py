@@ -1,0 +1,47 @@
+"""When to ask again, and how long to wait first: a value made of tenacity's wait objects.
+
+>>> RetryPolicy(attempts=3).again(Reply("http_503"), attempt=1)
+True
+>>> RetryPolicy(attempts=3).again(Reply("http_400"), attempt=1)
+False
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tenacity import RetryCallState, wait_random_exponential
+from tenacity.wait import wait_base
+
+from tomserve.engine.transport import Reply
+
+REFUSED_KEY = frozenset({"http_401", "http_403"})
+"""Statuses that end the whole run: no other request would fare better."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """`attempts` a request in all; `wait` between them; `lost_after` seconds without any contact end the run."""
+
+    attempts: int = 6
+    wait: wait_base = field(default_factory=lambda: wait_random_exponential(multiplier=0.5, max=20))
+    lost_after: float = 60.0
+
+    def again(self, reply: Reply, attempt: int) -> bool:
+        """Whether a reply to the `attempt`-th copy (from 1) calls for another."""
+        return attempt < self.attempts and transient(reply)
+
+    def seconds(self, reply: Reply, attempt: int) -> float:
+        """How long to wait after the `attempt`-th copy; a server's Retry-After is honoured up to two minutes."""
+        if reply.retry_after is not None:
+            return min(reply.retry_after, 120.0)
+        state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
+        state.attempt_number = attempt
+        return float(self.wait(state))
+
+
+def transient(reply: Reply) -> bool:
+    """Connection errors, timeouts, garbled replies, 408, 429 and every 5xx may go away by themselves."""
+    if reply.status in ("connection", "timeout", "malformed", "http_408", "http_425", "http_429"):
+        return True
+    return reply.status.startswith("http_5")

@@ -1,0 +1,171 @@
+"""One method: send a body to an endpoint, say what came back. Nothing is raised for what a server does wrong.
+
+aiohttp + orjson, because an evaluation client must cost less than the cheapest server: see bench/.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import aiohttp
+import orjson
+
+MAX_BODY = 16 * 2**20  # a larger reply is not a chat completion
+
+FINAL = frozenset({"ok", "length", "refusal", "http_400", "http_404", "http_413", "http_422"})
+"""Statuses that are never asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: `connect` to connect, `stall` between two pieces of a reply, `total` from sending to the end."""
+
+    connect: float = 10.0
+    stall: float = 600.0
+    total: float = 600.0
+
+
+@dataclass(slots=True)
+class Reply:
+    """What the transport saw. `status`: ok, length, refusal, timeout, connection, malformed or http_<code>."""
+
+    status: str
+    text: str | None = None
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    usage: dict[str, int] | None = None
+    model: str | None = None
+    error: str | None = None
+    retry_after: float | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def final(self) -> bool:
+        """Whether this is the item's last word."""
+        return self.status in FINAL
+
+
+class Transport(Protocol):
+    """What the runner needs of a client."""
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        """POST a chat completion to ``<endpoint>/chat/completions``; never raises but for cancellation."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class AiohttpTransport:
+    """Keep-alive connections to OpenAI-compatible endpoints. `api_key` is sent as a bearer token and nowhere else."""
+
+    def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
+        timeouts = timeouts or Timeouts()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._key = api_key
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the runner's workers are the limit
+            timeout=aiohttp.ClientTimeout(
+                total=timeouts.total, sock_connect=timeouts.connect, sock_read=timeouts.stall
+            ),
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        """See Transport."""
+        began = time.perf_counter()
+        try:
+            url = f"{endpoint}/chat/completions"
+            async with self._session.post(url, data=body, allow_redirects=False) as response:
+                raw = await _bounded(response)
+                reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
+                reply.retry_after = _seconds(response.headers.get("Retry-After"))
+        except TimeoutError:
+            reply = Reply("timeout", error="no complete reply in time")
+        except (aiohttp.ClientError, OSError) as error:
+            reply = Reply("connection", error=f"{type(error).__name__}: {error}"[:300])
+        if reply.error and self._key:
+            reply.error = reply.error.replace(self._key, "***")
+        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
+        return reply
+
+    async def close(self) -> None:
+        """See Transport."""
+        await self._session.close()
+        await asyncio.sleep(0)
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body, or None where it exceeds MAX_BODY."""
+    if (response.content_length or 0) > MAX_BODY:
+        return None
+    pieces, size = [], 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > MAX_BODY:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; dates and nonsense are None."""
+    try:
+        return max(0.0, float(header)) if header else None
+    except ValueError:
+        return None
+
+
+def read_reply(code: int, raw: bytes) -> Reply:
+    """Classify an HTTP status and body as a Reply. Pure, so that it can be tested on its own."""
+    try:
+        data = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        shown = raw[:200].decode("utf-8", "replace")
+        return Reply(f"http_{code}" if code != 200 else "malformed", error=f"not JSON: {shown!r}")
+    if code != 200:
+        return Reply(f"http_{code}", error=error_text(data))
+    try:
+        choice = data["choices"][0]
+        message = choice["message"]
+        text, finish = message.get("content"), choice.get("finish_reason")
+        reasoning = message.get("reasoning") or message.get("reasoning_content")
+        refusal = message.get("refusal")
+    except (TypeError, KeyError, IndexError, AttributeError):
+        return Reply("malformed", error=f"not a chat completion: {error_text(data)}")
+    reply = Reply("ok", reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=data.get("model"))
+    if refusal or finish == "content_filter":
+        reply.status, reply.text = "refusal", text or refusal or ""
+    elif isinstance(text, str):
+        reply.text, reply.status = text, "length" if finish == "length" else "ok"
+    elif finish == "length":  # a reasoning model that spent all its tokens on thinking
+        reply.text, reply.status = "", "length"
+    else:
+        reply.status, reply.error = "malformed", "the message has no text content"
+    return reply
+
+
+def error_text(data: Any) -> str:
+    """The message of an OpenAI-style, FastAPI-style or other error object; at most 500 characters."""
+    if isinstance(data, dict):
+        inner = data.get("error", data.get("detail", data.get("message", data)))
+        data = inner.get("message", inner) if isinstance(inner, dict) else inner
+    text = data if isinstance(data, str) else orjson.dumps(data, default=str).decode()
+    return " ".join(text.split())[:500]
+
+
+def _usage(data: dict[str, Any]) -> dict[str, int] | None:
+    usage = data.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    found = {"prompt": usage.get("prompt_tokens"), "completion": usage.get("completion_tokens"), "cached": cached}
+    return {name: count for name, count in found.items() if isinstance(count, int)}

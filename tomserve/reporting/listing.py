@@ -1,0 +1,55 @@
+"""Runs in the terminal: all of them in a table, or one in a screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tomserve.engine.journal import identity_of, read_rows
+from tomserve.engine.runfolder import existing_run, read_manifest, runs_root
+from tomserve.errors import ConfigError
+
+
+def list_runs(console: Console) -> None:
+    """Name, model, benchmark, questions asked, completeness of every run, newest first."""
+    manifests = sorted(runs_root().glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime_ns)
+    if not manifests:
+        console.print(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)", markup=False)
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("run", "model", "benchmark", "strategies", "created", "complete"):
+        table.add_column(heading)
+    for path in manifests:
+        manifest = read_manifest(path.parent) or {}
+        cells = (
+            path.parent.name,
+            str(manifest.get("model")),
+            str(manifest.get("benchmark")),
+            ", ".join(manifest.get("strategies", {})),
+            str(manifest.get("created")),
+            "yes" if manifest.get("complete") else "no",
+        )
+        table.add_row(*map(Text, cells))
+    console.print(table)
+
+
+def show_run(name: str, console: Console) -> None:
+    """Provenance and failures of one run. Raises ConfigError where there is none."""
+    folder = existing_run(name)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there")
+    final = {identity_of(row): row["status"] for _, row in read_rows(folder / "responses.jsonl")}
+    for field in ("run", "model", "revision", "benchmark", "benchmark_digest", "created", "complete", "tomserve"):
+        console.print(Text(f"{field:<17} {manifest.get(field)}"), soft_wrap=True)
+    for strategy, spec in manifest["strategies"].items():
+        counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
+        listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing yet"
+        console.print(Text(f"{strategy:<17} {listed}; prompts {spec['digest'][:19]}"), soft_wrap=True)
+    for field, value in manifest.get("server", {}).items():
+        shown = " ".join(value) if isinstance(value, list) else value
+        console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)

@@ -1,0 +1,74 @@
+"""Tables to the terminal and to files: table, csv, md, json.
+
+Text that comes from models or datasets cannot run as a formula in a spreadsheet nor as markup in a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tomserve.errors import ConfigError, one_of
+
+FORMATS = ("table", "csv", "md", "json")
+
+
+def show(frames: Mapping[str, pl.DataFrame], console: Console) -> None:
+    """Print frames as aligned tables under their titles."""
+    for title, frame in frames.items():
+        table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        for name, kind in frame.schema.items():
+            table.add_column(Text(name), justify="right" if kind.is_numeric() else "left", no_wrap=True)
+        for row in frame.iter_rows():
+            table.add_row(*(Text(cell(value)) for value in row))
+        console.print(table)
+
+
+def cell(value: object) -> str:
+    """One value as text: three decimals for numbers, nothing for null."""
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def render(frame: pl.DataFrame, form: str) -> str:
+    """A frame as text in csv, md or json."""
+    if form == "csv":
+        return _inert(frame).write_csv(null_value="", line_terminator="\n")
+    if form == "json":
+        return frame.write_json() + "\n"
+    if form == "md":
+        head = ["| " + " | ".join(frame.columns) + " |", "|" + "---|" * frame.width]
+        escape = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
+        rows = ["| " + " | ".join(cell(value).translate(escape) for value in row) + " |" for row in frame.iter_rows()]
+        return "\n".join([*head, *rows]) + "\n"
+    raise ConfigError(one_of("format", form, FORMATS))
+
+
+def _inert(frame: pl.DataFrame) -> pl.DataFrame:
+    """Put an apostrophe before text that a spreadsheet would run as a formula."""
+    strings = [name for name, kind in frame.schema.items() if kind == pl.String]
+    return frame.with_columns(
+        pl.when(pl.col(name).str.contains(r"^[=+\-@\t\r]")).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name in strings
+    )
+
+
+def write(frames: Mapping[str, pl.DataFrame], folder: Path, form: str) -> list[Path]:
+    """One file a table, ``<name>.<form>``; returns the paths. Raises ConfigError where it cannot be written."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, frame in frames.items():
+            path = folder / f"{name}.{form}"
+            path.write_text(render(frame, form), encoding="utf-8")
+            written.append(path)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
+    return written

@@ -1,0 +1,102 @@
+"""`tomserve serve`: a preset in the foreground, recorded so that `tomserve eval` finds it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tomserve import content
+from tomserve.errors import ServerError
+from tomserve.serving import hardware, install, records, reference
+from tomserve.serving.command import Command, vllm_command
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import Probe
+from tomserve.serving.server import Server, check_port
+from tomserve.serving.target import REFERENCE, api_key
+
+
+def command(name: str, host: str, port: int, extra: Sequence[str]) -> Command:
+    """The exact command that `serve` would run. Raises ConfigError for an unknown preset."""
+    preset = Preset.load(name)
+    model = str(reference.checkpoint_path()) if preset.model == REFERENCE else preset.model
+    return vllm_command(preset, model, host=host, port=port, extra=extra)
+
+
+def serve(name: str, host: str, port: int, extra: Sequence[str], *, setup: bool, console: Console) -> None:
+    """Serve until Ctrl-C, SIGTERM or the server's own end. Raises MachineError, ServerError."""
+    preset = Preset.load(name)
+    if preset.device == "cuda":
+        hardware.check_fits(preset, hardware.gpus())
+    check_port(host, port)
+    if setup:
+        install.setup("cuda" if preset.device == "cuda" else None, lambda message: console.print(message, markup=False))
+    install.require_engine()
+    if preset.model == REFERENCE:
+        reference.build()
+    revision = reference.revision() if preset.model == REFERENCE else preset.revision
+    line = command(name, host, port, extra)
+    console.print(line.shell(), markup=False, soft_wrap=True)
+    record: Path | None = None
+    with Server(line, host=host, port=port) as server:
+        try:
+            took = server.wait_healthy(lambda message: console.print(message))
+            probe = Probe(server.url, api_key())
+            try:
+                probe.check_chat(preset.served_name)
+            finally:
+                probe.close()
+            record = records.write(port, url=server.url, model=preset.served_name, revision=revision, command=line.argv)
+            console.print(
+                f"serving {preset.served_name} at {server.url} after {took:.0f} s; "
+                "`make eval` in another terminal finds it. Ctrl-C ends it.",
+                markup=False,
+                soft_wrap=True,
+            )
+            while (reason := server.gone()) is None:
+                time.sleep(0.5)
+            raise ServerError(reason)
+        finally:
+            if record is not None:
+                with contextlib.suppress(OSError):
+                    record.unlink()
+
+
+def explain(name: str, console: Console) -> None:
+    """Print a preset's memory arithmetic and what of it is known."""
+    preset = Preset.load(name)
+    devices = preset.tensor_parallel * preset.pipeline_parallel
+    kind = "CPU" if preset.device == "cpu" else f"{devices} GPU(s)"
+    console.print(
+        f"{preset.name}: {preset.model} ({preset.dtype}), {preset.weights_gb:g} GB of weights on {kind}", markup=False
+    )
+    if preset.device == "cuda":
+        each = preset.weights_gb / devices
+        wanted = (each + hardware.SPARE_GB) / hardware.USABLE
+        console.print(
+            f"{preset.weights_gb:g} GB / {devices} = {each:.1f} GB a GPU; + {hardware.SPARE_GB:g} GB to work in, "
+            f"/ {hardware.USABLE:g} usable = GPUs of at least {wanted:.0f} GB",
+            markup=False,
+        )
+    console.print(f"context {preset.max_model_len} tokens; preset verified: {preset.verified}", markup=False)
+    if preset.note:
+        console.print(preset.note, markup=False)
+
+
+def list_presets(console: Console) -> None:
+    """Print the table of presets."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("preset", "model", "weights GB", "GPUs", "context", "verified"):
+        table.add_column(
+            heading, justify="right" if heading in ("weights GB", "GPUs", "context") else "left", no_wrap=True
+        )
+    for name in content.names("launch/models", ".yaml"):
+        preset = Preset.load(name)
+        devices = "CPU" if preset.device == "cpu" else str(preset.tensor_parallel * preset.pipeline_parallel)
+        table.add_row(name, preset.model, f"{preset.weights_gb:g}", devices, str(preset.max_model_len), preset.verified)
+    console.print(table)

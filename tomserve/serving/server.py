@@ -1,0 +1,138 @@
+"""A vLLM server of our own: start it, watch it become healthy, end it and everything it started.
+
+The server runs in its own process group, so that Ctrl-C reaches tomserve alone and the end reaches all of it; a pipe
+ends it when tomserve itself is killed (see tomserve.serving.vllm_cli).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import httpx
+
+from tomserve.errors import MachineError, ServerError
+from tomserve.serving.command import Command
+
+Note = Callable[[str], None]
+
+
+def free_port() -> int:
+    """A port of the loopback interface that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise MachineError where nothing can listen on host:port."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise MachineError(f"{host}:{port}: cannot listen ({error.strerror}); choose another --port (PORT=)") from None
+
+
+class Server:
+    """A started server. `url` ends in /v1. Use as a context manager, or call stop()."""
+
+    def __init__(self, command: Command, *, host: str, port: int, log: Path | None = None) -> None:
+        shown = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+        self.root, self.url, self.log = f"http://{shown}:{port}", f"http://{shown}:{port}/v1", log
+        reading, self._pipe = os.pipe()
+        output: IO[bytes] | None = log.open("wb") if log else None
+        try:
+            self.process = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env, "TOMSERVE_PARENT_FD": str(reading)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT if output else None,
+                pass_fds=(reading,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(self._pipe)
+            raise MachineError(f"cannot start {command.argv[0]} ({error.strerror})") from None
+        finally:
+            os.close(reading)
+            if output:
+                output.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def gone(self) -> str | None:
+        """Why the server is no more, or None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the server process ended with {how}{self.last_words()}"
+
+    def last_words(self, lines: int = 3) -> str:
+        """The last log lines that say something, for an error message."""
+        if not self.log or not self.log.exists():
+            return ""
+        text = self.log.read_text("utf-8", "replace").splitlines()
+        telling = [line.strip() for line in text if "Error" in line or "error" in line] or text
+        return f"; {self.log} ends: " + " | ".join(line[-200:] for line in telling[-lines:])
+
+    def wait_healthy(self, note: Note, timeout: float = 1800.0) -> float:
+        """Wait for /health; returns the seconds it took. Raises ServerError at once when the process ends."""
+        began = time.monotonic()
+        shown = 0.0
+        while (elapsed := time.monotonic() - began) < timeout:
+            if (reason := self.gone()) is not None:
+                raise ServerError(reason)
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{self.root}/health", timeout=2.0, trust_env=False).status_code == 200:
+                    return elapsed
+            if elapsed - shown >= 5:
+                shown = elapsed
+                note(f"waiting for the server ... {elapsed:.0f} s")
+            time.sleep(0.25)
+        raise ServerError(f"{self.root}: not healthy after {timeout:.0f} s{self.last_words()}")
+
+    def stop(self, patience: float = 15.0) -> None:
+        """End the whole process group: SIGTERM, then SIGKILL. Safe to call twice."""
+        if self._pipe < 0:
+            return
+        for sign, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, sign)
+            deadline = time.monotonic() + wait
+            while time.monotonic() < deadline:
+                self.process.poll()
+                if not _group_alive(self.process.pid):
+                    break
+                time.sleep(0.05)
+            if not _group_alive(self.process.pid):
+                break
+        os.close(self._pipe)
+        self._pipe = -1
+
+
+def _group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,95 @@
+"""Which server an evaluation uses: given addresses, else a live server of `tomserve serve`, else the embedded one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tomserve.errors import ConfigError
+from tomserve.serving import records, reference
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import Probe, normalize
+
+REFERENCE = "reference"
+
+
+def api_key() -> str | None:
+    """The key from TOMSERVE_API_KEY, the file TOMSERVE_API_KEY_FILE, or OPENAI_API_KEY. Raises ConfigError."""
+    if file := os.environ.get("TOMSERVE_API_KEY_FILE"):
+        try:
+            return Path(file).expanduser().read_text("utf-8").strip() or None
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError("TOMSERVE_API_KEY_FILE: names no readable file") from None
+    key = (os.environ.get("TOMSERVE_API_KEY") or os.environ.get("OPENAI_API_KEY") or "").strip()
+    if not key.isprintable() or not key.isascii():
+        raise ConfigError(
+            "the API key holds characters that no HTTP header can carry; was it pasted with a line break?"
+        )
+    return key or None
+
+
+@dataclass
+class Target:
+    """What will be asked. No endpoints yet: the embedded server, to be started when something is left to ask."""
+
+    model: str
+    revision: str | None
+    preset: Preset | None
+    endpoints: list[str] = field(default_factory=list)
+    context: int | None = None
+    server: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether a server of our own has to be started."""
+        return not self.endpoints
+
+
+def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
+    """Decide and, for existing endpoints, ask them. Raises ConfigError or ServerError with the way out."""
+    if base_urls:
+        return _probe(list(dict.fromkeys(map(normalize, base_urls))), model, revision)
+    found = records.live()
+    if found:
+        serving = [record for record in found if model in (None, record.model)]
+        names = sorted({record.model for record in found})
+        if not serving:
+            listed = ", ".join(f"{record.model} at {record.url}" for record in found)
+            raise ConfigError(f"model {model!r} is not served; live servers: {listed}. Stop them, or give --base-url")
+        if len({record.model for record in serving}) > 1:
+            raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
+        target = _probe([record.url for record in serving], serving[0].model, revision or serving[0].revision)
+        target.server["command"] = serving[0].command
+        return target
+    if model in (None, REFERENCE):
+        return Target(REFERENCE, reference.revision() if reference.built() else None, Preset.load(REFERENCE))
+    preset = Preset.lookup(model)
+    if preset is None and model is not None:
+        Preset.load(model)  # raises, naming the nearest preset
+    raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
+
+
+def _probe(endpoints: list[str], model: str | None, revision: str | None) -> Target:
+    preset = Preset.lookup(model)
+    wanted = [model, *([preset.served_name, preset.model] if preset else [])]
+    served, versions = [], []
+    for endpoint in endpoints:
+        probe = Probe(endpoint, api_key())
+        try:
+            served.append(probe.choose(wanted))
+            versions.append(probe.version())
+        finally:
+            probe.close()
+    names = sorted({entry["id"] for entry in served})
+    if len(names) > 1:
+        raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
+    limits = [entry["max_model_len"] for entry in served if isinstance(entry.get("max_model_len"), int)]
+    context = min(limits, default=None)
+    server = {"engine_version": versions[0], "root": served[0].get("root"), "max_model_len": context}
+    if revision is None and preset is not None and preset.revision:
+        revision = preset.revision
+    found = preset or Preset.lookup(names[0])
+    return Target(names[0], revision, found, endpoints, context, server)
