@@ -34,7 +34,14 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         rows.group_by(KEYS)
         .agg(pl.col("correct").fill_null(False).sum().cast(pl.Int64), pl.len().cast(pl.Int64).alias("total"))
         .collect()
-        .sort("subset", "model", "strategy", pl.col("perturbation").replace_strict(order, return_dtype=pl.Int64))
+        .sort(
+            "subset",
+            "model",
+            # vanilla first: it is what the other strategies are compared with
+            pl.col("strategy") != "vanilla",
+            "strategy",
+            pl.col("perturbation").replace_strict(order, return_dtype=pl.Int64),
+        )
     )
     bounds = [accuracy_interval(correct, total) for correct, total in counts.select("correct", "total").iter_rows()]
     accuracy = counts.with_columns(

@@ -1,0 +1,73 @@
+# tomserve: `make eval` does the main job, `make test` the tests; both set up what they need. `make help` lists all.
+# Variables: MODEL BASE_URL BENCHMARK STRATEGY RUN LIMIT PORT STUDY OUT ARGS (lists are separated by spaces).
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP     = $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint launch/constraints.txt
+
+KNOWN   := MODEL BASE_URL BENCHMARK STRATEGY RUN LIMIT PORT STUDY OUT ARGS PYTHON VENV
+UNKNOWN := $(filter-out $(KNOWN),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
+ifneq ($(strip $(UNKNOWN)),)
+$(error unknown variable $(firstword $(UNKNOWN)); known: $(KNOWN))
+endif
+
+option = $(if $($(1)),--$(2) '$($(1))')
+each   = $(foreach value,$($(1)),--$(2) '$(value)')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev setup-server serve eval score analyze test bench lint clean
+
+help:
+	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
+	@echo 'make serve MODEL=dbrx   serve a model of launch/models/ with vLLM; plain `make eval` then finds it'
+	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
+	@echo 'make test | lint | bench | setup | clean'
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tomserve needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=")'
+	@$(PYTHON) -m venv $(VENV) || { echo 'the venv module is missing: install it (Debian: apt-get install python3-venv)'; exit 2; }
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml launch/constraints.txt
+	@echo 'installing the core into $(VENV) ...'
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo 'installing the tools for tests into $(VENV) ...'
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.core
+
+setup-dev: $(VENV)/.dev
+
+setup-server: $(VENV)/.core
+	@$(BIN)/tomserve setup
+
+serve: $(VENV)/.core
+	@$(BIN)/tomserve serve --setup $(call option,PORT,port) $(ARGS) $(MODEL)
+
+eval: $(VENV)/.core
+	@$(BIN)/tomserve eval --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \
+	  $(call each,STRATEGY,strategy) $(call option,RUN,run) $(call option,LIMIT,limit) $(ARGS)
+
+score: $(VENV)/.core
+	@$(BIN)/tomserve score $(call option,OUT,out) $(ARGS) $(RUN)
+
+analyze: $(VENV)/.core
+	@$(BIN)/tomserve analyze $(call option,STUDY,study) $(call option,OUT,out) $(ARGS) $(RUN)
+
+test: $(VENV)/.dev setup-server
+	@$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.dev
+	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

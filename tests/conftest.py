@@ -1,0 +1,212 @@
+"""Shared parts: items, a real HTTP endpoint that behaves as scripted, and a command line in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from tomserve.items import Item
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test reads or writes the checkout's runs, the user's keys or a content folder of the shell."""
+    for name in list(os.environ):
+        if name.startswith("TOMSERVE_") and name != "TOMSERVE_CACHE":
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+
+
+def make_item(number: int = 1, **changes: Any) -> Item:
+    """A small valid item; `changes` replace fields."""
+    fields: dict[str, Any] = {
+        "id": f"demo/{number}",
+        "benchmark": "demo",
+        "story": ["The jar stands on the shelf.", f"Jar number {number} holds tea.", "Ada looks into it."],
+        "question": "What does Ada believe is in the jar?",
+        "choices": ["tea", "salt", "unknown"],
+        "answer": "tea",
+        "gold": {"sets": [["unknown"], ["unknown"], ["tea"]]},
+        "factors": {"perturbation": "none"},
+        "cluster": f"demo/{number}",
+    }
+    return Item.model_validate({**fields, **changes})
+
+
+@pytest.fixture
+def items_file(tmp_path: Path) -> Path:
+    """Twenty items as JSONL."""
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(b"".join(make_item(n).to_json() + b"\n" for n in range(1, 21)))
+    return path
+
+
+Answer = Callable[[dict[str, Any], int], "web.StreamResponse | dict[str, Any] | None"]
+
+
+@dataclass
+class Endpoint:
+    """A real HTTP server with vLLM's paths. `script(body, n)` may answer the n-th chat request (from 1) in its own
+    way; None gives a well-formed completion that takes the first allowed label everywhere."""
+
+    models: list[str] = field(default_factory=lambda: ["tiny"])
+    max_model_len: int | None = 4096
+    key: str | None = None
+    script: Answer = lambda body, n: None
+    delay: float = 0.0
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    port: int = 0
+    peak: int = 0
+    _active: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/version", self._version)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/tokenize", self._tokenize)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        return app
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def _version(self, request: web.Request) -> web.Response:
+        return web.json_response({"version": "0.0.test"})
+
+    def _refused(self, request: web.Request) -> web.Response | None:
+        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
+        return None
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        data = [{"id": name, "object": "model", "max_model_len": self.max_model_len} for name in self.models]
+        return web.json_response({"object": "list", "data": data})
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return web.json_response({"count": sum(len(m["content"]) for m in body["messages"]) // 4})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        body = await request.json()
+        if "response_format" not in body:  # the preflight's own request
+            own = self.script({**body, "preflight": True}, 0)
+            return own if isinstance(own, web.StreamResponse) else web.json_response(completion("hi", body["model"]))
+        self.requests.append(body)
+        number = len(self.requests)
+        self._active += 1
+        self.peak = max(self.peak, self._active)
+        try:
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            answer = self.script(body, number)
+        finally:
+            self._active -= 1
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        if answer is None:
+            answer = completion(fill(body["response_format"]["json_schema"]["schema"]), body["model"])
+        return web.json_response(answer)
+
+
+def completion(text: str | None, model: str = "tiny", finish: str = "stop", **message: Any) -> dict[str, Any]:
+    """A chat completion as vLLM shapes it."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": model,
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+        ],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
+    }
+
+
+def fill(schema: dict[str, Any]) -> str:
+    """The first valid instance of one of our schemas, as JSON text."""
+
+    def one(part: dict[str, Any]) -> Any:
+        if "const" in part:
+            return part["const"]
+        if "enum" in part:
+            return part["enum"][0]
+        if "prefixItems" in part:
+            return [one(entry) for entry in part["prefixItems"]]
+        return {name: one(inner) for name, inner in part["properties"].items()}
+
+    return orjson.dumps(one(schema)).decode()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """A running Endpoint on a free port; change its fields before (or while) it is asked."""
+    server = Endpoint()
+    loop = asyncio.new_event_loop()
+    runner = web.AppRunner(server.app())
+
+    async def start() -> None:
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=0.1)
+        await site.start()
+        server.port = runner.addresses[0][1]
+
+    loop.run_until_complete(start())
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield server
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+@dataclass
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run ``tomserve ARGS`` in this process."""
+    import signal
+
+    from tomserve.cli import main
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["tomserve", *map(str, arguments)])
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        return Outcome(code if isinstance(code, int) else 1, out, err)
+
+    return run

@@ -1,0 +1,95 @@
+"""Items: the data contract and its refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import make_item
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, items_digest, read_items, where, write_items
+
+
+def test_a_line_is_read_back_as_it_was(tmp_path: Path) -> None:
+    items = [make_item(n) for n in range(3)]
+    write_items(tmp_path / "i.jsonl", items)
+    assert list(read_items(tmp_path / "i.jsonl")) == items
+    assert (tmp_path / "i.jsonl").read_bytes().startswith(b'{"schema":1,"id":"demo/0"')
+
+
+def test_the_digest_ignores_order_but_not_content() -> None:
+    one, two = make_item(1), make_item(2)
+    assert items_digest([one, two]) == items_digest([two, one])
+    assert items_digest([one, two]) != items_digest([one, make_item(2, question="Else?")])
+
+
+def test_text_is_normalised() -> None:
+    item = make_item(question="Cafe\u0301?")
+    assert item.question == "Caf\u00e9?"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"answer": "milk"}, "answer 'milk' is not among the choices"),
+        ({"choices": ["tea", "Tea", "salt"]}, "not distinct"),
+        ({"gold": {"sets": [["tea"]]}}, "gold has 1 layers for 3 sentences"),
+        ({"gold": {"sets": [["tea"], ["milk"], ["tea"]]}}, "gold of sentence 2 has 'milk'"),
+        ({"gold": {"sets": [["tea"]] * 3, "chains": [["tea"] * 3]}}, "either 'sets' or 'chains'"),
+        ({"gold": {"chains": [["tea"] * 3], "edges": [[1, "tea", "tea"]]}}, "'edges' belong to 'sets'"),
+        (
+            {"gold": {"sets": [["tea"], ["salt", "tea"], ["salt"]], "edges": [[1, "tea", "tea"], [2, "salt", "salt"]]}},
+            "no path",
+        ),
+        ({"story": []}, "story"),
+        ({"id": "a\nb"}, "id"),
+        ({"benchmark": "../up"}, "benchmark"),
+    ],
+)
+def test_mistakes_are_refused(change: dict, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        make_item(**change)
+
+
+def test_gold_may_list_chains() -> None:
+    item = make_item(gold={"chains": [["unknown", "tea", "tea"], ["unknown", "salt", "tea"]]})
+    assert len(list(item.gold.automaton().chains())) == 2
+    assert Item.from_json(item.to_json()) == item
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{not json\n", r"i.jsonl:2: not JSON"),
+        (make_item(1).to_json() + b"\n", r"i.jsonl:2: id: 'demo/1' was already given in line 1"),
+        (
+            make_item(2).to_json().replace(b'"cluster"', b'"clutser"') + b"\n",
+            r"i.jsonl:2: cluster: is missing|did you mean 'cluster'",
+        ),
+        (make_item(2).to_json().replace(b'"schema":1', b'"schema":9') + b"\n", r"i.jsonl:2: schema is not 1"),
+        (b"[1]\n", r"i.jsonl:2"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
+    path = tmp_path / "i.jsonl"
+    path.write_bytes(make_item(1).to_json() + b"\n" + line)
+    with pytest.raises(ContentError, match=message):
+        list(read_items(path))
+
+
+def test_missing_and_empty_files(tmp_path: Path) -> None:
+    with pytest.raises(ContentError, match="cannot be read"):
+        list(read_items(tmp_path / "none.jsonl"))
+    (tmp_path / "e.jsonl").touch()
+    with pytest.raises(ContentError, match="holds no items"):
+        list(read_items(tmp_path / "e.jsonl"))
+
+
+def test_where_filters_by_factor() -> None:
+    items = [make_item(1, factors={"swapped": True, "k": "a"}), make_item(2, factors={"swapped": False, "k": "a"})]
+    assert [item.id for item in where(items, ["swapped=false", "k=a"])] == ["demo/2"]
+    with pytest.raises(ConfigError, match="unknown factor 'swaped'; did you mean 'swapped'"):
+        list(where(items, ["swaped=true"]))
+    with pytest.raises(ConfigError, match="no item has k=b"):
+        list(where(items, ["k=b"]))
+    with pytest.raises(ConfigError, match="expected factor=value"):
+        list(where(items, ["k"]))
