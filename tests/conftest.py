@@ -163,11 +163,11 @@ def endpoint() -> Iterator[Endpoint]:
     """A running Endpoint on a free port; change its fields before (or while) it is asked."""
     server = Endpoint()
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(server.app())
+    runner = web.AppRunner(server.app(), shutdown_timeout=0.1)
 
     async def start() -> None:
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=0.1)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         server.port = runner.addresses[0][1]
 

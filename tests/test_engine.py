@@ -321,14 +321,15 @@ def test_one_writer_a_run(tmp_path: Path) -> None:
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
     old = {"benchmark": "b", "benchmark_digest": "d", "model": "m", "revision": None, "sampling": {"seed": 0}}
     old["strategies"] = {"cot": {"digest": "1", "max_tokens": 5}}
-    check_same(old, {**old, "strategies": {"cot": {"digest": "1", "max_tokens": 5}, "new": {}}}, tmp_path)
+    check_same(old, {**old, "strategies": {"cot": {"digest": "1", "max_tokens": 5}, "new": {}}}, tmp_path, {"cot"})
+    check_same(old, {**old, "model": "n"}, tmp_path, set())  # nothing asked yet: nothing fixed
     for change, text in [
         ({"model": "n"}, "model of this run is m, now it would be n; use --run NEW"),
         ({"sampling": {"seed": 1}}, "sampling of this run"),
         ({"strategies": {"cot": {"digest": "2", "max_tokens": 5}}}, "strategy 'cot', digest was 1"),
     ]:
         with pytest.raises(RunMismatchError, match=text):
-            check_same(old, {**old, **change}, tmp_path)
+            check_same(old, {**old, **change}, tmp_path, {"cot"})
 
 
 def test_appends_reach_the_file_at_once(tmp_path: Path) -> None:

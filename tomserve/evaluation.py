@@ -14,7 +14,7 @@ import platform
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,22 +114,19 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     sampling = Sampling(extra=dict(preset.request) if preset else {})
     job = _Job(options, chosen, limited(every, options.limit), strategies, sampling, console)
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, chosen.model))
-    with runfolder.RunFolder(path) as folder:
-        manifest = _manifest(folder.path, options, every, chosen, strategies, sampling)
-        _snapshot(folder.path, job.items)
-        with Journal(folder.path / "responses.jsonl") as journal:
-            if journal.torn:
-                folder.log(f"the last line was torn; moved to {journal.torn.name}")
-                console.print(
-                    f"the journal's last line was torn by a crash; moved to {journal.torn.name}", markup=False
-                )
-            left = job.left(journal)
-            if left == 0:
-                folder.write_manifest({**manifest, "complete": True})
-                return EvalResult(folder.path, job.total, 0, {}, time.monotonic() - began)
-            folder.write_manifest({**manifest, "complete": False})
-            progress = job.ask(folder, journal, manifest)
-            folder.write_manifest({**manifest, "server": job.target.server, "complete": job.left(journal) == 0})
+    with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
+        manifest = _manifest(folder.path, options, every, chosen, strategies, sampling, journal.asked)
+        _snapshot(folder.path, job.items, fresh=not journal.asked)
+        if journal.torn:
+            folder.log(f"the last line was torn; moved to {journal.torn.name}")
+            console.print(f"the journal's last line was torn by a crash; moved to {journal.torn.name}", markup=False)
+        left = job.left(journal)
+        if left == 0:
+            folder.write_manifest({**manifest, "complete": True})
+            return EvalResult(folder.path, job.total, 0, {}, time.monotonic() - began)
+        folder.write_manifest({**manifest, "complete": False})
+        progress = job.ask(folder, journal, manifest)
+        folder.write_manifest({**manifest, "server": job.target.server, "complete": job.left(journal) == 0})
     return EvalResult(folder.path, job.total, progress.written, progress.failures, time.monotonic() - began)
 
 
@@ -286,11 +283,11 @@ class _Job:
             )
 
 
-def _snapshot(folder: Path, items: list[Item]) -> None:
+def _snapshot(folder: Path, items: list[Item], *, fresh: bool) -> None:
     """Keep every item ever asked in ``items.jsonl``: a run explains itself. The benchmark's digest is fixed."""
     path = folder / "items.jsonl"
-    known = {item.id: item for item in read_items(path)} if path.exists() else {}
-    if all(item.id in known for item in items):
+    known = {item.id: item for item in read_items(path)} if path.exists() and not fresh else {}
+    if known and all(item.id in known for item in items):
         return
     known.update({item.id: item for item in items})
     write_items(path, [known[identifier] for identifier in sorted(known)])
@@ -303,6 +300,7 @@ def _manifest(
     chosen: Target,
     strategies: list[Strategy],
     sampling: Sampling,
+    asked: Collection[str],
 ) -> dict[str, Any]:
     """The run's manifest, checked against what is in the folder. Raises RunMismatchError."""
     new: dict[str, Any] = {
@@ -328,13 +326,14 @@ def _manifest(
     }
     old = runfolder.read_manifest(folder)
     if old is not None:
-        runfolder.check_same(old, new, folder)
-        new["strategies"] = {**old["strategies"], **new["strategies"]}
-        new["content"] = {**old.get("content", {}), **new["content"]}
+        runfolder.check_same(old, new, folder, asked)
+        for field in ("strategies", "content"):
+            before = {name: value for name, value in old.get(field, {}).items() if name in asked}
+            new[field] = {**before, **new[field]}
         new["created"] = old.get("created", new["created"])
         if chosen.embedded:
             new["server"] = old.get("server", {})
-    elif (folder / "responses.jsonl").exists():
+    elif asked:
         journal = folder / "responses.jsonl"
         raise RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
     return new

@@ -62,11 +62,12 @@ def identity_of(row: Row) -> Identity:
 
 
 class Journal:
-    """Open for appending; knows which identities are final and where the final row of each key stands."""
+    """Open for appending. `final`: identities never to be asked again; `asked`: strategies that have any row."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.final: set[Identity] = set()
+        self.asked: set[str] = set()
         self.torn: Path | None = None
         self._offsets: dict[str, int] = {}
         self._size = 0
@@ -89,6 +90,7 @@ class Journal:
         self.close()
 
     def _index(self, row: Row, offset: int) -> None:
+        self.asked.add(row["strategy"])
         if row["status"] in FINAL:
             self.final.add(identity_of(row))
             self._offsets.setdefault(row["key"], offset)

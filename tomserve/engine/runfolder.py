@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -71,8 +71,13 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return data
 
 
-def check_same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
-    """Raise RunMismatchError at the first fixed field in which a run and a new configuration differ."""
+def check_same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, asked: Collection[str]) -> None:
+    """Raise RunMismatchError at the first fixed field in which a run and a new configuration differ.
+
+    asked: the strategies that have rows. A run in which nothing was asked yet binds nobody.
+    """
+    if not asked:
+        return
     way_out = "use --run NEW for a new run (make: RUN=NEW)"
     for name in FIXED:
         if old.get(name) != new.get(name):
@@ -80,7 +85,7 @@ def check_same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> 
             raise RunMismatchError(f"{folder}: {name} of this run is {found}, now it would be {wanted}; {way_out}")
     for strategy, spec in new["strategies"].items():
         before = old["strategies"].get(strategy)
-        if before is not None and before != spec:
+        if strategy in asked and before is not None and before != spec:
             what = next(key for key in spec if before.get(key) != spec[key])
             found, wanted = _short(before.get(what)), _short(spec[what])
             raise RunMismatchError(
