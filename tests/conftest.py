@@ -28,6 +28,7 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
 
 
 def make_item(number: int = 1, **changes: Any) -> Item:

@@ -298,7 +298,7 @@ def test_a_read_only_folder(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyP
 
 def test_unknown_environment_variable(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTNET", "x")
-    refused(cli("runs"), "unknown environment variable TOMSERVE_CONTNET; did you mean 'TOMSERVE_CONTENT'?")
+    refused(cli("runs"), "unknown environment variable 'TOMSERVE_CONTNET'; did you mean 'TOMSERVE_CONTENT'?")
 
 
 def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_a_signal_in_mid_run_keeps_everything_and_says_how_to_resume(
         while len(endpoint.requests) < 12 and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + number, err
     assert "repeat the command to resume" in err
     assert err.count("\n") == 1

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import orjson
@@ -347,4 +348,4 @@ def test_rows_are_synced_within_a_second(endpoint: Endpoint, tmp_path: Path, mon
     with Journal(tmp_path / "responses.jsonl") as journal:
         ask(endpoint, journal, [request(n) for n in range(8)], concurrency=1)
     assert len(synced) >= 3
-    assert max(b - a for a, b in zip(synced, synced[1:], strict=False)) < 1.0
+    assert max(b - a for a, b in pairwise(synced)) < 1.0

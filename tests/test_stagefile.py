@@ -7,7 +7,8 @@ import yaml
 
 from tests.conftest import ROOT
 from tomserve.errors import ContentError
-from tomserve.stagefile import SCENARIOS, Slot, Stage, fill, load_stage
+from tomserve.stagecheck import load_stage
+from tomserve.stagefile import SCENARIOS, Slot, Stage, fill
 
 PRACTICE = (ROOT / "prompts/practice.yaml").read_text()
 

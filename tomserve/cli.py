@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tomserve import __version__
-from tomserve.errors import ConfigError, StoppedError, TomserveError, nearest
+from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,9 +82,7 @@ def _terminate(number: int, frame: object) -> None:
 def _check_variables() -> None:
     for name in sorted(os.environ):
         if name.startswith("TOMSERVE_") and name not in VARIABLES:
-            raise ConfigError(
-                f"unknown environment variable {name}{nearest(name, VARIABLES)} Known: {', '.join(sorted(VARIABLES))}"
-            )
+            raise ConfigError(one_of("environment variable", name, VARIABLES))
 
 
 def _console() -> Console:
@@ -239,7 +237,6 @@ def analyze(
     import polars as pl
 
     from tomserve import benchmarks, studies
-    from tomserve.errors import one_of
     from tomserve.reporting import tables
     from tomserve.scoring.score import load_scores
 
@@ -312,7 +309,6 @@ def setup(
     engine: Annotated[str | None, typer.Option(help="cpu or cuda [cuda where a GPU is found].")] = None,
 ) -> None:
     """Install the server side (vLLM for this machine) into this environment."""
-    from tomserve.errors import one_of
     from tomserve.serving import install
 
     if engine not in (None, "cpu", "cuda"):

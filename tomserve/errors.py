@@ -94,4 +94,4 @@ def nearest(found: str, known: Iterable[str]) -> str:
 def one_of(kind: str, found: str, known: Iterable[str]) -> str:
     """One line for an unknown name: what was found, the nearest known one, all known ones."""
     names = sorted(known)
-    return f"unknown {kind} {found!r}{nearest(found, names)} Known: {', '.join(names) or 'none'}"
+    return f"unknown {kind} {found!r}{nearest(found, names) or '.'} Known: {', '.join(names) or 'none'}"

@@ -164,7 +164,8 @@ def _read_line(path: Path, number: int, line: bytes) -> Item:
     except orjson.JSONDecodeError as error:
         raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        errors = error.errors(include_url=False)
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
         field = ".".join(map(str, first["loc"]))
         raise ContentError(explain(first, None, Item), path=path, line=number, field=field) from None
     except ValueError as error:

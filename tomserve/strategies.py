@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tomserve import content
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
-from tomserve.stagefile import load_stage
+from tomserve.stagecheck import load_stage
 from tomserve.yamlfile import load_model
 
 PARTS = ("system", "user", "schema", "reply")

@@ -85,7 +85,9 @@ def validate(data: Any, model: type[Model], *, path: Path, lines: Lines | None =
     try:
         return model.model_validate(data, context=context)
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        errors = error.errors(include_url=False)
+        # A misspelt key shows twice, as unknown and as missing: the unknown one is what the author has to see.
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
         loc = tuple(first["loc"])
         reason = explain(first, data, model)
         raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dotted(loc)) from None
@@ -96,7 +98,7 @@ def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]
     loc: Loc = tuple(error["loc"])
     if error["type"] == "extra_forbidden":
         known = _fields_at(loc[:-1], model)
-        return f"unknown key{nearest(str(loc[-1]), known)} Known: {', '.join(known)}" if known else "unknown key"
+        return f"unknown key{nearest(str(loc[-1]), known) or '.'} Known: {', '.join(known)}" if known else "unknown key"
     if error["type"] == "missing":
         return "is missing"
     message = str(error["msg"]).removeprefix("Value error, ")

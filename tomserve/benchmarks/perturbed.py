@@ -11,7 +11,8 @@ from pathlib import Path
 from tomserve import content
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.stagefile import Stage, load_stage
+from tomserve.stagecheck import load_stage
+from tomserve.stagefile import Stage
 
 STUDY = "perturbed"
 

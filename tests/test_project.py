@@ -1,0 +1,163 @@
+"""The house itself: public surface, packaging, Makefile, README, start-up."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tomserve
+from tests.conftest import ROOT
+
+PUBLIC = [
+    "EvalOptions",
+    "EvalResult",
+    "Gold",
+    "Item",
+    "Preset",
+    "RetryPolicy",
+    "Sampling",
+    "Strategy",
+    "Timeouts",
+    "TomserveError",
+    "__version__",
+    "evaluate",
+    "read_items",
+    "score_run",
+    "scores_of",
+]
+
+
+def test_the_public_surface_is_what_is_written_here() -> None:
+    assert sorted(tomserve.__all__) == PUBLIC
+    assert all(getattr(tomserve, name) is not None for name in PUBLIC)
+    with pytest.raises(AttributeError):
+        tomserve.nothing  # noqa: B018
+
+
+def test_versions_agree() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert pyproject["project"]["version"] == tomserve.__version__
+    done = subprocess.run([sys.executable, "-m", "tomserve", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"tomserve {tomserve.__version__}\n"
+
+
+def test_help_imports_none_of_the_heavy_parts() -> None:
+    code = (
+        "import sys\n"
+        "from tomserve.cli import main\n"
+        "sys.argv = ['tomserve', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'polars', 'aiohttp', 'httpx', 'jinja2', 'pydantic', 'torch', 'vllm'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in ("eval", "serve", "score", "analyze", "items", "runs", "doctor", "dataset"):
+        assert re.search(rf"^\s+{command}\b", done.stdout, re.M)
+
+
+def test_the_core_never_depends_on_torch_or_vllm() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not [d for d in project["dependencies"] if re.match(r"torch|vllm|transformers", d)]
+    assert {"cpu", "cuda", "causal", "dev"} <= set(project["optional-dependencies"])
+
+
+def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
+    """Build the wheel, install it alone, and use it where no checkout is near."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, str(ROOT)], check=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("tomserve-*.whl")
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", site, wheel], check=True, cwd=empty)
+    env = {**os.environ, "PYTHONPATH": str(site), "TOMSERVE_RUNS": str(empty / "runs")}
+    env.pop("TOMSERVE_CONTENT", None)
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "tomserve", *arguments]
+        return subprocess.run(command, cwd=empty, env=env, capture_output=True, text=True, check=True).stdout
+
+    where = subprocess.run(
+        [sys.executable, "-c", "import tomserve; print(tomserve.__file__)"],
+        cwd=empty,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert where.stdout.startswith(str(site))
+    assert f"ok   content     {site}/tomserve/_content" in run("doctor")
+    assert "C2: 10 tasks" in run("dataset", "validate")
+    assert run("items", "perturbed").count("\n") % 16 == 0
+    assert "dbrx-instruct" in run("serve", "dbrx", "--dry-run")
+    assert not (site / "tomserve" / "_content" / "runs").exists()
+
+
+# make
+
+
+def make(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        ["make", "-C", ROOT, *arguments], capture_output=True, text=True, check=False, env={**clean, **env}
+    )
+
+
+def test_make_refuses_an_unknown_variable() -> None:
+    done = make("eval", "MODLE=dbrx", "-n")
+    assert done.returncode == 2
+    assert "unknown variable MODLE; known: MODEL BASE_URL" in done.stderr
+
+
+def test_make_hands_its_variables_on() -> None:
+    done = make(
+        "eval",
+        "-n",
+        "MODEL=m",
+        "BASE_URL=http://a/v1 http://b/v1",
+        "STRATEGY=vanilla cot",
+        "RUN=r",
+        "LIMIT=3",
+        "ARGS=--quiet",
+    )
+    line = " ".join(done.stdout.replace("\\\n", " ").split())
+    assert "tomserve eval --setup --model 'm' --base-url 'http://a/v1' --base-url 'http://b/v1'" in line
+    assert "--strategy 'vanilla' --strategy 'cot' --run 'r' --limit '3' --quiet" in line
+    assert "tomserve serve --setup --port '9' dbrx" in " ".join(
+        make("serve", "-n", "MODEL=dbrx", "PORT=9").stdout.split()
+    )
+
+
+def test_make_alone_explains_itself() -> None:
+    assert "make eval" in make().stdout
+
+
+def test_every_command_of_the_readme_exists(cli) -> None:
+    readme = (ROOT / "README.md").read_text()
+    lines = [
+        line.split("#")[0].strip()
+        for block in re.findall(r"```sh\n(.*?)```", readme, re.S)
+        for line in block.splitlines()
+    ]
+    commands = [line for line in lines if line and not line.startswith(("git ", "cd ", "export "))]
+    assert len(commands) > 8
+    for command in commands:
+        words = command.split()
+        if words[0] == "make":
+            assert make("-n", *words[1:]).returncode == 0, command
+        else:
+            assert words[0] == "tomserve", command
+            flags = [word for word in words if word.startswith("--") and word != "--"]
+            sub = [words[1], words[2]] if words[1] == "dataset" else [words[1]]
+            text = cli(*sub, "--help").out
+            assert all(flag in text for flag in flags), command
+
+
+def test_no_module_has_grown_out_of_hand() -> None:
+    for path in (ROOT / "tomserve").rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 360, path

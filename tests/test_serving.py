@@ -1,0 +1,186 @@
+"""The main job through a real vLLM on the CPU: served, evaluated, killed, resumed. One server for the whole test run."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+from tomserve.serving import install, reference
+from tomserve.serving.server import free_port
+
+pytestmark = [
+    pytest.mark.serving,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+]
+TOMSERVE = [sys.executable, "-m", "tomserve"]
+
+
+def environment(runs: Path) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("TOMSERVE_") or name == "TOMSERVE_CACHE"
+    }
+    return {**kept, "TOMSERVE_RUNS": str(runs), "PYTHONUNBUFFERED": "1"}
+
+
+def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TOMSERVE, *arguments], env=environment(runs), capture_output=True, text=True, timeout=500, check=False
+    )
+
+
+def group_of(pid: int) -> list[int]:
+    """Living processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[0] != "Z" and int(fields[2]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Living children of a process."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def until(true, seconds: float = 120, every: float = 0.05) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (result := true()) and time.monotonic() < deadline:
+        time.sleep(every)
+    return bool(result)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """`tomserve serve` in the background; yields its runs folder, in which `tomserve eval` finds it.
+
+    At the end Ctrl-C must end the server with all its processes and remove the record.
+    """
+    folder = tmp_path_factory.mktemp("served")
+    runs, log = folder / "runs", folder / "log"
+    port = free_port()
+    record = runs / ".servers" / f"{port}.json"
+    with log.open("w") as output:
+        command = [*TOMSERVE, "serve", "reference", "--port", str(port)]
+        process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+    assert until(lambda: record.exists() or process.poll() is not None, 300), log.read_text()[-3000:]
+    assert process.poll() is None, log.read_text()[-3000:]
+    (server,) = children(process.pid)
+    assert len(group_of(server)) > 1
+    yield runs
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert group_of(server) == []
+    assert not record.exists()
+
+
+def journal(runs: Path, run: str) -> list[dict]:
+    try:
+        lines = (runs / run / "responses.jsonl").read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [orjson.loads(line) for line in lines]
+
+
+def test_a_real_evaluation(served: Path) -> None:
+    done = tomserve(served, "eval", "--limit", "30")
+    assert done.returncode == 0, done.stderr
+    assert "reference: accuracy, all questions" in done.stdout
+    rows = journal(served, "perturbed-reference")
+    assert len(rows) == 60
+    assert {row["status"] for row in rows} == {"ok"}
+    assert any(row["usage"]["cached"] > 0 for row in rows)  # the demonstration is shared
+    scores = pl.read_parquet(served / "perturbed-reference/scores.parquet")
+    assert set(scores["status"]) == {"ok"}
+    assert set(scores["parse"]) == {"json"}  # the guided schema was obeyed, unknown labels and prose are impossible
+    items = {
+        item["id"]: item
+        for item in map(orjson.loads, (served / "perturbed-reference/items.jsonl").read_bytes().splitlines())
+    }
+    for row in scores.filter(pl.col("strategy") == "cot").iter_rows(named=True):
+        assert len(row["chain"]) == len(items[row["item"]]["story"])
+    manifest = orjson.loads((served / "perturbed-reference/manifest.json").read_bytes())
+    assert manifest["revision"] == reference.revision()
+    assert manifest["server"]["engine_version"].startswith("0.")
+    assert manifest["server"]["max_model_len"] == 4096
+    assert "--served-model-name" in manifest["server"]["command"]
+    assert manifest["complete"] is True
+
+
+def test_killed_and_resumed(served: Path) -> None:
+    command = [*TOMSERVE, "eval", "--run", "killed", "--limit", "60", "--concurrency", "4"]
+    process = subprocess.Popen(command, env=environment(served), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert until(lambda: len(journal(served, "killed")) >= 20 or process.poll() is not None)
+    process.kill()
+    process.wait()
+    kept = journal(served, "killed")
+    assert 20 <= len(kept) < 120
+    done = tomserve(served, "eval", "--run", "killed", "--limit", "60", "--concurrency", "4")
+    assert done.returncode == 0, done.stderr
+    rows = journal(served, "killed")
+    assert rows[: len(kept)] == kept
+    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 120
+    assert f"{120 - len(kept)} of 120 questions to go" in done.stdout
+
+
+def test_errors_of_a_real_server(served: Path) -> None:
+    record = orjson.loads(next((served / ".servers").glob("*.json")).read_bytes())
+    long = tomserve(served, "eval", "--run", "long", "--max-tokens", "3700")
+    assert long.returncode == 2
+    assert "exceed the context of 4096 tokens" in long.stderr
+    other = tomserve(served, "eval", "--base-url", record["url"], "--model", "referense")
+    assert other.returncode == 2
+    assert "did you mean 'reference'? Served there: reference" in other.stderr
+
+
+def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path) -> None:
+    """kill -9 of tomserve in mid-run ends the embedded server; the resume starts one, finishes, and stops it."""
+    runs = tmp_path / "runs"
+    command = [*TOMSERVE, "eval", "--limit", "40", "--concurrency", "2"]
+    with (tmp_path / "log").open("w") as output:
+        process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+    assert until(lambda: len(journal(runs, "perturbed-reference")) >= 5 or process.poll() is not None, 200)
+    assert process.poll() is None, (tmp_path / "log").read_text()
+    (server,) = children(process.pid)
+    process.kill()
+    process.wait()
+    assert until(lambda: group_of(server) == [], 30), "the server outlived its parent"
+    kept = len(journal(runs, "perturbed-reference"))
+    done = tomserve(runs, "eval", "--limit", "40")
+    assert done.returncode == 0, done.stderr
+    rows = journal(runs, "perturbed-reference")
+    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 80
+    assert f"{80 - kept} of 80 questions to go" in done.stdout
+    began = time.monotonic()
+    again = tomserve(runs, "eval", "--limit", "40")
+    assert "nothing left to ask" in again.stdout
+    assert "starting" not in again.stdout
+    assert time.monotonic() - began < 20
+
+
+def test_a_model_without_chat_template(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(reference.build(), bare)
+    (bare / "chat_template.jinja").unlink()
+    preset = tmp_path / "bare.yaml"
+    preset.write_text(
+        f"schema: 1\nname: bare\nmodel: {bare}\ndevice: cpu\ndtype: float32\nweights_gb: 0.005\nmax_model_len: 2048\n"
+    )
+    done = tomserve(tmp_path / "runs", "serve", str(preset), "--port", str(free_port()))
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("tomserve: ")
+    assert "model 'bare' has no chat template; serve it with --chat-template FILE" in done.stderr
