@@ -283,17 +283,53 @@ def items(
     print(f"written: {len(kept)} items to {out}")
 
 
-@dataset_app.command()
-def validate(path: PathOption = None) -> None:
-    """Check every stage file; the first mistake is named with file, line and field."""
-    from collections import Counter
+NameArgument = Annotated[str, typer.Argument(help="Benchmark whose dataset to check.")]
 
+
+@dataset_app.command()
+def validate(name: NameArgument = "perturbed", path: PathOption = None) -> int:
+    """Prove the dataset's structure; a mistake is named with file, line and field. Exit code 1 for problems."""
+    from tomserve import validate as validation
+    from tomserve.items import items_digest
+
+    _only_perturbed(name)
+    stages = _stages(path)
+    found = list(validation.problems(stages))
+    for stage in stages:
+        tasks = stage.file.tasks
+        print(f"{stage.file.stage}: {len(tasks)} tasks, {16 * len(tasks)} items, {stage.file.kind}")
+    for problem in found:
+        print(f"problem: {problem}")
+    total = 16 * sum(len(stage.file.tasks) for stage in stages)
+    digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
+    print(f"{total} items in {len(stages)} stages, {digest[:19]}: {f'{len(found)} problems' if found else 'ok'}")
+    return 1 if found else 0
+
+
+@dataset_app.command()
+def audit(name: NameArgument = "perturbed", path: PathOption = None) -> int:
+    """Score shortcuts (always reality, first mentioned, bag of words ...) and compare gold with events.
+
+    Exit code 1 when a constant or positional rule reaches limited robust ToM on the false-belief subset.
+    """
+    from tomserve.reporting import auditing
+
+    _only_perturbed(name)
+    return auditing.show(_stages(path), _console())
+
+
+def _only_perturbed(name: str) -> None:
+    from tomserve import benchmarks
+
+    benchmarks.get(name)
+    if name != "perturbed":
+        raise ConfigError(f"dataset {name!r}: only the perturbed benchmark has stages to check")
+
+
+def _stages(path: Path | None) -> Any:
     from tomserve.benchmarks import perturbed
 
-    stages = perturbed.stages(path)
-    for stage in stages:
-        count = Counter(item.cluster for item in stage.items("perturbed"))
-        print(f"{stage.file.stage}: {len(count)} tasks, {sum(count.values())} items, {stage.file.kind}: ok")
+    return perturbed.stages(path)
 
 
 @app.command()

@@ -75,7 +75,8 @@ class Item(BaseModel):
     """One question. `id` is stable (authored or content-addressed, never a row number).
 
     `choices` is the closed label set; `answer` one of them; `cluster` the task or story the item comes from (the unit
-    that is resampled); `factors` the flat experimental design.
+    that is resampled); `factors` the flat experimental design; `canary` marks data that must not be trained on, and
+    travels with every export but never into a prompt.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,6 +89,7 @@ class Item(BaseModel):
     gold: Gold | None = None
     factors: dict[str, Factor] = Field(default_factory=dict)
     cluster: Text
+    canary: str | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Item:
@@ -121,6 +123,7 @@ class Item(BaseModel):
                 "gold": self.gold.to_dict() if self.gold else None,
                 "factors": self.factors,
                 "cluster": self.cluster,
+                **({"canary": self.canary} if self.canary else {}),
             }
         )
 

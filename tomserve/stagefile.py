@@ -157,6 +157,7 @@ class StageFile(_Strict):
     """The whole file."""
 
     schema_: Literal[1] = Field(alias="schema")
+    canary: str | None = None
     stage: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     kind: Literal["unexpected_contents", "unexpected_transfer"]
     setting: str
@@ -193,7 +194,7 @@ class Stage:
         if swapped:
             slots = {"x": slots["y"], "y": slots["x"]}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | self.file.extra_labels | {UNKNOWN: UNKNOWN}
-        asked = task.asked or next(iter(self.file.people.values()))
+        asked = self.asked(name)
         lines = [version.gold[sentence] for sentence in story]
         sets = [line.belief if kind == "belief" else line.world for line in lines]
         edges = [line.belief_edges if kind == "belief" else line.world_edges for line in lines]
@@ -212,6 +213,7 @@ class Stage:
             "answer_role": _role(answer, version.answer.reality, version.cue or task.cue or CUE[self.file.kind]),
             "critical_form": task.critical_form,
             "aware": task.aware,
+            "cue": labels[version.cue or task.cue or CUE[self.file.kind]],
             "asked": asked,
         }
         return Item(
@@ -227,7 +229,12 @@ class Stage:
             ),
             factors=factors | version.factors,
             cluster=cluster,
+            canary=self.file.canary,
         )
+
+    def asked(self, task: str) -> str:
+        """The person whose belief a task is about: named by the task, else the stage's first."""
+        return self.file.tasks[task].asked or next(iter(self.file.people.values()))
 
     def choices(self, task: str) -> tuple[str, ...]:
         """The stage's label set, rotated by a hash of the task; the same order in both swaps."""

@@ -1,0 +1,56 @@
+"""The dataset audit in the terminal: shortcuts by class, robustness criteria, gold against events."""
+
+from __future__ import annotations
+
+import polars as pl
+from rich.console import Console
+
+from tomserve.reporting.tables import show as show_tables
+from tomserve.shortcuts import CONSTANT_OR_POSITIONAL, audit
+from tomserve.stagefile import PERTURBATIONS, Stage
+from tomserve.validate import cross_check
+
+ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, "overall"))}
+
+
+def tables(stages: list[Stage]) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """(titled tables, rules that should not but do reach limited robust ToM on the false-belief subset)."""
+    accuracy, criteria = audit([item for stage in stages for item in stage.items("perturbed")])
+    cell = pl.format("{}/{}", "right", "total").alias("cell")
+    shown = {}
+    for subset, title in (("false_belief", "false-belief subset"), ("all", "all questions")):
+        part = accuracy.filter(pl.col("subset") == subset).sort(
+            pl.col("perturbation").replace_strict(ORDER, return_dtype=pl.Int64), maintain_order=True
+        )
+        wide = part.with_columns(cell).pivot("perturbation", index="rule", values="cell")
+        shown[f"shortcuts, {title}: right of all"] = wide.transpose(
+            include_header=True, header_name="class", column_names="rule"
+        )
+    shown["shortcuts through the published robustness criteria"] = criteria
+    shown["hand-written gold against events: sets that agree"] = _agreement(stages)
+    bad = criteria.filter(
+        (pl.col("subset") == "false_belief") & pl.col("limited_robust") & pl.col("rule").is_in(CONSTANT_OR_POSITIONAL)
+    )
+    return shown, bad["rule"].to_list()
+
+
+def _agreement(stages: list[Stage]) -> pl.DataFrame:
+    rows = [
+        {"events": label, "of": layer.which, "same": layer.written == layer.derived}
+        for label, inference in (("with inference", True), ("without inference", False))
+        for layer in cross_check(stages, inference=inference)
+    ]
+    return (
+        pl.DataFrame(rows)
+        .group_by("events", "of", maintain_order=True)
+        .agg(agree=pl.col("same").sum().cast(pl.Int64), total=pl.len().cast(pl.Int64))
+    )
+
+
+def show(stages: list[Stage], console: Console) -> int:
+    """Print the audit; returns 1 where a constant or positional rule passes for limited robust ToM, else 0."""
+    shown, bad = tables(stages)
+    show_tables(shown, console)
+    for rule in bad:
+        console.print(f"problem: {rule!r} reaches limited robust ToM on the false-belief subset", markup=False)
+    return 1 if bad else 0
