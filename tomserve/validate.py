@@ -81,11 +81,11 @@ def problems(stages: list[Stage]) -> Iterator[str]:
 
 def design(data: Dataset) -> Iterator[str]:
     """The 68 tasks by stage and class; 1,088 items; 136 in the false-belief subset."""
-    for stage, short in MATRIX.items():
+    for place, short in MATRIX.items():
         wanted = {next(name for name in PERTURBATIONS if name.startswith(prefix)) for prefix in short.split()}
-        found = next((set(s.file.tasks) for s in data.stages if s.file.stage == stage), set())
+        found = next((set(s.file.tasks) for s in data.stages if s.file.stage == place), set())
         for name in sorted(wanted ^ found):
-            yield f"{stage}/{name}: {'is missing' if name in wanted else 'is not in the design'}"
+            yield f"{place}/{name}: {'is missing' if name in wanted else 'is not in the design'}"
     for stage in data.stages:
         if stage.file.stage not in MATRIX:
             yield f"{stage.file.stage}: is not in the design"
