@@ -26,7 +26,7 @@ help:
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tomserve needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=")'
-	@$(PYTHON) -m venv $(VENV) || { echo 'the venv module is missing: install it (Debian: apt-get install python3-venv)'; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo 'the venv module is missing: install it (Debian: apt-get install python3-venv)'; exit 2; }
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml launch/constraints.txt
 	@echo 'installing the core into $(VENV) ...'
@@ -46,7 +46,7 @@ setup-server: $(VENV)/.core
 	@$(BIN)/tomserve setup
 
 serve: $(VENV)/.core
-	@$(BIN)/tomserve serve --setup $(call option,PORT,port) $(ARGS) $(MODEL)
+	@$(BIN)/tomserve serve --setup $(call option,PORT,port) $(MODEL) $(ARGS)
 
 eval: $(VENV)/.core
 	@$(BIN)/tomserve eval --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \

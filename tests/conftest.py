@@ -67,6 +67,7 @@ class Endpoint:
     max_model_len: int | None = 4096
     key: str | None = None
     script: Answer = lambda body, n: None
+    drop: Callable[[dict[str, Any]], bool] = lambda body: False
     delay: float = 0.0
     requests: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
@@ -115,6 +116,8 @@ class Endpoint:
             own = self.script({**body, "preflight": True}, 0)
             return own if isinstance(own, web.StreamResponse) else web.json_response(completion("hi", body["model"]))
         self.requests.append(body)
+        if self.drop(body):
+            request.transport.abort()
         number = len(self.requests)
         self._active += 1
         self.peak = max(self.peak, self._active)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,8 +15,10 @@ import orjson
 import polars as pl
 import pytest
 from aiohttp import web
+from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
+from tomserve.engine import retry
 from tomserve.evaluation import limited
 from tomserve.items import write_items
 
@@ -74,7 +77,10 @@ def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Pa
     endpoint.script = lambda body, n: web.json_response({"error": {"message": "no"}}, status=400) if n == 3 else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
     assert done.code == 1
-    assert "failures: 1 http_400" in done.out
+    assert "failures: 1 http_400; final, not asked again" in done.out
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    assert again.code == 1  # a failure is not forgotten because nothing is left to ask
+    assert "failures: 1 http_400" in again.out
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert scores.height == 5
     failed = scores.filter(pl.col("status") == "http_400")
@@ -151,12 +157,91 @@ def test_limit_takes_the_classes_in_turn() -> None:
     assert limited(items, None) == items
 
 
+def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def manifest() -> dict:
+        return orjson.loads((tmp_path / "runs/r/manifest.json").read_bytes())
+
+    run = ["eval", "--base-url", endpoint.url, "--run", "r", "--strategy", "vanilla"]
+    cli(*run, "--limit", 6)
+    first = manifest()
+    other = endpoint.url.replace("127.0.0.1", "localhost")
+    cli("eval", "--base-url", other, "--run", "r", "--strategy", "vanilla", "--limit", 2)
+    assert manifest() == first  # a session that asked nothing leaves no trace
+    endpoint.script = lambda body, n: web.json_response({}, status=503) if n else None
+    monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
+    assert cli(*run, "--limit", 7, "--timeout", 5).code == 1
+    assert manifest()["complete"] is False
+    assert len(manifest()["sessions"]) == 2
+    cli(*run, "--limit", 2)
+    assert manifest()["complete"] is False  # of the run, not of this selection
+
+
+def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "prompts/vanilla", tmp_path / "mine/vanilla")
+    done = cli("eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--strategy", tmp_path / "mine/vanilla")
+    refused(done, "two strategies are called 'vanilla'")
+
+
+def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
+    for name in ("a", "b"):
+        cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
+    refused(
+        cli("analyze", "a", "b"), "runs a, b are of one model, 'tiny'; tell them apart by --label a=NAME --label b=NAME"
+    )
+    done = cli("analyze", "a", "b", "--label", "b=tiny-again")
+    assert done.code == 0
+    assert "tiny-again: accuracy" in done.out
+    refused(cli("analyze", "a", "--label", "c=x"), "unknown run 'c'")
+
+
+def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    head = "model,strategy,item,status,correct\n"
+    path.write_text(head + "m,v,i,ok,yes\n")
+    refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
+    path.write_text(head + ",v,i,ok,true\n")
+    refused(cli("analyze", path, "--study", "accuracy"), "column 'model' has empty cells")
+    path.write_text("")
+    refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
+    study = tmp_path / "s.py"
+    study.write_text("def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n")
+    path.write_text(head + "m,v,i,ok,true\n")
+    refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
+
+
+def test_a_broken_score_table_is_made_again(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 3)
+    path = tmp_path / "runs/r/scores.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert cli("analyze", "r").code == 0
+
+
+def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
+    def slow(body: dict, n: int) -> None:
+        time.sleep(2.5)
+
+    endpoint.script = slow
+    refused(cli("eval", "--base-url", endpoint.url, "--timeout", 1), "is there, but did not answer in time")
+
+
 # bad input: exit code 2, one line, no traceback
 
 BAD = {
     "endpoint down": (["eval", "--base-url", "http://127.0.0.1:1/v1"], "127.0.0.1:1/v1: no server answers there"),
     "no such host": (["eval", "--base-url", "http://nowhere.invalid/v1"], "no server answers there"),
     "not a URL": (["eval", "--base-url", "ftp://x"], "base URL 'ftp://x': expected something like"),
+    "a broken address": (["eval", "--base-url", "http://[::1"], "expected something like"),
+    "a broken port": (["eval", "--base-url", "http://h:abc/v1"], "expected something like"),
+    "a port out of range": (["eval", "--base-url", "http://h:99999/v1"], "expected something like"),
+    "a host too long": (["eval", "--base-url", f"http://{'h' * 70}/v1"], "expected something like"),
+    "too many tokens": (["eval", "--max-tokens", "9" * 20], "--max-tokens"),
+    "no time": (["eval", "--timeout", "inf"], "--timeout"),
+    "flags for nobody": (["eval", "--", "--x"], "belongs to `tomserve serve`"),
+    "a flag behind our back": (
+        ["serve", "dbrx", "--dry-run", "--", "--port=9"],
+        "--port=9 after `--`: tomserve must know it; use tomserve's --port",
+    ),
+    "revision of the embedded": (["eval", "--revision", "x"], "--revision is for endpoints"),
     "credentials in the URL": (
         ["eval", "--base-url", "http://me:sk-secret@h/v1"],
         "credentials belong into TOMSERVE_API_KEY",
@@ -231,6 +316,12 @@ def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "sk-right" not in done.out + done.err
     monkeypatch.delenv("TOMSERVE_API_KEY")
     (tmp_path / "key").write_text("sk-right\n")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    (tmp_path / "bad").write_text("sk-one\nsk-two\n")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "bad"))
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r")
+    refused(done, "the API key holds characters that no HTTP header can carry")
+    assert "sk-one" not in done.err
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
     assert cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r").code == 0
 
@@ -316,6 +407,10 @@ def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.
     )
     (folder / "user.j2").write_text("Story:\n{% for %}\n")
     refused(cli(*ask), f"{folder}/user.j2:2: broken template")
+    (folder / "user.j2").write_text("{{ chocies | tojson }}")
+    refused(cli(*ask), "user.j2:1: cannot be rendered: 'chocies' is undefined")
+    (folder / "user.j2").write_text("{{ 1 / 0 }}")
+    refused(cli(*ask), "cannot be rendered: division by zero")
     (folder / "user.j2").write_text("{{ ''.__class__.__mro__ }}")
     refused(cli(*ask), "cannot be rendered")
     (folder / "user.j2").write_text((original / "user.j2").read_text())

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -195,6 +196,84 @@ def test_a_server_that_is_gone_ends_the_run_and_loses_nothing(endpoint: Endpoint
     assert [row["item"] for row in rows(journal)] == ["i0"]  # no failure rows for what was never answered
 
 
+def test_a_server_that_drops_one_request_does_not_lose_the_run(endpoint: Endpoint, journal: Journal) -> None:
+    """A healthy server that closes the connection for one item: that item fails, the others and the run do not."""
+
+    endpoint.drop = lambda body: body["messages"][0]["content"] == "bad"
+    assert ask(endpoint, journal, [request(0, "bad"), request(1), request(2)], concurrency=1)
+    found = {row["item"]: row["status"] for row in rows(journal)}
+    assert found == {"i0": "connection", "i1": "ok", "i2": "ok"}
+
+
+def test_a_machine_that_swallows_connections_is_lost_too(journal: Journal) -> None:
+    with socket.socket() as full:  # a listener whose queue is full answers no SYN
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        gone = Endpoint(port=full.getsockname()[1])
+
+        async def go() -> bool:
+            transport = AiohttpTransport(None, Timeouts(connect=0.3, total=5))
+            runner = Runner([gone.url], transport, journal, concurrency=2, policy=FAST)
+            try:
+                return await runner.run([request(0), request(1)])
+            finally:
+                await transport.close()
+
+        with pytest.raises(ServerLostError):
+            asyncio.run(go())
+        for filler in fillers:
+            filler.close()
+    assert rows(journal) == []
+
+
+def test_a_dead_replica_costs_no_item(endpoint: Endpoint, journal: Journal) -> None:
+    async def go() -> bool:
+        transport = AiohttpTransport()
+        urls = [endpoint.url, "http://127.0.0.1:1/v1"]
+        runner = Runner(urls, transport, journal, concurrency=8, policy=RetryPolicy(attempts=2))
+        try:
+            return await runner.run(request(n) for n in range(200))
+        finally:
+            await transport.close()
+
+    assert asyncio.run(go())
+    assert {row["status"] for row in rows(journal)} == {"ok"}
+    assert len(rows(journal)) == 200
+
+
+def test_a_disk_that_fails_to_sync_ends_the_run(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.delay = 0.2
+    journal = Journal(tmp_path / "responses.jsonl")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(JournalError, match="No space left on device") as error:
+        ask(endpoint, journal, (request(n) for n in range(100)), concurrency=1)
+    assert error.value.exit_code == 3
+    monkeypatch.undo()
+    journal.close()
+
+
+def test_hostile_replies_become_rows(endpoint: Endpoint, journal: Journal) -> None:
+    deep = "[" * 500 + "]" * 500
+    texts = [
+        f'{{"error": {deep}}}',
+        f'{{"choices": [{{"message": {{"content": "x", "reasoning": {deep}}}, "finish_reason": {deep}}}], "model": {deep}}}',
+        '{"choices": [{"message": {"content": "\\ud800"}}]}',
+    ]
+    endpoint.script = lambda body, n: page(200, texts[(n - 1) % 3])
+    assert ask(endpoint, journal, [request(n) for n in range(3)], policy=RetryPolicy(attempts=1), concurrency=1)
+    assert [row["status"] for row in rows(journal)] == ["malformed", "ok", "malformed"]
+
+
 def test_the_first_stop_drains_what_is_in_flight(endpoint: Endpoint, journal: Journal) -> None:
     endpoint.delay = 0.2
 
@@ -211,6 +290,19 @@ def test_the_first_stop_drains_what_is_in_flight(endpoint: Endpoint, journal: Jo
     assert asyncio.run(go()) is False
     assert 3 <= len(rows(journal)) <= 9
     assert len(rows(journal)) == len(endpoint.requests)
+
+
+def test_a_key_is_masked_before_an_error_is_cut(endpoint: Endpoint) -> None:
+    async def go() -> Reply:
+        transport = AiohttpTransport("sk-" + "s" * 40)
+        try:
+            return await transport.send(endpoint.url, b'{"model": "m", "response_format": 1, "messages": []}')
+        finally:
+            await transport.close()
+
+    text = "x" * 480 + "sk-" + "s" * 40
+    endpoint.script = lambda body, n: page(400, f'{{"error": {{"message": "{text}"}}}}')
+    assert "sss" not in asyncio.run(go()).error
 
 
 def test_key_never_reaches_an_error(endpoint: Endpoint) -> None:
@@ -269,6 +361,9 @@ def test_an_edited_line_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     path.write_bytes(orjson.dumps(row("a")) + b'\n{"item": 3}\n' + orjson.dumps(row("b")) + b"\n")
     with pytest.raises(ConfigError, match=r"responses.jsonl:2: not a response row \(field 'strategy' is missing\)"):
+        Journal(path)
+    path.write_bytes(orjson.dumps({**row("a"), "item": ["a"]}) + b"\n")
+    with pytest.raises(ConfigError, match=r"responses.jsonl:1: not a response row \(field 'item' is \['a'\]\)"):
         Journal(path)
     path.write_bytes(orjson.dumps(row("a")) + b"\nnot json\n")
     with pytest.raises(ConfigError, match=r"responses.jsonl:2: not JSON"):

@@ -128,6 +128,8 @@ def test_make_hands_its_variables_on() -> None:
     line = " ".join(done.stdout.replace("\\\n", " ").split())
     assert "tomserve eval --setup --model 'm' --base-url 'http://a/v1' --base-url 'http://b/v1'" in line
     assert "--strategy 'vanilla' --strategy 'cot' --run 'r' --limit '3' --quiet" in line
+    flags = " ".join(make("serve", "-n", "MODEL=dbrx", "ARGS=-- --max-num-seqs 4").stdout.split())
+    assert "tomserve serve --setup dbrx -- --max-num-seqs 4" in flags
     assert "tomserve serve --setup --port '9' dbrx" in " ".join(
         make("serve", "-n", "MODEL=dbrx", "PORT=9").stdout.split()
     )

@@ -5,11 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
-from tomserve.errors import ConfigError
+from tomserve.items import RESERVED
 from tomserve.scoring.answers import read
-from tomserve.scoring.score import score_row, table
+from tomserve.scoring.score import COLUMNS, load_scores, score_row, table, write_scores
 
 CHOICES = ("tea", "salt", "unknown")
+
+
+def response(text: str | None, status: str = "ok", **more) -> dict:
+    return {"item": "demo/1", "strategy": "cot", "turn": 0, "status": status, "text": text, "error": None, **more}
 
 
 @pytest.mark.parametrize(
@@ -33,8 +37,8 @@ def test_answers(text: str, answer: str, parse: str) -> None:
     [
         ("", "empty text"),
         ("tea or salt", "no JSON object with an answer"),
-        ('{"answer": "milk"}', 'answer "milk" is not one of the labels'),
-        ('{"answer": ["tea"]}', 'answer ["tea"] is not one of the labels'),
+        ('{"answer": "milk"}', "answer 'milk' is not one of the labels"),
+        ('{"answer": ["tea"]}', "answer ['tea'] is not one of the labels"),
         ('{"belief": "tea"}', "no field 'answer'"),
         ('{"answer": "tea"} or {"answer": "salt"}', "several JSON objects with an answer"),
         ('```\n{"answer": "tea"}\n```\n```\n{"answer": "salt"}\n```', "several JSON objects"),
@@ -89,13 +93,27 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     assert (reading.answer is None) == (reading.reason is not None)
 
 
+def test_deeply_nested_text_is_an_invalid_answer() -> None:
+    """orjson reads deeper nesting than it writes."""
+    assert read('{"answer": ' + "[" * 400 + "]" * 400 + "}", CHOICES).answer is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
+    rows = [
+        (make_item(n), {**response('{"beliefs": ["tea", "salt"], "answer": "tea"}'), "item": f"demo/{n}"})
+        for n in range(150)
+    ]
+    rows.append((make_item(999, id="001"), response(None, "http_500", error='=late, first "reason"')))
+    frame = table("r", "@cf/model", rows)
+    path = tmp_path / f"s.{kind}"
+    write_scores(frame, path)
+    assert load_scores(str(path)).equals(frame)
+
+
 def test_many_braces_cost_linear_time() -> None:
     assert read("{" * 200_000, CHOICES).answer is None
     assert read("{}" * 100_000, CHOICES).answer is None
-
-
-def response(text: str | None, status: str = "ok", **more) -> dict:
-    return {"item": "demo/1", "strategy": "cot", "turn": 0, "status": status, "text": text, "error": None, **more}
 
 
 def test_a_row_carries_answer_and_chain_metrics() -> None:
@@ -117,9 +135,21 @@ def test_a_faulty_chain_scores_nothing_and_no_chain_is_null() -> None:
     assert (none["chain"], none["chain_proper"], none["chain_lcs"]) == (None, None, None)
 
 
+@pytest.mark.parametrize("row", [response('{"answer": "tea"}'), response("hm"), response(None, "http_500")])
+def test_where_a_chain_was_asked_for_a_missing_one_scores_0(row: dict) -> None:
+    """Or a mean over chain metrics would leave out exactly the failures."""
+    scored = score_row("r", "m", make_item(), row, True)
+    assert (scored["chain"], scored["chain_proper"], scored["chain_lcs"], scored["chain_transitions"]) == (
+        None,
+        False,
+        0.0,
+        0.0,
+    )
+
+
 def test_statuses() -> None:
     cut = score_row("r", "m", make_item(), response('{"answer": "tea"}', "length"))
-    assert (cut["status"], cut["correct"]) == ("ok", True)
+    assert (cut["status"], cut["correct"]) == ("length", True)
     assert score_row("r", "m", make_item(), response('{"answ', "length"))["status"] == "length"
     assert score_row("r", "m", make_item(), response("hm"))["status"] == "invalid"
     failed = score_row("r", "m", make_item(), response(None, "timeout", error="no reply"))
@@ -129,5 +159,7 @@ def test_statuses() -> None:
 def test_factors_become_columns_and_may_not_shadow() -> None:
     frame = table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
     assert frame["order"].to_list() == [2]
-    with pytest.raises(ConfigError, match="factor 'correct' of the items has the name of a score column"):
-        table("r", "m", [(make_item(1, factors={"correct": 2}), response('{"answer": "tea"}'))])
+    assert set(COLUMNS) == RESERVED
+    for name in RESERVED:  # refused before anything is asked, not after
+        with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
+            make_item(1, factors={name: 2})

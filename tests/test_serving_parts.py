@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -58,7 +59,7 @@ def test_dry_run_prints_the_exact_command(cli) -> None:
     assert words[-2:] == ["--max-num-seqs", "7"]
     assert "databricks/dbrx-instruct" in words
     assert words[words.index("--port") + 1] == "8123"
-    assert cli("serve", "--dry-run").code == 0
+    assert cli("serve", "--dry-run", "--", "--max-num-seqs", "7").out.endswith("--max-num-seqs 7\n")
 
 
 def test_a_machine_that_cannot_hold_the_model(cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,27 +128,20 @@ def test_a_live_server_with_another_model(endpoint: Endpoint, cli) -> None:
 
 def test_stale_records_are_removed(endpoint: Endpoint) -> None:
     record(endpoint, "tiny")
-    dead = records.folder() / "9.json"
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    dead.write_bytes(
-        orjson.dumps(
-            {"pid": ended.pid, "url": endpoint.url, "model": "a", "revision": None, "command": [], "started": ""}
-        )
-    )
+    fields = {
+        "url": endpoint.url,
+        "model": "a",
+        "revision": None,
+        "command": [],
+        "started": "",
+        "host": socket.gethostname(),
+    }
+    dead = records.folder() / "9.json"
+    dead.write_bytes(orjson.dumps({"pid": ended.pid, **fields}))
     silent = records.folder() / "10.json"
-    silent.write_bytes(
-        orjson.dumps(
-            {
-                "pid": os.getpid(),
-                "url": "http://127.0.0.1:1/v1",
-                "model": "a",
-                "revision": None,
-                "command": [],
-                "started": "",
-            }
-        )
-    )
+    silent.write_bytes(orjson.dumps({**fields, "pid": "x"}))
     broken = records.folder() / "11.json"
     broken.write_text("{")
     assert [found.model for found in records.live()] == ["tiny"]
@@ -157,8 +151,8 @@ def test_stale_records_are_removed(endpoint: Endpoint) -> None:
 
 
 def test_several_models_are_served_and_none_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = records.Record(1, endpoint.url, "a", None, [], "")
-    two = records.Record(2, endpoint.url, "b", None, [], "")
+    one = records.Record(1, endpoint.url, "a", None, [], "", "h")
+    two = records.Record(2, endpoint.url, "b", None, [], "", "h")
     monkeypatch.setattr(records, "live", lambda: [one, two])
     with pytest.raises(ConfigError, match=r"several models are served; name one by --model \(MODEL=\): a, b"):
         target.choose((), None, None)
@@ -167,6 +161,17 @@ def test_several_models_are_served_and_none_is_named(endpoint: Endpoint, monkeyp
 def test_replicas_must_serve_one_model(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ServerError, match="Served there: tiny"):
         target.choose((endpoint.url,), "else", None)
+
+
+def test_a_server_that_lives_but_does_not_answer_is_not_forgotten(endpoint: Endpoint, cli) -> None:
+    path = records.write(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
+    done = cli("eval")
+    assert done.code == 2
+    assert (
+        f"a at http://127.0.0.1:1/v1 (pid {os.getpid()} on {socket.gethostname()}) is running but does not answer"
+        in done.err
+    )
+    assert path.exists()
 
 
 # what is installed

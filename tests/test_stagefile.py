@@ -103,8 +103,19 @@ MISTAKES = {
     "bare word": (
         "Ravi leaves his kite in {x}.",
         "Ravi leaves his kite in the sandpit.",
-        "'the sandpit' stands outside a slot",
+        "'sandpit' stands outside a slot",
     ),
+    "bare word without its article": (
+        "Ravi leaves his kite in {x}.",
+        "Ravi leaves his kite in a sandpit.",
+        "'sandpit' stands outside a slot",
+    ),
+    "a factor of the design": (
+        "        answer: {reality: y, belief: x}",
+        "        factors: {swapped: maybe}\n        answer: {reality: y, belief: x}",
+        "factors.swapped: 'swapped' is part of the design",
+    ),
+    "nobody": ("{protagonist: Ravi,", "{protagonist: '',", "at least 1 character"),
     "unknown slot": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {z}.", "unknown slot '{z}'"),
     "unknown form": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {x.one}.", "unknown form of x 'one'"),
     "stray brace": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {x.", "a brace outside a slot"),
@@ -176,6 +187,25 @@ def test_a_control_with_a_false_belief_says_why(tmp_path: Path) -> None:
     path.write_text(edits)
     with pytest.raises(ContentError, match="the belief is false in a control: say why"):
         load_stage(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("schema: 1", "schema: 1\nx: 0x_"),
+        ("schema: 1", "schema: 1\nx: 2020-13-45"),
+        ("schema: 1", "schema: 1\nx: &a [*a]"),
+        ("schema: 1", "schema: 1\nx: \x07"),
+        ('belief: "At the end of the story, where does {asked} believe the kite is?"', 'belief: ""'),
+        (
+            '        replace:\n          move: "Lotte looks',
+            '        omit: [put, away, move, back]\n        replace:\n          move: "Lotte looks',
+        ),
+    ],
+)
+def test_odd_files_are_refused_too(tmp_path: Path, old: str, new: str) -> None:
+    with pytest.raises(ContentError, match=f"{tmp_path}/s.yaml"):
+        stage(tmp_path, old, new)
 
 
 def test_scenarios_of_both_kinds_have_four() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tomserve import __version__
+from tomserve import __version__, cli_dataset
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Theory-of-Mind evaluation of language models behind vLLM or any OpenAI-compatible endpoint.",
 )
-dataset_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset.")
-app.add_typer(dataset_app, name="dataset")
+app.add_typer(cli_dataset.app, name="dataset")
 
 VARIABLES = {
     "TOMSERVE_API_KEY",
@@ -40,7 +39,7 @@ VARIABLES = {
 }
 
 RunArgument = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Run names or paths [the newest].")]
-PathOption = Annotated[Path | None, typer.Option("--path", help="File (or folder) of the benchmark.")]
+PathOption = cli_dataset.PathOption
 
 
 def main() -> None:
@@ -48,7 +47,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _check_variables()
-        code = app(standalone_mode=False)
+        ours, extra = _split(sys.argv[1:])
+        EXTRA[:] = extra
+        code = app(args=ours, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TomserveError as error:
         _fail(str(error), error.exit_code)
@@ -69,8 +70,23 @@ def main() -> None:
         raise
 
 
+EXTRA: list[str] = []
+"""What stood after ``--``: vLLM's flags, which must not be taken for a preset name."""
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Arguments before and after the first ``--``; only `serve` takes any after it."""
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    if "serve" not in arguments[:at]:
+        raise ConfigError("`--` hands flags to vLLM and belongs to `tomserve serve`")
+    return arguments[:at], arguments[at + 1 :]
+
+
 def _fail(message: str, code: int) -> None:
-    print(f"tomserve: {' '.join(message.split())}", file=sys.stderr)
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
+    print(f"tomserve: {shown}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -119,13 +135,14 @@ def evaluate_command(
     run: Annotated[str | None, typer.Option(help="Run name or path [<benchmark>-<model>].")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
     revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens a reply [the strategy's].")] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds a request.")] = 600.0,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight.")] = 64,
+    max_tokens: Annotated[int | None, typer.Option(min=1, max=2**31, help="Tokens a reply [the strategy's].")] = None,
+    timeout: Annotated[float, typer.Option(min=1, max=1e6, help="Seconds a request.")] = 600.0,
+    concurrency: Annotated[int, typer.Option(min=1, max=65536, help="Requests in flight.")] = 64,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
+    from tomserve.engine.transport import FINAL
     from tomserve.evaluation import DEFAULT_STRATEGIES, EvalOptions, evaluate
     from tomserve.scoring.score import scores_of
 
@@ -156,7 +173,8 @@ def evaluate_command(
     console.print(f"run: {result.folder}", soft_wrap=True, markup=False)
     if result.failures:
         listed = ", ".join(f"{count} {status}" for status, count in result.failures.items())
-        console.print(f"failures: {listed}; repeat the command to ask those again that may succeed", markup=False)
+        again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
+        console.print(f"failures: {listed}{again}", markup=False)
     bad = {status for status in result.failures if status != "refusal"}
     return 1 if bad else 0
 
@@ -173,7 +191,6 @@ def _print_study(scores: Any, benchmark: str, console: Console) -> None:
 
 @app.command()
 def serve(
-    context: typer.Context,
     model: Annotated[str, typer.Argument(help="Preset name, or a preset file.")] = "reference",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
@@ -191,14 +208,9 @@ def serve(
     elif explain:
         foreground.explain(model, console)
     elif dry_run:
-        print(foreground.command(model, host, port, context.args).shell())
+        print(foreground.command(model, host, port, EXTRA).shell())
     else:
-        foreground.serve(model, host, port, context.args, setup=setup, console=console)
-
-
-# Everything after `--` is vLLM's; click hands it over as extra arguments.
-serve_settings = {"allow_extra_args": True, "allow_interspersed_args": True}
-app.registered_commands[-1].context_settings = serve_settings
+        foreground.serve(model, host, port, EXTRA, setup=setup, console=console)
 
 
 @app.command()
@@ -232,6 +244,7 @@ def analyze(
     intervals: Annotated[str | None, typer.Option(help="Kind of intervals [the study's first].")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the tables.")] = None,
     form: Annotated[str, typer.Option("--format", help="table, csv, md or json.")] = "table",
+    label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the tables.")] = None,
 ) -> None:
     """Compute a study's tables from runs or score tables, offline."""
     import polars as pl
@@ -243,6 +256,7 @@ def analyze(
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
     scores = pl.concat([load_scores(run) for run in runs or (None,)], how="diagonal_relaxed")
+    scores = studies.labelled(scores, label or [])
     if study is None:
         names = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
         study = benchmarks.get(names[0]).STUDY if len(names) == 1 and names[0] in benchmarks.names() else "accuracy"
@@ -276,60 +290,8 @@ def items(
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return
     kept = list(found)
-    try:
-        items_module.write_items(out, kept)
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
+    items_module.write_items(out, kept)
     print(f"written: {len(kept)} items to {out}")
-
-
-NameArgument = Annotated[str, typer.Argument(help="Benchmark whose dataset to check.")]
-
-
-@dataset_app.command()
-def validate(name: NameArgument = "perturbed", path: PathOption = None) -> int:
-    """Prove the dataset's structure; a mistake is named with file, line and field. Exit code 1 for problems."""
-    from tomserve import validate as validation
-    from tomserve.items import items_digest
-
-    _only_perturbed(name)
-    stages = _stages(path)
-    found = list(validation.problems(stages))
-    for stage in stages:
-        tasks = stage.file.tasks
-        print(f"{stage.file.stage}: {len(tasks)} tasks, {16 * len(tasks)} items, {stage.file.kind}")
-    for problem in found:
-        print(f"problem: {problem}")
-    total = 16 * sum(len(stage.file.tasks) for stage in stages)
-    digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
-    print(f"{total} items in {len(stages)} stages, {digest[:19]}: {f'{len(found)} problems' if found else 'ok'}")
-    return 1 if found else 0
-
-
-@dataset_app.command()
-def audit(name: NameArgument = "perturbed", path: PathOption = None) -> int:
-    """Score shortcuts (always reality, first mentioned, bag of words ...) and compare gold with events.
-
-    Exit code 1 when a constant or positional rule reaches limited robust ToM on the false-belief subset.
-    """
-    from tomserve.reporting import auditing
-
-    _only_perturbed(name)
-    return auditing.show(_stages(path), _console())
-
-
-def _only_perturbed(name: str) -> None:
-    from tomserve import benchmarks
-
-    benchmarks.get(name)
-    if name != "perturbed":
-        raise ConfigError(f"dataset {name!r}: only the perturbed benchmark has stages to check")
-
-
-def _stages(path: Path | None) -> Any:
-    from tomserve.benchmarks import perturbed
-
-    return perturbed.stages(path)
 
 
 @app.command()

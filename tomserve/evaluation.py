@@ -13,8 +13,8 @@ import hashlib
 import platform
 import signal
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,14 @@ from rich.console import Console
 import tomserve
 from tomserve import benchmarks
 from tomserve.engine import runfolder
-from tomserve.engine.journal import Journal
+from tomserve.engine.journal import Journal, read_rows
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Timeouts
-from tomserve.errors import RunMismatchError, ServerLostError, StoppedError
-from tomserve.items import Item, items_digest, read_items, write_items
+from tomserve.errors import ConfigError, ServerLostError, StoppedError
+from tomserve.items import Item
+from tomserve.manifest import is_complete, run_manifest, snapshot
 from tomserve.reporting.progress import RunProgress
 from tomserve.serving import install, reference, target
 from tomserve.serving.command import vllm_command
@@ -67,7 +68,7 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class EvalResult:
-    """`folder` of the run; rows asked for, rows added by this call, failures by status among them, seconds spent."""
+    """`folder` of the run; questions selected, rows added by this call, the selection's failures by status, seconds."""
 
     folder: Path
     total: int
@@ -111,23 +112,33 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
         )
         for name in dict.fromkeys(options.strategies)
     ]
+    if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
+        raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
     sampling = Sampling(extra=dict(preset.request) if preset else {})
     job = _Job(options, chosen, limited(every, options.limit), strategies, sampling, console)
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, chosen.model))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
-        manifest = _manifest(folder.path, options, every, chosen, strategies, sampling, journal.asked)
-        _snapshot(folder.path, job.items, fresh=not journal.asked)
+        manifest = run_manifest(
+            folder.path, options.benchmark, options.path, every, chosen, strategies, sampling, journal.asked
+        )
+        snapshot(folder.path, job.items, fresh=not journal.asked)
         if journal.torn:
             folder.log(f"the last line was torn; moved to {journal.torn.name}")
             console.print(f"the journal's last line was torn by a crash; moved to {journal.torn.name}", markup=False)
-        left = job.left(journal)
-        if left == 0:
-            folder.write_manifest({**manifest, "complete": True})
-            return EvalResult(folder.path, job.total, 0, {}, time.monotonic() - began)
-        folder.write_manifest({**manifest, "complete": False})
-        progress = job.ask(folder, journal, manifest)
-        folder.write_manifest({**manifest, "server": job.target.server, "complete": job.left(journal) == 0})
-    return EvalResult(folder.path, job.total, progress.written, progress.failures, time.monotonic() - began)
+        added = 0
+        if job.left(journal):
+            folder.write_manifest({**manifest, "complete": False})
+            added = job.ask(folder, journal, manifest)
+        folder.write_manifest({**manifest, "complete": is_complete(folder.path, manifest, journal)})
+    failures = _failures(folder.path / "responses.jsonl", job)
+    return EvalResult(folder.path, job.total, added, failures, time.monotonic() - began)
+
+
+def _failures(path: Path, job: _Job) -> dict[str, int]:
+    """Statuses of the selection's last rows that are no answers, counted."""
+    wanted = {(item.id, strategy.name) for item in job.items for strategy in job.strategies}
+    last = {(row["item"], row["strategy"]): row["status"] for _, row in read_rows(path)}
+    return dict(sorted(Counter(s for key, s in last.items() if key in wanted and s not in ("ok", "length")).items()))
 
 
 def _need_engine(options: EvalOptions, console: Console) -> None:
@@ -172,12 +183,16 @@ class _Job:
                     sampling=self.sampling,
                 )
 
-    def ask(self, folder: runfolder.RunFolder, journal: Journal, manifest: dict[str, Any]) -> RunProgress:
-        """Start a server where one is needed, check it, and run the requests."""
+    def ask(self, folder: runfolder.RunFolder, journal: Journal, manifest: dict[str, Any]) -> int:
+        """Start a server where one is needed, check it, run the requests; returns the number of rows added."""
         with contextlib.ExitStack() as stack:
             server = self._start(stack, folder) if self.target.embedded else None
             self._preflight(folder)
-            folder.write_manifest({**manifest, "server": self.target.server, "complete": False})
+            manifest["server"], manifest["endpoints"] = self.target.server, self.target.endpoints
+            manifest["limit"] = self.options.limit
+            session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **self.target.server}
+            manifest["sessions"].append({**session, "tomserve": tomserve.__version__, "limit": self.options.limit})
+            folder.write_manifest({**manifest, "complete": False})
             done = self.total - self.left(journal)
             where = ", ".join(self.target.endpoints)
             self.console.print(
@@ -193,7 +208,7 @@ class _Job:
                 folder.log(
                     f"{progress.written} rows added, {progress.reused} reused, by status {dict(progress.statuses)}"
                 )
-        return progress
+        return progress.written
 
     def _start(self, stack: contextlib.ExitStack, folder: runfolder.RunFolder) -> Server:
         _need_engine(self.options, self.console)
@@ -201,6 +216,7 @@ class _Job:
         assert preset is not None  # an embedded target is the reference preset
         port = free_port()
         command = vllm_command(preset, str(reference.build()), port=port)
+        command.env["VLLM_API_KEY"] = ""  # nobody else talks to it; a key of the environment would lock us out
         self.console.print("starting the embedded server (vLLM on the CPU, reference model) ...", highlight=False)
         server = stack.enter_context(Server(command, host="127.0.0.1", port=port, log=folder.path / "server.log"))
         took = server.wait_healthy(lambda message: self.console.print(f"  {message}", highlight=False))
@@ -228,7 +244,7 @@ class _Job:
             for turn in [strategy.turn(item)]
         )
         for endpoint in self.target.endpoints:
-            probe = Probe(endpoint, target.api_key())
+            probe = Probe(endpoint, target.api_key(), self.options.timeout)
             try:
                 probe.check_chat(self.target.model)
                 if endpoint == self.target.endpoints[0]:
@@ -281,59 +297,3 @@ class _Job:
                 "repeat the command to resume",
                 128 + caught[0],
             )
-
-
-def _snapshot(folder: Path, items: list[Item], *, fresh: bool) -> None:
-    """Keep every item ever asked in ``items.jsonl``: a run explains itself. The benchmark's digest is fixed."""
-    path = folder / "items.jsonl"
-    known = {item.id: item for item in read_items(path)} if path.exists() and not fresh else {}
-    if known and all(item.id in known for item in items):
-        return
-    known.update({item.id: item for item in items})
-    write_items(path, [known[identifier] for identifier in sorted(known)])
-
-
-def _manifest(
-    folder: Path,
-    options: EvalOptions,
-    every: list[Item],
-    chosen: Target,
-    strategies: list[Strategy],
-    sampling: Sampling,
-    asked: Collection[str],
-) -> dict[str, Any]:
-    """The run's manifest, checked against what is in the folder. Raises RunMismatchError."""
-    new: dict[str, Any] = {
-        "schema": 1,
-        "run": folder.resolve().name,
-        "benchmark": options.benchmark,
-        "benchmark_path": str(options.path) if options.path else None,
-        "benchmark_digest": items_digest(every),
-        "benchmark_items": len(every),
-        "model": chosen.model,
-        "revision": chosen.revision,
-        "preset": chosen.preset.name if chosen.preset else None,
-        "sampling": sampling.to_dict(),
-        "strategies": {s.name: {"digest": s.digest, "max_tokens": s.max_tokens} for s in strategies},
-        "content": {s.name: str(s.folder) for s in strategies},
-        "endpoints": chosen.endpoints,
-        "server": chosen.server,
-        "tomserve": tomserve.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "created": runfolder.now(),
-        "limit": options.limit,
-    }
-    old = runfolder.read_manifest(folder)
-    if old is not None:
-        runfolder.check_same(old, new, folder, asked)
-        for field in ("strategies", "content"):
-            before = {name: value for name, value in old.get(field, {}).items() if name in asked}
-            new[field] = {**before, **new[field]}
-        new["created"] = old.get("created", new["created"])
-        if chosen.embedded:
-            new["server"] = old.get("server", {})
-    elif asked:
-        journal = folder / "responses.jsonl"
-        raise RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
-    return new

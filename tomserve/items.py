@@ -19,12 +19,21 @@ import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve.content import digest
-from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.scoring.automaton import Automaton, compile_chains, compile_sets
 from tomserve.yamlfile import explain
 
 SCHEMA = 1
-Factor = str | bool | int | float | None
+Factor = str | bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
+
+
+RESERVED = frozenset(
+    (
+        *("run", "model", "benchmark", "item", "cluster", "strategy", "status", "parse", "reason", "answer", "correct"),
+        *("chain", "chain_reason", "chain_proper", "chain_lcs", "chain_lcps", "chain_transitions"),
+    )
+)
+"""Columns of the score table, which no factor may be called."""
 
 
 def _nfc(value: Any) -> Any:
@@ -98,6 +107,8 @@ class Item(BaseModel):
             raise ValueError(f"choices {list(self.choices)} are not distinct (letter case does not count)")
         if self.answer not in self.choices:
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
+        if clash := sorted(RESERVED & set(self.factors)):
+            raise ValueError(f"factor {clash[0]!r} has the name of a score column; rename it")
         if self.gold is not None:
             layers = (
                 self.gold.sets if self.gold.sets is not None else tuple(zip(*(self.gold.chains or ()), strict=True))
@@ -178,12 +189,17 @@ def _read_line(path: Path, number: int, line: bytes) -> Item:
 def write_items(path: Path, items: Iterable[Item]) -> None:
     """Replace `path` by these items in one step: a reader sees the old file or the new one, never half of one."""
     partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        for item in items:
-            file.write(item.to_json() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            for item in items:
+                file.write(item.to_json() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise JournalError(
+            f"{path}: cannot be written ({error.strerror}); free space or choose another place"
+        ) from None
 
 
 def items_digest(items: Iterable[Item]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tomserve.errors import ContentError, one_of
 from tomserve.scoring.automaton import compile_sets
 from tomserve.stagefile import (
+    DERIVED_FACTORS,
     PERTURBATIONS,
     SCENARIOS,
     SLOT,
@@ -32,6 +33,11 @@ def load_stage(path: Path) -> Stage:
     data, lines = load(path)
     stage = Stage(validate(data, StageFile, path=path, lines=lines), path, lines)
     _Checker(stage).check()
+    try:
+        for item in stage.items("perturbed"):
+            item.to_json()
+    except (ValueError, TypeError) as error:  # what only shows when items are made: an empty question, a huge number
+        raise ContentError(" ".join(str(error).split())[:300], path=path) from None
     return stage
 
 
@@ -42,6 +48,9 @@ class _Checker:
         self.stage, self.file = stage, stage.file
         self.symbols = {"x", "y", UNKNOWN, *self.file.extra_labels}
         forms = [form for slot in self.file.slots.values() for form in slot.forms().values()]
+        forms = [
+            re.sub(r"^(the|an?|some) ", "", form, flags=re.I) for form in (*forms, *self.file.extra_labels.values())
+        ]
         stems = {re.sub(r"s$", "", word) if len(word) > 3 else word for form in forms for word in [form.casefold()]}
         self.bare = re.compile(rf"\b({'|'.join(sorted(map(re.escape, stems), key=len, reverse=True))})(s|es)?\b", re.I)
 
@@ -100,6 +109,10 @@ class _Checker:
             story = story_of(task, scenario)
         except ValueError as error:
             self.fail(str(error), *here)
+        if not story:
+            self.fail("no sentence is left", *here, "omit")
+        if clash := sorted(set(scenario.factors) & DERIVED_FACTORS):
+            self.fail(f"{clash[0]!r} is part of the design and follows from the file", *here, "factors", clash[0])
         if missing := [key for key in story if key not in scenario.gold]:
             self.fail(f"no gold sets for the sentence {missing[0]!r}", *here, "gold")
         if strange := [key for key in scenario.gold if key not in story]:

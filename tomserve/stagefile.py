@@ -47,6 +47,11 @@ SCENARIOS = {
 QUESTION_KINDS = ("reality", "belief")
 CUE = {"unexpected_contents": "y", "unexpected_transfer": "x"}  # the classic answer to a false-belief question
 
+DERIVED_FACTORS = frozenset(
+    {"stage", "kind", "perturbation", "scenario", "question_kind", "swapped", "belief_is_false", "answer_role"}
+    | {"critical_form", "aware", "asked", "cue"}
+)
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -161,7 +166,7 @@ class StageFile(_Strict):
     stage: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     kind: Literal["unexpected_contents", "unexpected_transfer"]
     setting: str
-    people: dict[str, str] = Field(min_length=1)
+    people: dict[str, Annotated[str, Field(min_length=1)]] = Field(min_length=1)
     slots: dict[Literal["x", "y"], Annotated[Slot, BeforeValidator(_as_slot)]] = Field(min_length=2, max_length=2)
     extra_labels: dict[str, str] = {}
     questions: Questions

@@ -81,6 +81,7 @@ class Strategy:
         for part in ("user", "schema"):
             if sources[part] is None:
                 raise ContentError("is missing", path=folder / f"{part}.j2")
+        self.chain = "beliefs" in (sources["schema"] or "")  # whether the reply is asked to hold a belief chain
         self._templates = {part: self._compile(part, text) for part, text in sources.items() if text is not None}
         examples = [self._demonstration(entry) for entry in config.demonstrations]
         self._opening: list[Message] = []
@@ -134,8 +135,8 @@ class Strategy:
     def _text(self, part: str, variables: Mapping[str, Any]) -> str:
         try:
             return self._templates[part].render(variables).strip()
-        except jinja2.TemplateError as error:
-            reason = f"cannot be rendered: {error.message}"
+        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+            reason = f"cannot be rendered: {error}"
             if isinstance(error, jinja2.UndefinedError):
                 reason += f"; known here: {', '.join(variables) or 'no variables'}"
             frames = traceback.extract_tb(error.__traceback__)
@@ -162,6 +163,8 @@ def _variables(item: Item) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> str:
+    if isinstance(value, jinja2.Undefined):
+        str(value)  # raises, naming the variable
     return orjson.dumps(value).decode()
 
 

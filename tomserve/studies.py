@@ -7,6 +7,7 @@ and may have ``summary(tables) -> {title: frame}``, what the terminal shows. It 
 from __future__ import annotations
 
 import importlib.util
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -38,14 +39,17 @@ def load_study(name: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        line = trace.tb_lineno if trace else None
-        raise ContentError(f"cannot be loaded ({type(error).__name__}: {error})", path=path, line=line) from None
+        raise _failed(error, path, "cannot be loaded") from None
     if not callable(getattr(module, "tables", None)):
         raise ContentError("has no function tables(scores, intervals)", path=path)
     return module
+
+
+def _failed(error: Exception, path: Path, what: str) -> ContentError:
+    """The error with the last line of the study that was reached."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return ContentError(f"{what} ({reason})", path=path, line=frames[-1].lineno if frames else None)
 
 
 def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str) -> dict[str, pl.DataFrame]:
@@ -54,7 +58,10 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str) -> dict[str
     offered = getattr(study, "INTERVALS", (intervals,))
     if intervals not in offered:
         raise ConfigError(one_of("intervals", intervals, offered))
-    found: dict[str, pl.DataFrame] = study.tables(scores.lazy(), intervals)
+    try:
+        found: dict[str, pl.DataFrame] = study.tables(scores.lazy(), intervals)
+    except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
+        raise _failed(error, Path(str(study.__file__)), "failed") from None
     return found
 
 
@@ -63,13 +70,42 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
     for name in required:
         if name not in scores.columns:
             raise ConfigError(f"score table: column {name!r} is missing; required: {', '.join(required)}")
+    for name in ("model", "strategy", "item"):
+        if name in scores.columns and scores[name].null_count():
+            raise ConfigError(f"score table: column {name!r} has empty cells")
+    if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
+        raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
     for name, known in values.items():
+        if scores.schema[name] != pl.String:
+            raise ConfigError(
+                f"score table: column {name!r} is {scores.schema[name]}; expected one of {', '.join(known)}"
+            )
         strange = scores.filter(pl.col(name).is_null() | ~pl.col(name).is_in(list(known)))
         if strange.height:
             item, found = strange.select("item", name).row(0)
             raise ConfigError(f"score table: item {item!r}: {one_of(name, str(found), known)}")
+    if "run" in scores.columns:
+        several = scores.group_by("model").agg(pl.col("run").unique().sort()).filter(pl.col("run").list.len() > 1)
+        if several.height:
+            model, runs = several.sort("model").row(0)
+            hint = " ".join(f"--label {run}=NAME" for run in runs)
+            raise ConfigError(f"runs {', '.join(runs)} are of one model, {model!r}; tell them apart by {hint}")
     keys = [name for name in KEY if name in scores.columns]
     double = scores.filter(pl.struct(keys).is_duplicated())
     if double.height:
         shown = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
         raise ConfigError(f"score table: more than one row for {shown}")
+
+
+def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+    """Rename the model of single runs, by ``RUN=NAME``. Raises ConfigError for a run that is not in the table."""
+    for label in labels:
+        run, equals, name = label.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--label {label!r}: expected RUN=NAME")
+        known = scores["run"].unique().drop_nulls().to_list() if "run" in scores.columns else []
+        if run not in known:
+            raise ConfigError(f"--label: {one_of('run', run, known)}")
+        model = pl.when(pl.col("run") == run).then(pl.lit(name)).otherwise(pl.col("model"))
+        scores = scores.with_columns(model.alias("model"))
+    return scores

@@ -16,6 +16,7 @@ from tomserve.errors import ContentError, nearest
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 Loc = tuple[str | int, ...]
+SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same loader, in C where libyaml is there
 
 
 class Lines(dict[Loc, int]):
@@ -37,8 +38,9 @@ def load(path: Path) -> tuple[Any, Lines]:
     except UnicodeDecodeError as error:
         raise ContentError(f"is not UTF-8 (byte {error.start})", path=path) from None
     lines = Lines()
-    loader = yaml.SafeLoader(text)
+    loader: Any = None
     try:
+        loader = SAFE_LOADER(text)
         node = loader.get_single_node()
         if node is None:
             raise ContentError("is empty", path=path, line=1)
@@ -50,8 +52,11 @@ def load(path: Path) -> tuple[Any, Lines]:
         raise ContentError(f"broken YAML: {error.problem or error.context}", path=path, line=line) from None
     except yaml.YAMLError as error:
         raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
+    except (ValueError, RecursionError) as error:
+        raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _walk(node: yaml.Node, loc: Loc, lines: Lines, path: Path) -> None:

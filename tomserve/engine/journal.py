@@ -9,6 +9,7 @@ by a power cut older than that. Rows are never changed: of two rows of one ident
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -53,6 +54,11 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
     missing = [name for name in _NEEDED if name not in row] if isinstance(row, dict) else ["all of them"]
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
+    kinds = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
+    if wrong := [name for name, kind in kinds.items() if type(row[name]) is not kind]:
+        raise ConfigError(
+            f"{path}:{number}: not a response row (field {wrong[0]!r} is {row[wrong[0]]!r:.40}); {way_out}"
+        )
     return dict(row)
 
 
@@ -141,7 +147,8 @@ class Journal:
             if os.write(self._file, line) != len(line):
                 raise OSError("short write: is the disk full?")
         except OSError as error:
-            os.ftruncate(self._file, self._size)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
             reason = error.strerror or str(error)
             raise JournalError(f"{self.path}: cannot be written any more ({reason}); free space and resume") from None
         self._index(row, self._size)
@@ -151,12 +158,17 @@ class Journal:
         """Force what was written to the disk; cheap where nothing is new."""
         if self._synced != self._size:
             size = self._size
-            os.fsync(self._file)
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                raise JournalError(f"{self.path}: cannot be written any more ({error.strerror})") from None
             self._synced = size
 
     def close(self) -> None:
         """Sync and close; safe to call twice."""
         if self._file >= 0:
-            self.sync()
-            os.close(self._file)
-            self._file = -1
+            try:
+                self.sync()
+            finally:
+                os.close(self._file)
+                self._file = -1

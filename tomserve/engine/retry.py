@@ -28,8 +28,9 @@ class RetryPolicy:
     lost_after: float = 60.0
 
     def again(self, reply: Reply, attempt: int) -> bool:
-        """Whether a reply to the `attempt`-th copy (from 1) calls for another."""
-        return attempt < self.attempts and transient(reply)
+        """Whether a reply to the `attempt`-th copy (from 1) calls for another; a timeout gets one more."""
+        limit = min(self.attempts, 2) if reply.status == "timeout" else self.attempts
+        return attempt < limit and transient(reply)
 
     def seconds(self, reply: Reply, attempt: int) -> float:
         """How long to wait after the `attempt`-th copy; a server's Retry-After is honoured up to two minutes."""

@@ -5,6 +5,7 @@ RUN on a command line is a name under ``./runs`` (or ``TOMSERVE_RUNS``), or a pa
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -117,8 +118,9 @@ class RunFolder:
             raise MachineError(
                 f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
             ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # only a help to whoever finds the run locked
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def __enter__(self) -> RunFolder:
         return self
@@ -143,8 +145,8 @@ class RunFolder:
             raise JournalError(f"{path}: cannot be written ({error.strerror})") from None
 
     def log(self, message: str) -> None:
-        """Add a line with the time to ``log.txt``."""
-        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+        """Add a line with the time to ``log.txt``, if that is possible: a log must not end a run."""
+        with contextlib.suppress(OSError), (self.path / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{now()} {message}\n")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,9 @@ from tomserve.engine.retry import REFUSED_KEY, RetryPolicy
 from tomserve.engine.runfolder import now
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import ServerError, ServerLostError
+
+DOWN_FOR = 5.0
+"""Seconds for which a replica that could not be reached is left alone while another answers."""
 
 
 class Observer(Protocol):
@@ -70,7 +72,8 @@ class Runner:
     def __post_init__(self) -> None:
         self._pending: dict[str, list[Identity]] = {}
         self._contact = self.clock()
-        self._turn = itertools.cycle(range(len(self.endpoints)))
+        self._outstanding = dict.fromkeys(self.endpoints, 0)
+        self._down: dict[str, float] = {}
 
     async def run(self, requests: Iterable[Request]) -> bool:
         """Ask everything not final yet; True when all was asked, False when stopped early by `stop`.
@@ -83,15 +86,21 @@ class Runner:
         workers = [asyncio.create_task(self._work(iterator)) for _ in range(self.concurrency)]
         syncing = asyncio.create_task(self._sync())
         stopping = asyncio.create_task(self._stopped(workers))
+        finished = asyncio.gather(*workers)
         try:
-            await asyncio.gather(*workers)
+            both: list[asyncio.Future[Any]] = [finished, syncing]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if syncing.done():  # it only ever ends by failing: the disk takes nothing any more
+                await syncing
+            await finished
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
         finally:
             for task in (*workers, syncing, stopping):
                 task.cancel()
-            await asyncio.gather(*workers, syncing, stopping, return_exceptions=True)
+            await asyncio.gather(finished, syncing, stopping, return_exceptions=True)
+            await asyncio.gather(*workers, return_exceptions=True)
             self.journal.sync()
         return not self.stop.is_set()
 
@@ -140,28 +149,48 @@ class Runner:
             self.observer.row(row["status"], True)
 
     async def _exchange(self, request: Request) -> tuple[Reply, str, int] | None:
-        """Ask until the policy is satisfied; None when the run was stopped while waiting to ask again."""
-        began, attempt = self.clock(), 0
+        """Ask until the policy is satisfied; None when the run was stopped while waiting to ask again.
+
+        A server that cannot be reached costs no attempt: either it comes back, or the run ends as lost.
+        """
+        attempt = sent = 0
         while True:
-            attempt += 1
-            endpoint = self.endpoints[next(self._turn)]
+            sent += 1
+            endpoint = self._pick()
+            self._outstanding[endpoint] += 1
             self.observer.sending(1)
             try:
                 reply = await self.transport.send(endpoint, request.body)
             finally:
+                self._outstanding[endpoint] -= 1
                 self.observer.sending(-1)
-            if reply.status not in ("connection", "timeout"):
-                self._contact = self.clock()
+            if reply.reached:
+                self._down.pop(endpoint, None)
+                attempt += 1
+                if reply.status != "timeout":
+                    self._contact = self.clock()
+            else:
+                self._down[endpoint] = self.clock() + DOWN_FOR
             self._raise_if_hopeless(reply, endpoint)
-            unreachable = reply.status == "connection" and self._contact < began
-            if not unreachable and not self.policy.again(reply, attempt):
-                return reply, endpoint, attempt
+            if reply.reached and not self.policy.again(reply, attempt):
+                return reply, endpoint, sent
+            if not reply.reached and len(self._down) < len(self.endpoints):
+                continue  # another replica can have it at once
             self.observer.retrying(1)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stop.wait(), self.policy.seconds(reply, min(attempt, 10)))
+                await asyncio.wait_for(self.stop.wait(), self.policy.seconds(reply, min(sent, 10)))
             self.observer.retrying(-1)
             if self.stop.is_set():
                 return None
+
+    def _pick(self) -> str:
+        """The endpoint with the fewest requests out, of those not known to be down; of all where all are."""
+        if len(self.endpoints) == 1:
+            return self.endpoints[0]
+        now_ = self.clock()
+        self._down = {endpoint: until for endpoint, until in self._down.items() if until > now_}
+        up = [endpoint for endpoint in self.endpoints if endpoint not in self._down] or self.endpoints
+        return min(up, key=self._outstanding.__getitem__)
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
         if reply.status in REFUSED_KEY:
@@ -170,7 +199,7 @@ class Runner:
             )
         silence = self.clock() - self._contact
         gone = self.alive() if reply.status in ("connection", "http_500", "http_503") else None
-        if gone or (reply.status == "connection" and silence > self.policy.lost_after):
+        if gone or (not reply.reached and silence > self.policy.lost_after):
             since = f"no contact for {silence:.0f} s; last error: {reply.error}"
             raise ServerLostError(f"{endpoint}: server lost ({gone or since}); repeat the command to resume")
 

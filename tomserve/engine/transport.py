@@ -30,7 +30,10 @@ class Timeouts:
 
 @dataclass(slots=True)
 class Reply:
-    """What the transport saw. `status`: ok, length, refusal, timeout, connection, malformed or http_<code>."""
+    """What the transport saw. `status`: ok, length, refusal, timeout, connection, malformed or http_<code>.
+
+    reached: whether there was a connection at all; a server that drops connections is there, one that refuses is not.
+    """
 
     status: str
     text: str | None = None
@@ -40,6 +43,7 @@ class Reply:
     model: str | None = None
     error: str | None = None
     retry_after: float | None = None
+    reached: bool = True
     timings: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -87,12 +91,15 @@ class AiohttpTransport:
                 raw = await _bounded(response)
                 reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
                 reply.retry_after = _seconds(response.headers.get("Retry-After"))
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            reply = Reply("connection", error=f"{type(error).__name__}: {error}", reached=False)
         except TimeoutError:
             reply = Reply("timeout", error="no complete reply in time")
         except (aiohttp.ClientError, OSError) as error:
-            reply = Reply("connection", error=f"{type(error).__name__}: {error}"[:300])
-        if reply.error and self._key:
-            reply.error = reply.error.replace(self._key, "***")
+            reply = Reply("connection", error=f"{type(error).__name__}: {error}")
+        if reply.error:  # masked before it is cut, or half a key would be left
+            error_line = reply.error.replace(self._key, "***") if self._key else reply.error
+            reply.error = " ".join(error_line.split())[:500]
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
 
@@ -128,7 +135,7 @@ def read_reply(code: int, raw: bytes) -> Reply:
     try:
         data = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        shown = raw[:200].decode("utf-8", "replace")
+        shown = raw[:2000].decode("utf-8", "replace")
         return Reply(f"http_{code}" if code != 200 else "malformed", error=f"not JSON: {shown!r}")
     if code != 200:
         return Reply(f"http_{code}", error=error_text(data))
@@ -136,11 +143,11 @@ def read_reply(code: int, raw: bytes) -> Reply:
         choice = data["choices"][0]
         message = choice["message"]
         text, finish = message.get("content"), choice.get("finish_reason")
-        reasoning = message.get("reasoning") or message.get("reasoning_content")
-        refusal = message.get("refusal")
+        reasoning = _text(message.get("reasoning")) or _text(message.get("reasoning_content"))
+        refusal, finish = _text(message.get("refusal")), _text(finish)
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply("malformed", error=f"not a chat completion: {error_text(data)}")
-    reply = Reply("ok", reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=data.get("model"))
+    reply = Reply("ok", reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")))
     if refusal or finish == "content_filter":
         reply.status, reply.text = "refusal", text or refusal or ""
     elif isinstance(text, str):
@@ -153,12 +160,16 @@ def read_reply(code: int, raw: bytes) -> Reply:
 
 
 def error_text(data: Any) -> str:
-    """The message of an OpenAI-style, FastAPI-style or other error object; at most 500 characters."""
+    """The message of an OpenAI-style, FastAPI-style or other error object, on one line."""
     if isinstance(data, dict):
         inner = data.get("error", data.get("detail", data.get("message", data)))
         data = inner.get("message", inner) if isinstance(inner, dict) else inner
-    text = data if isinstance(data, str) else orjson.dumps(data, default=str).decode()
-    return " ".join(text.split())[:500]
+    return " ".join((data if isinstance(data, str) else repr(data)).split())
+
+
+def _text(value: Any) -> str | None:
+    """Servers send what they like; only text goes into a row."""
+    return value if isinstance(value, str) else None
 
 
 def _usage(data: dict[str, Any]) -> dict[str, int] | None:

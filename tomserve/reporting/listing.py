@@ -24,7 +24,11 @@ def list_runs(console: Console) -> None:
     for heading in ("run", "model", "benchmark", "strategies", "created", "complete"):
         table.add_column(heading)
     for path in manifests:
-        manifest = read_manifest(path.parent) or {}
+        try:
+            manifest = read_manifest(path.parent) or {}
+        except ConfigError as error:  # one broken run must not hide the others
+            console.print(str(error), markup=False, soft_wrap=True)
+            continue
         cells = (
             path.parent.name,
             str(manifest.get("model")),

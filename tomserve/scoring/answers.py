@@ -44,7 +44,7 @@ def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Rea
     answer = _label(data.get("answer"), choices)
     chain, chain_reason = _chain(data["beliefs"], choices, sentences) if "beliefs" in data else (None, None)
     if answer is None:
-        shown = orjson.dumps(data.get("answer")).decode()[:60]
+        shown = repr(data.get("answer"))[:60]
         reason = "no field 'answer'" if "answer" not in data else f"answer {shown} is not one of the labels"
         return Reading(parse, None, reason, chain, chain_reason)
     return Reading(parse, answer, None, chain, chain_reason)

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from tomserve.engine.request import Identity
 from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
-from tomserve.reporting.tables import render
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.chains import ChainScore, score_chain
 
@@ -60,39 +60,40 @@ def score_run(folder: Path) -> pl.DataFrame:
     strange = next((identity.item for identity in rows if identity.item not in items), None)
     if strange is not None:
         raise ConfigError(f"{folder}/responses.jsonl: item {strange!r} is not in items.jsonl; was one of them edited?")
+    chains = {name for name, spec in manifest["strategies"].items() if spec.get("chain")}
     name, model = folder.resolve().name, manifest["model"]
-    return table(name, model, ((items[identity.item], row) for identity, row in sorted(rows.items())))
+    return table(name, model, ((items[identity.item], row) for identity, row in sorted(rows.items())), chains)
 
 
-def table(run: str, model: str, answered: Iterable[tuple[Item, Mapping[str, Any]]]) -> pl.DataFrame:
-    """Score table of (item, response row) pairs; every factor of the items is a column."""
+def table(
+    run: str, model: str, answered: Iterable[tuple[Item, Mapping[str, Any]]], chains: Collection[str] = ()
+) -> pl.DataFrame:
+    """Score table of (item, response row) pairs; every factor of the items is a column.
+
+    chains: strategies whose replies are to hold a belief chain; there a missing chain scores 0, elsewhere it is null.
+    """
     records: list[dict[str, Any]] = []
     factors: dict[str, None] = {}
     for item, row in answered:
         factors.update(dict.fromkeys(item.factors))
-        records.append({**item.factors, **score_row(run, model, item, row)})
-    clash = sorted(set(factors) & set(COLUMNS))
-    if clash:
-        raise ConfigError(f"factor {clash[0]!r} of the items has the name of a score column; rename it")
+        records.append({**item.factors, **score_row(run, model, item, row, row["strategy"] in chains)})
     order = [*COLUMNS, *factors]
     frame = pl.DataFrame(records, schema_overrides=COLUMNS, infer_schema_length=None, strict=False)
     missing = [name for name in order if name not in frame.columns]
     return frame.with_columns(pl.lit(None).alias(name) for name in missing).select(order)
 
 
-def score_row(run: str, model: str, item: Item, row: Mapping[str, Any]) -> dict[str, Any]:
+def score_row(run: str, model: str, item: Item, row: Mapping[str, Any], chain_asked: bool = False) -> dict[str, Any]:
     """The score of one response (data contract: Score)."""
     status = row["status"]
     reading = Reading(None, None)
     if status in READABLE:
         reading = read(row.get("text") or "", item.choices, len(item.story))
-        if reading.answer is not None:
-            status = "ok"
-        elif status == "ok":
+        if reading.answer is None and status == "ok":
             status = "invalid"
     chain = [label for _, label in reading.chain] if reading.chain else None
     metrics: ChainScore | None = None
-    if item.gold is not None and (reading.chain is not None or reading.chain_reason is not None):
+    if item.gold is not None and (chain_asked or reading.chain is not None or reading.chain_reason is not None):
         metrics = score_chain(item.gold, chain or [])
     return {
         "run": run,
@@ -122,7 +123,8 @@ def scores_of(folder: Path, *, fresh: bool = False) -> pl.DataFrame:
     if not fresh and path.exists():
         made = path.stat().st_mtime_ns
         if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
-            return pl.read_parquet(path)
+            with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
+                return pl.read_parquet(path)
     scores = score_run(folder)
     partial = path.with_suffix(".part")
     try:
@@ -141,7 +143,13 @@ def load_scores(source: str | None) -> pl.DataFrame:
     try:
         if path.suffix == ".parquet":
             return pl.read_parquet(path)
-        return pl.read_csv(path) if path.suffix == ".csv" else pl.read_ndjson(path)
+        if path.suffix == ".jsonl":
+            frame = pl.read_ndjson(path, infer_schema_length=None)
+        else:
+            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, "chain": pl.String})
+            if "chain" in frame.columns:
+                frame = frame.with_columns(pl.col("chain").str.json_decode(pl.List(pl.String)))
+        return frame.cast({name: COLUMNS[name] for name in frame.columns if name in COLUMNS})
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -160,7 +168,8 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
         elif path.suffix == ".jsonl":
             scores.write_ndjson(path)
         elif path.suffix == ".csv":
-            path.write_text(render(scores.with_columns(as_text), "csv"), encoding="utf-8")
+            # An interface, not a sheet to look at: nothing is escaped, so that it reads back as it was.
+            scores.with_columns(as_text).write_csv(path)
         else:
             raise ConfigError(f"{path}: unknown kind of table; known: .parquet, .jsonl, .csv")
     except OSError as error:

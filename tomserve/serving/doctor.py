@@ -54,6 +54,8 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
 def _runs() -> str:
     root = runs_root()
     place = root if root.exists() else root.resolve().parent
+    if root.exists() and not root.is_dir():
+        raise TomserveError(f"{root} is not a folder; set TOMSERVE_RUNS to one")
     if not os.access(place, os.W_OK):
         raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
     return f"{root.resolve()} ({len(list(root.glob('*/manifest.json')))} runs)"

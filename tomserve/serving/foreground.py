@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tomserve import content
-from tomserve.errors import ServerError
+from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import hardware, install, records, reference
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.presets import Preset
@@ -20,10 +20,22 @@ from tomserve.serving.probe import Probe
 from tomserve.serving.server import Server, check_port
 from tomserve.serving.target import REFERENCE, api_key
 
+OWN_FLAGS = {
+    "--host": "tomserve's --host",
+    "--port": "tomserve's --port",
+    "--served-model-name": "`name:` in a preset file",
+}
+"""vLLM flags that may not be given behind tomserve's back, and what to use."""
+
 
 def command(name: str, host: str, port: int, extra: Sequence[str]) -> Command:
     """The exact command that `serve` would run. Raises ConfigError for an unknown preset."""
     preset = Preset.load(name)
+    for flag in extra:
+        if flag.split("=")[0].replace("_", "-") in OWN_FLAGS:
+            raise ConfigError(
+                f"{flag} after `--`: tomserve must know it; use {OWN_FLAGS[flag.split('=')[0].replace('_', '-')]}"
+            )
     model = str(reference.checkpoint_path()) if preset.model == REFERENCE else preset.model
     return vllm_command(preset, model, host=host, port=port, extra=extra)
 
@@ -51,7 +63,14 @@ def serve(name: str, host: str, port: int, extra: Sequence[str], *, setup: bool,
                 probe.check_chat(preset.served_name)
             finally:
                 probe.close()
-            record = records.write(port, url=server.url, model=preset.served_name, revision=revision, command=line.argv)
+            try:
+                record = records.write(
+                    port, url=server.url, model=preset.served_name, revision=revision, command=line.argv
+                )
+            except OSError as error:
+                where = records.folder()
+                hint = "give `tomserve eval` the address by --base-url"
+                console.print(f"{where}: cannot be written ({error.strerror}); {hint}", markup=False, soft_wrap=True)
             console.print(
                 f"serving {preset.served_name} at {server.url} after {took:.0f} s; "
                 "`make eval` in another terminal finds it. Ctrl-C ends it.",

@@ -36,7 +36,10 @@ def gpus() -> list[Gpu]:
     found = []
     for line in listed.splitlines():
         name, _, mebibytes = line.rpartition(",")
-        found.append(Gpu(name.strip(), float(mebibytes) * 2**20 / 1e9))
+        try:
+            found.append(Gpu(name.strip(), float(mebibytes) * 2**20 / 1e9))
+        except ValueError:
+            continue  # unified-memory machines tell "[N/A]": memory cannot be checked there
     return found
 
 

@@ -25,8 +25,12 @@ _BYTES_A_TOKEN = 4  # only ranks prompts; what decides is the server's own count
 
 def normalize(url: str) -> str:
     """A base URL as endpoint: scheme http(s), no trailing slash, ``/v1`` where no path is given. Raises ConfigError."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port, host = parts.port, (parts.hostname or "").encode("idna")
+    except (ValueError, UnicodeError):
+        port, host = 0, b""
+    if not host or port == 0 or parts.scheme not in ("http", "https"):
         raise ConfigError(f"base URL {url!r}: expected something like http://host:8000/v1")
     if parts.username or parts.password or parts.query:
         raise ConfigError("base URL: credentials belong into TOMSERVE_API_KEY, not into the address")
@@ -37,12 +41,12 @@ def normalize(url: str) -> str:
 class Probe:
     """Questions to one endpoint (``.../v1``). `api_key` goes into the header and nowhere else."""
 
-    def __init__(self, endpoint: str, api_key: str | None = None) -> None:
+    def __init__(self, endpoint: str, api_key: str | None = None, timeout: float = 60.0) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._key = api_key
         # trust_env is off: a proxy of the environment must not come between us and a server on this machine.
-        self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(60.0, connect=10.0), trust_env=False)
+        self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(timeout, connect=10.0), trust_env=False)
 
     def close(self) -> None:
         """Release the connection."""
@@ -58,6 +62,9 @@ class Probe:
                 ) from None
             hint = "start one with `make serve`, or check host and port"
             raise ServerError(f"{self.endpoint}: no server answers there ({error}); {hint}") from None
+        except httpx.TimeoutException:
+            hint = "it may be loading or busy: try again later, or raise --timeout"
+            raise ServerError(f"{self.endpoint}: is there, but did not answer in time; {hint}") from None
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise ServerError(
@@ -74,6 +81,8 @@ class Probe:
             data = orjson.loads(response.content)
             models = [dict(model) for model in data["data"]]
             names = [model["id"] for model in models]
+            if not all(isinstance(name, str) and name.isprintable() for name in names):
+                raise ValueError("a model id is no printable text")
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             kind = response.headers.get("content-type", "no content type").split(";")[0]
             raise ServerError(

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
+import pydantic
 
 from tomserve.engine.runfolder import now, runs_root
+from tomserve.errors import ServerError
+
+PATIENCE = 10.0
+"""Seconds that /health of a recorded server may take."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Record:
     revision: str | None
     command: list[str]
     started: str
+    host: str
 
 
 def folder() -> Path:
@@ -36,39 +43,57 @@ def write(port: int, **fields: Any) -> Path:
     folder().mkdir(parents=True, exist_ok=True)
     path = folder() / f"{port}.json"
     partial = path.with_suffix(".part")
-    partial.write_bytes(orjson.dumps(asdict(Record(pid=os.getpid(), started=now(), **fields))))
+    record = Record(pid=os.getpid(), started=now(), host=socket.gethostname(), **fields)
+    partial.write_bytes(orjson.dumps(asdict(record)))
     partial.replace(path)
     return path
 
 
 def live() -> list[Record]:
-    """Records whose process exists and whose /health answers, by port; the others are removed."""
+    """Records of servers that answer /health, by port. Those whose process is gone are removed.
+
+    Raises ServerError for a server whose process lives but which does not answer: it may only be busy, so it is
+    neither forgotten nor silently replaced by another.
+    """
     found = []
     for path in sorted(folder().glob("*.json")):
         record = _read(path)
-        if record is not None and _answers(record):
-            found.append(record)
-        else:
+        if record is None or not _alive(record):
             with contextlib.suppress(OSError):
                 path.unlink()
+        elif _answers(record):
+            found.append(record)
+        else:
+            raise ServerError(
+                f"{record.model} at {record.url} (pid {record.pid} on {record.host}) is running but does not answer; "
+                f"wait for it, stop it, or give --base-url ({path} records it)"
+            )
     return found
 
 
 def _read(path: Path) -> Record | None:
     try:
-        return Record(**orjson.loads(path.read_bytes()))
-    except (OSError, TypeError, orjson.JSONDecodeError):
+        return pydantic.TypeAdapter(Record).validate_json(path.read_bytes(), strict=True)
+    except (OSError, pydantic.ValidationError):
         return None
+
+
+def _alive(record: Record) -> bool:
+    """Whether the process exists; one on another machine (a shared folder) is taken to."""
+    if record.host != socket.gethostname():
+        return True
+    try:
+        os.kill(record.pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _answers(record: Record) -> bool:
     try:
-        os.kill(record.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    try:
-        return httpx.get(f"{record.url.removesuffix('/v1')}/health", timeout=3.0, trust_env=False).status_code == 200
+        url = f"{record.url.removesuffix('/v1')}/health"
+        return httpx.get(url, timeout=PATIENCE, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False

@@ -18,12 +18,13 @@ REFERENCE = "reference"
 
 def api_key() -> str | None:
     """The key from TOMSERVE_API_KEY, the file TOMSERVE_API_KEY_FILE, or OPENAI_API_KEY. Raises ConfigError."""
-    if file := os.environ.get("TOMSERVE_API_KEY_FILE"):
+    key = os.environ.get("TOMSERVE_API_KEY") or ""
+    if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
         try:
-            return Path(file).expanduser().read_text("utf-8").strip() or None
+            key = Path(file).expanduser().read_text("utf-8")
         except (OSError, UnicodeDecodeError):
-            raise ConfigError("TOMSERVE_API_KEY_FILE: names no readable file") from None
-    key = (os.environ.get("TOMSERVE_API_KEY") or os.environ.get("OPENAI_API_KEY") or "").strip()
+            raise ConfigError("TOMSERVE_API_KEY_FILE: names no readable text file") from None
+    key = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
     if not key.isprintable() or not key.isascii():
         raise ConfigError(
             "the API key holds characters that no HTTP header can carry; was it pasted with a line break?"
@@ -65,6 +66,8 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
         target.server["command"] = serving[0].command
         return target
     if model in (None, REFERENCE):
+        if revision is not None:
+            raise ConfigError("--revision is for endpoints; the embedded model's is the digest of its weights")
         return Target(REFERENCE, reference.revision() if reference.built() else None, Preset.load(REFERENCE))
     preset = Preset.lookup(model)
     if preset is None and model is not None:

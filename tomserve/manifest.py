@@ -1,0 +1,84 @@
+"""What a run says of itself: the manifest, checked against the one in the folder, and the snapshot of its items."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import tomserve
+from tomserve.engine import runfolder
+from tomserve.engine.journal import Journal
+from tomserve.engine.request import Identity, Sampling
+from tomserve.errors import RunMismatchError
+from tomserve.items import Item, items_digest, read_items, write_items
+from tomserve.serving.target import Target
+from tomserve.strategies import Strategy
+
+
+def is_complete(folder: Path, manifest: dict[str, Any], journal: Journal) -> bool:
+    """Whether every item of the run has a final row for every strategy of the run."""
+    return all(
+        Identity(item.id, strategy, 0) in journal.final
+        for item in read_items(folder / "items.jsonl")
+        for strategy in manifest["strategies"]
+    )
+
+
+def snapshot(folder: Path, items: list[Item], *, fresh: bool) -> None:
+    """Keep every item ever asked in ``items.jsonl``: a run explains itself. The benchmark's digest is fixed."""
+    path = folder / "items.jsonl"
+    known = {item.id: item for item in read_items(path)} if path.exists() and not fresh else {}
+    if known and all(item.id in known for item in items):
+        return
+    known.update({item.id: item for item in items})
+    write_items(path, [known[identifier] for identifier in sorted(known)])
+
+
+def run_manifest(
+    folder: Path,
+    benchmark: str,
+    benchmark_path: Path | None,
+    every: list[Item],
+    chosen: Target,
+    strategies: list[Strategy],
+    sampling: Sampling,
+    asked: Collection[str],
+) -> dict[str, Any]:
+    """The run's manifest, checked against what is in the folder. Raises RunMismatchError."""
+    new: dict[str, Any] = {
+        "schema": 1,
+        "run": folder.resolve().name,
+        "benchmark": benchmark,
+        "benchmark_path": str(benchmark_path) if benchmark_path else None,
+        "benchmark_digest": items_digest(every),
+        "benchmark_items": len(every),
+        "model": chosen.model,
+        "revision": chosen.revision,
+        "preset": chosen.preset.name if chosen.preset else None,
+        "sampling": sampling.to_dict(),
+        "strategies": {s.name: {"digest": s.digest, "max_tokens": s.max_tokens, "chain": s.chain} for s in strategies},
+        "content": {s.name: str(s.folder) for s in strategies},
+        "endpoints": [],
+        "server": {},
+        "sessions": [],
+        "tomserve": tomserve.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "created": runfolder.now(),
+        "limit": None,
+    }
+    old = runfolder.read_manifest(folder)
+    if old is not None:
+        runfolder.check_same(old, new, folder, asked)
+        for field in ("strategies", "content"):
+            before = {name: value for name, value in old.get(field, {}).items() if name in asked}
+            new[field] = {**before, **new[field]}
+        if asked:  # who answered, and when, is history: only a session that asks adds to it
+            kept = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform")
+            new |= {name: old[name] for name in kept if name in old}
+    elif asked:
+        journal = folder / "responses.jsonl"
+        raise RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
+    return new
