@@ -53,19 +53,16 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
 
 
 def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """The tables to print: classes down, strategies across, ``k/n share [interval]``."""
-    cell = pl.format(
-        "{}/{}  {} [{}, {}]",
-        "correct",
-        "total",
-        *(
-            pl.col(name).map_elements(lambda value: f"{value:.2f}", pl.String)
-            for name in ("accuracy", "ci_low", "ci_high")
-        ),
-    )
+    """The tables to print: classes down, strategies across, ``k/n share [interval]``; two strategies fit 80 columns."""
+    shares = (pl.col(name).map_elements(_share, pl.String) for name in ("accuracy", "ci_low", "ci_high"))
+    cell = pl.format("{}/{} {} [{}, {}]", "correct", "total", *shares)
     shown = {}
     titles = {"all": "all questions", "false_belief": "false-belief subset"}
     for (subset, model), part in found["accuracy"].group_by(["subset", "model"], maintain_order=True):
         wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="perturbation", values="cell")
         shown[f"{model}: accuracy, {titles[str(subset)]} (published intervals)"] = wide
     return shown
+
+
+def _share(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")

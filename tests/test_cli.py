@@ -179,34 +179,34 @@ def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypa
 def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "prompts/vanilla", tmp_path / "mine/vanilla")
     done = cli("eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--strategy", tmp_path / "mine/vanilla")
-    refused(done, "two strategies are called 'vanilla'")
+    assert_refused(done, "two strategies are called 'vanilla'")
 
 
 def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
     for name in ("a", "b"):
         cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
-    refused(
+    assert_refused(
         cli("analyze", "a", "b"), "runs a, b are of one model, 'tiny'; tell them apart by --label a=NAME --label b=NAME"
     )
     done = cli("analyze", "a", "b", "--label", "b=tiny-again")
     assert done.code == 0
     assert "tiny-again: accuracy" in done.out
-    refused(cli("analyze", "a", "--label", "c=x"), "unknown run 'c'")
+    assert_refused(cli("analyze", "a", "--label", "c=x"), "unknown run 'c'")
 
 
 def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     head = "model,strategy,item,status,correct\n"
     path.write_text(head + "m,v,i,ok,yes\n")
-    refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
+    assert_refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
     path.write_text(head + ",v,i,ok,true\n")
-    refused(cli("analyze", path, "--study", "accuracy"), "column 'model' has empty cells")
+    assert_refused(cli("analyze", path, "--study", "accuracy"), "column 'model' has empty cells")
     path.write_text("")
-    refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
+    assert_refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
     study = tmp_path / "s.py"
     study.write_text("def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n")
     path.write_text(head + "m,v,i,ok,true\n")
-    refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
+    assert_refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
 
 
 def test_a_broken_score_table_is_made_again(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
         time.sleep(2.5)
 
     endpoint.script = slow
-    refused(cli("eval", "--base-url", endpoint.url, "--timeout", 1), "is there, but did not answer in time")
+    assert_refused(cli("eval", "--base-url", endpoint.url, "--timeout", 1), "is there, but did not answer in time")
 
 
 # bad input: exit code 2, one line, no traceback
@@ -275,7 +275,7 @@ def test_bad_input_is_one_line(cli, name: str) -> None:
     assert "sk-secret" not in done.err
 
 
-def refused(done, text: str) -> None:
+def assert_refused(done, text: str) -> None:
     assert done.code == 2, done.out
     assert text in done.err
     assert done.err.count("\n") == 1
@@ -284,29 +284,35 @@ def refused(done, text: str) -> None:
 
 def test_model_not_served(endpoint: Endpoint, cli) -> None:
     endpoint.models = ["tiny", "small"]
-    refused(
+    assert_refused(
         cli("eval", "--base-url", endpoint.url, "--model", "tinny"), "did you mean 'tiny'? Served there: small, tiny"
     )
-    refused(cli("eval", "--base-url", endpoint.url), "serves several models; name one by --model (MODEL=): tiny, small")
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "serves several models; name one by --model (MODEL=): tiny, small"
+    )
     assert cli("eval", "--base-url", endpoint.url, "--model", "small", "--limit", 2).code == 0
 
 
 def test_not_openai_compatible(endpoint: Endpoint, cli) -> None:
     root = endpoint.url.removesuffix("/v1")
-    refused(cli("eval", "--base-url", f"{root}/else"), "not an OpenAI-compatible endpoint (GET /models gave HTTP 404")
+    assert_refused(
+        cli("eval", "--base-url", f"{root}/else"), "not an OpenAI-compatible endpoint (GET /models gave HTTP 404"
+    )
     with socket.socket() as other:  # something that listens but speaks no HTTP
         other.bind(("127.0.0.1", 0))
         other.listen()
         threading.Thread(target=lambda: other.accept()[0].sendall(b"220 smtp ready\r\n"), daemon=True).start()
-        refused(cli("eval", "--base-url", f"http://127.0.0.1:{other.getsockname()[1]}/v1"), "does not speak HTTP")
+        assert_refused(
+            cli("eval", "--base-url", f"http://127.0.0.1:{other.getsockname()[1]}/v1"), "does not speak HTTP"
+        )
 
 
 def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     endpoint.key = "sk-right"
-    refused(cli("eval", "--base-url", endpoint.url), "the API key is missing; set TOMSERVE_API_KEY")
+    assert_refused(cli("eval", "--base-url", endpoint.url), "the API key is missing; set TOMSERVE_API_KEY")
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-wrong")
     done = cli("eval", "--base-url", endpoint.url)
-    refused(done, "the API key was refused")
+    assert_refused(done, "the API key was refused")
     assert "sk-wrong" not in done.err
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-right")
     done = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r")
@@ -320,7 +326,7 @@ def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path
     (tmp_path / "bad").write_text("sk-one\nsk-two\n")
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "bad"))
     done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r")
-    refused(done, "the API key holds characters that no HTTP header can carry")
+    assert_refused(done, "the API key holds characters that no HTTP header can carry")
     assert "sk-one" not in done.err
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
     assert cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r").code == 0
@@ -329,13 +335,15 @@ def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_no_chat_template(endpoint: Endpoint, cli) -> None:
     text = "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template"
     endpoint.script = lambda body, n: web.json_response({"error": {"message": text}}, status=400)
-    refused(cli("eval", "--base-url", endpoint.url), "model 'tiny' has no chat template; serve it with --chat-template")
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "model 'tiny' has no chat template; serve it with --chat-template"
+    )
 
 
 def test_context_too_short_names_the_item_before_anything_is_asked(endpoint: Endpoint, cli) -> None:
     endpoint.max_model_len = 1100
     done = cli("eval", "--base-url", endpoint.url)
-    refused(done, "exceed the context of 1100 tokens")
+    assert_refused(done, "exceed the context of 1100 tokens")
     assert re.search(r"item '\w+/\w+/\w+/\w+/\w+', strategy 'cot': \d+ prompt tokens \+ 1024", done.err)
     assert endpoint.requests == []
     assert cli("eval", "--base-url", endpoint.url, "--max-tokens", 64, "--limit", 2).code == 0
@@ -344,14 +352,14 @@ def test_context_too_short_names_the_item_before_anything_is_asked(endpoint: End
 def test_a_run_of_another_configuration(endpoint: Endpoint, cli, items_file: Path) -> None:
     run = ["eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--run", "r"]
     assert cli(*run, "--limit", 2).code == 0
-    refused(
+    assert_refused(
         cli(*run, "--benchmark", "items", "--path", items_file),
         "benchmark of this run is perturbed, now it would be items; use --run NEW",
     )
-    refused(cli(*run, "--max-tokens", 9), "strategy 'vanilla', digest was")
-    refused(cli(*run, "--revision", "v2"), "revision of this run is null, now it would be v2")
+    assert_refused(cli(*run, "--max-tokens", 9), "strategy 'vanilla', digest was")
+    assert_refused(cli(*run, "--revision", "v2"), "revision of this run is null, now it would be v2")
     endpoint.models = ["huge"]
-    refused(cli(*run), "model of this run is tiny, now it would be huge")
+    assert_refused(cli(*run), "model of this run is tiny, now it would be huge")
     assert len(endpoint.requests) == 2
 
 
@@ -361,16 +369,16 @@ def test_broken_files_in_a_run(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     folder = tmp_path / "runs/r"
     manifest = (folder / "manifest.json").read_bytes()
     (folder / "manifest.json").write_bytes(manifest[:50])
-    refused(cli(*run), "manifest.json:")
+    assert_refused(cli(*run), "manifest.json:")
     (folder / "manifest.json").unlink()
-    refused(cli(*run), "is there without a manifest.json")
+    assert_refused(cli(*run), "is there without a manifest.json")
 
 
 def test_a_second_process_on_a_run(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     from tomserve.engine.runfolder import RunFolder
 
     with RunFolder(tmp_path / "runs/r"):
-        refused(cli("eval", "--base-url", endpoint.url, "--run", "r"), "in use by another tomserve process (pid")
+        assert_refused(cli("eval", "--base-url", endpoint.url, "--run", "r"), "in use by another tomserve process (pid")
 
 
 def test_a_folder_that_cannot_be_written(
@@ -378,18 +386,20 @@ def test_a_folder_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").touch()  # root may write anywhere, but not below a file
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "file"))
-    refused(cli("eval", "--base-url", endpoint.url), "cannot be written (Not a directory); choose a writable place")
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "cannot be written (Not a directory); choose a writable place"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a read-only place")
 def test_a_read_only_folder(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_RUNS", "/proc/tomserve")
-    refused(cli("eval", "--base-url", endpoint.url), "cannot be written")
+    assert_refused(cli("eval", "--base-url", endpoint.url), "cannot be written")
 
 
 def test_unknown_environment_variable(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTNET", "x")
-    refused(cli("runs"), "unknown environment variable 'TOMSERVE_CONTNET'; did you mean 'TOMSERVE_CONTENT'?")
+    assert_refused(cli("runs"), "unknown environment variable 'TOMSERVE_CONTNET'; did you mean 'TOMSERVE_CONTENT'?")
 
 
 def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -401,38 +411,38 @@ def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.
         (folder / path.name).write_text(path.read_text())
     ask = ["eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--limit", 1]
     (folder / "user.j2").write_text("Story:\n{{ storry }}\n")
-    refused(
+    assert_refused(
         cli(*ask),
         f"{folder}/user.j2:2: cannot be rendered: 'storry' is undefined; known here: story, question, choices",
     )
     (folder / "user.j2").write_text("Story:\n{% for %}\n")
-    refused(cli(*ask), f"{folder}/user.j2:2: broken template")
+    assert_refused(cli(*ask), f"{folder}/user.j2:2: broken template")
     (folder / "user.j2").write_text("{{ chocies | tojson }}")
-    refused(cli(*ask), "user.j2:1: cannot be rendered: 'chocies' is undefined")
+    assert_refused(cli(*ask), "user.j2:1: cannot be rendered: 'chocies' is undefined")
     (folder / "user.j2").write_text("{{ 1 / 0 }}")
-    refused(cli(*ask), "cannot be rendered: division by zero")
+    assert_refused(cli(*ask), "cannot be rendered: division by zero")
     (folder / "user.j2").write_text("{{ ''.__class__.__mro__ }}")
-    refused(cli(*ask), "cannot be rendered")
+    assert_refused(cli(*ask), "cannot be rendered")
     (folder / "user.j2").write_text((original / "user.j2").read_text())
     (folder / "schema.j2").write_text('{"type": }')
-    refused(cli(*ask), "schema.j2:1: does not render to JSON")
+    assert_refused(cli(*ask), "schema.j2:1: does not render to JSON")
     (folder / "strategy.yaml").write_text("schema: 1\ndescription: x\nmax_token: 3\n")
-    refused(cli(*ask), f"{folder}/strategy.yaml:3: max_token: unknown key; did you mean 'max_tokens'")
+    assert_refused(cli(*ask), f"{folder}/strategy.yaml:3: max_token: unknown key; did you mean 'max_tokens'")
     models = tmp_path / "launch/models"
     models.mkdir(parents=True)
     (models / "mine.yaml").write_text("schema: 1\nname: mine\nmodel: a/b\nweights_gb: -1\nmax_model_len: 4096\n")
-    refused(
+    assert_refused(
         cli("serve", "mine", "--dry-run"), f"{models}/mine.yaml:4: weights_gb: input should be greater than 0; found -1"
     )
     (models / "mine.yaml").write_text("schema: 1\nname: [mine\n")
-    refused(cli("serve", "mine", "--dry-run"), "mine.yaml:3: broken YAML")
+    assert_refused(cli("serve", "mine", "--dry-run"), "mine.yaml:3: broken YAML")
 
 
 def test_port_in_use(cli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        refused(
+        assert_refused(
             cli("serve", "--port", taken.getsockname()[1]),
             "cannot listen (Address already in use); choose another --port",
         )

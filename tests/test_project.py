@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tomserve
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Endpoint
 
 PUBLIC = [
     "EvalOptions",
@@ -139,25 +139,54 @@ def test_make_alone_explains_itself() -> None:
     assert "make eval" in make().stdout
 
 
-def test_every_command_of_the_readme_exists(cli) -> None:
-    readme = (ROOT / "README.md").read_text()
-    lines = [
-        line.split("#")[0].strip()
-        for block in re.findall(r"```sh\n(.*?)```", readme, re.S)
-        for line in block.splitlines()
-    ]
-    commands = [line for line in lines if line and not line.startswith(("git ", "cd ", "export "))]
-    assert len(commands) > 8
+def readme_commands() -> list[str]:
+    """Every command line of the README's shell blocks, without comments."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    return [line for block in blocks for row in block.splitlines() if (line := row.split("#")[0].strip())]
+
+
+BY_OTHER_TESTS = {"make eval", "make test", "make serve MODEL=dbrx"}
+"""Run by tests/test_serving.py (embedded and served), by whoever runs the tests, and refused here for want of GPUs."""
+
+
+def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) -> None:
+    """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
+    endpoint.models = ["reference", "my-model"]
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin/python").symlink_to(sys.executable)
+    (venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {sys.executable} -m tomserve "$@"\n')
+    (venv / "bin/tomserve").chmod(0o755)
+    for stamp in (".core", ".dev"):
+        (venv / stamp).touch()
+    runs = tmp_path / "runs"
+    env = {**os.environ, "TOMSERVE_RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+    env["PATH"] = f"{venv / 'bin'}:{env['PATH']}"
+    first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11"]
+    subprocess.run([venv / "bin/tomserve", *first], env=env, cwd=tmp_path, check=True, capture_output=True)
+    commands = readme_commands()
+    assert len(commands) > 12
     for command in commands:
-        words = command.split()
-        if words[0] == "make":
+        words = command.replace("http://localhost:8000/v1", endpoint.url).split()
+        if command in BY_OTHER_TESTS:
             assert make("-n", *words[1:]).returncode == 0, command
-        else:
-            assert words[0] == "tomserve", command
-            flags = [word for word in words if word.startswith("--") and word != "--"]
-            sub = [words[1], words[2]] if words[1] == "dataset" else [words[1]]
-            text = cli(*sub, "--help").out
-            assert all(flag in text for flag in flags), command
+            continue
+        if words[0] == "make":
+            words += ["-C", str(ROOT), f"VENV={venv}"]
+        if words[1] == "eval" and "RUN=mine" not in words and "--benchmark" not in words:
+            words.append("MODEL=my-model")  # the endpoint of this test serves two
+        if "--benchmark" in words:
+            words += ["--model", "my-model"]
+        kept = {k: v for k, v in env.items() if not k.startswith(("MAKE", "MFLAGS"))}
+        done = subprocess.run(words, env=kept, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    assert {path.name for path in runs.iterdir()} == {
+        "perturbed-reference",
+        "perturbed-my-model",
+        "items-my-model",
+        "mine",
+    }
+    assert (tmp_path / "tables/accuracy.csv").exists()
 
 
 def test_no_module_has_grown_out_of_hand() -> None:

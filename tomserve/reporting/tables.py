@@ -22,12 +22,20 @@ FORMATS = ("table", "csv", "md", "json")
 def show(frames: Mapping[str, pl.DataFrame], console: Console) -> None:
     """Print frames as aligned tables under their titles."""
     for title, frame in frames.items():
-        table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table = Table(
+            title=Text(title),
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+        )
         for name, kind in frame.schema.items():
             table.add_column(Text(name), justify="right" if kind.is_numeric() else "left", no_wrap=True)
         for row in frame.iter_rows():
             table.add_row(*(Text(cell(value)) for value in row))
         console.print(table)
+        console.print()
 
 
 def cell(value: object) -> str:
