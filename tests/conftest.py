@@ -203,12 +203,13 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["tomserve", *map(str, arguments)])
-        before = signal.getsignal(signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with pytest.raises(SystemExit) as ended:
                 main()
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         out, err = capfd.readouterr()
         code = ended.value.code
         return Outcome(code if isinstance(code, int) else 1, out, err)

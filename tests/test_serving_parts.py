@@ -235,6 +235,37 @@ def test_stopping_ends_the_whole_group(tmp_path: Path) -> None:
         assert not alive(pid)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: int) -> None:
+    """The server does not listen to SIGTERM yet; tomserve ends it all the same, says so, and exits by the signal."""
+    loading = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tomserve import cli, evaluation\n"
+        "from tomserve.serving.command import Command\n"
+        "from tomserve.serving.server import Server\n"
+        "def evaluate(options, console):\n"
+        f"    command = Command([sys.executable, '-c', {loading!r}], {{}})\n"
+        f"    with Server(command, host='127.0.0.1', port=1, log=Path({str(tmp_path / 'log')!r})) as server:\n"
+        "        print(server.process.pid, flush=True)\n"
+        "        server.wait_healthy(lambda message: None)\n"
+        "evaluation.evaluate = evaluate\n"
+        "sys.argv = ['tomserve', 'eval']\n"
+        "cli.main()\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.5)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=15)
+    assert process.returncode == 128 + number
+    assert err.count("\n") == 1
+    assert "repeat the command to go on" in err
+    assert not alive(pid)
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs (a zombie does not)."""
     try:

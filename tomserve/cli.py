@@ -44,7 +44,8 @@ PathOption = cli_dataset.PathOption
 
 def main() -> None:
     """Entry point: expected failures end in one line on stderr and their exit code, never in a traceback."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _terminate)
     try:
         _check_variables()
         ours, extra = _split(sys.argv[1:])
@@ -92,7 +93,7 @@ def _fail(message: str, code: int) -> None:
 
 def _terminate(number: int, frame: object) -> None:
     del frame
-    raise StoppedError("terminated; repeat the command to go on", 128 + number)
+    raise StoppedError(f"stopped by {signal.Signals(number).name}; repeat the command to go on", 128 + number)
 
 
 def _check_variables() -> None:

@@ -49,6 +49,7 @@ class Server:
     def __init__(self, command: Command, *, host: str, port: int, log: Path | None = None) -> None:
         shown = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
         self.root, self.url, self.log = f"http://{shown}:{port}", f"http://{shown}:{port}/v1", log
+        self._healthy = False
         reading, self._pipe = os.pipe()
         output: IO[bytes] | None = log.open("wb") if log else None
         try:
@@ -102,6 +103,7 @@ class Server:
                 raise ServerError(reason)
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"{self.root}/health", timeout=2.0, trust_env=False).status_code == 200:
+                    self._healthy = True
                     return elapsed
             if elapsed - shown >= 5:
                 shown = elapsed
@@ -109,23 +111,34 @@ class Server:
             time.sleep(0.25)
         raise ServerError(f"{self.root}: not healthy after {timeout:.0f} s{self.last_words()}")
 
-    def stop(self, patience: float = 15.0) -> None:
-        """End the whole process group: SIGTERM, then SIGKILL. Safe to call twice."""
+    def stop(self, patience: float | None = None) -> None:
+        """End the whole process group: SIGTERM, then, after `patience` seconds, SIGKILL. Safe to call twice.
+
+        A server that is still loading does not listen to SIGTERM and has nothing to lose: it gets little patience.
+        """
         if self._pipe < 0:
             return
-        for sign, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, sign)
-            deadline = time.monotonic() + wait
-            while time.monotonic() < deadline:
-                self.process.poll()
-                if not _group_alive(self.process.pid):
-                    break
-                time.sleep(0.05)
-            if not _group_alive(self.process.pid):
-                break
-        os.close(self._pipe)
-        self._pipe = -1
+        try:
+            if not self._end(signal.SIGTERM, patience if patience is not None else 15.0 if self._healthy else 2.0):
+                self._end(signal.SIGKILL, 5.0)
+        except BaseException:  # a second Ctrl-C: no more patience, but no orphans either
+            self._end(signal.SIGKILL, 1.0)
+            raise
+        finally:
+            os.close(self._pipe)
+            self._pipe = -1
+
+    def _end(self, sign: signal.Signals, wait: float) -> bool:
+        """Signal the group; whether it was gone within `wait` seconds."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, sign)
+        deadline = time.monotonic() + wait
+        while _group_alive(self.process.pid):
+            if time.monotonic() > deadline:
+                return False
+            self.process.poll()
+            time.sleep(0.05)
+        return True
 
 
 def _group_alive(group: int) -> bool:
