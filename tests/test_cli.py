@@ -97,6 +97,27 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
     assert set(scores["reason"]) == {"no JSON object with an answer"}
 
 
+def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    line = re.search(r"```json\n(.*?)\n```", (ROOT / "README.md").read_text())[1]
+    (tmp_path / "own.jsonl").write_text(line + "\n")
+    done = cli("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "own.jsonl")
+    assert done.code == 0, done.err
+    assert "tiny" in done.out
+
+
+def test_a_bare_command_prints_its_help(cli) -> None:
+    done = cli()
+    assert done.code == 2
+    assert re.search(r"^\s+analyze ", done.err, re.M)
+
+
+def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
+    endpoint.script = lambda body, n: web.json_response({}, status=401) if n > 3 else None
+    assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 20, "--concurrency", 1).code == 2
+    for command in ("analyze", "score"):
+        assert "r is incomplete; repeat its eval command" in cli(command, "r").err
+
+
 def test_anybodys_items(endpoint: Endpoint, cli, items_file: Path) -> None:
     done = cli(
         "eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--strategy", "vanilla"

@@ -145,7 +145,7 @@ def readme_commands() -> list[str]:
     return [line for block in blocks for row in block.splitlines() if (line := row.split("#")[0].strip())]
 
 
-BY_OTHER_TESTS = {"make eval", "make test", "make serve MODEL=dbrx"}
+BY_OTHER_TESTS = {"make eval", "make test", "make serve MODEL=llama3-70b"}
 """Run by tests/test_serving.py (embedded and served), by whoever runs the tests, and refused here for want of GPUs."""
 
 

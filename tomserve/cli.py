@@ -64,6 +64,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `tomserve items ... | head`
         sys.exit(0)
     except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a bare command: its help, as it is
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            sys.exit(2)
         if hasattr(error, "format_message"):  # click's own usage errors
             context = getattr(error, "ctx", None)
             hint = f" Try `{context.command_path} --help`." if context is not None else ""
@@ -170,7 +173,7 @@ def evaluate_command(
         console.print(f"{result.added} rows in {result.seconds:.0f} s ({rate:.1f}/s, start-up included)")
     else:
         console.print("nothing left to ask", highlight=False)
-    _print_study(scores, benchmark, console)
+    _print_study(scores, console)
     console.print(f"run: {result.folder}", soft_wrap=True, markup=False)
     if result.failures:
         listed = ", ".join(f"{count} {status}" for status, count in result.failures.items())
@@ -180,12 +183,11 @@ def evaluate_command(
     return 1 if bad else 0
 
 
-def _print_study(scores: Any, benchmark: str, console: Console) -> None:
-    from tomserve import benchmarks
+def _print_study(scores: Any, console: Console) -> None:
     from tomserve.reporting import tables
-    from tomserve.studies import analyze, load_study
+    from tomserve.studies import analyze, default_study, load_study
 
-    study = load_study(benchmarks.get(benchmark).STUDY)
+    study = load_study(default_study(scores))
     found = analyze(scores, study, study.INTERVALS[0])
     tables.show(study.summary(found) if hasattr(study, "summary") else found, console)
 
@@ -229,6 +231,7 @@ def score(
     for run in runs or (None,):
         folder = existing_run(run)
         frames.append(scores_of(folder, fresh=True))
+        _warn_incomplete(folder)
         right = frames[-1]["correct"].sum()
         print(f"{folder}: {frames[-1].height} rows scored, {right} correct, scores.parquet written")
     if out is not None:
@@ -236,6 +239,13 @@ def score(
 
         write_scores(pl.concat(frames, how="diagonal_relaxed"), out)
         print(f"written: {out}")
+
+
+def _warn_incomplete(folder: Path) -> None:
+    from tomserve.engine.runfolder import read_manifest
+
+    if not (read_manifest(folder) or {}).get("complete"):
+        print(f"warning: {folder} is incomplete; repeat its eval command to finish it", file=sys.stderr)
 
 
 @app.command()
@@ -250,18 +260,19 @@ def analyze(
     """Compute a study's tables from runs or score tables, offline."""
     import polars as pl
 
-    from tomserve import benchmarks, studies
+    from tomserve import studies
+    from tomserve.engine.runfolder import existing_run
     from tomserve.reporting import tables
-    from tomserve.scoring.score import load_scores
+    from tomserve.scoring.score import TABLES, load_scores
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
+    for run in runs or (None,):
+        if run is None or not run.endswith(TABLES):
+            _warn_incomplete(existing_run(run))
     scores = pl.concat([load_scores(run) for run in runs or (None,)], how="diagonal_relaxed")
     scores = studies.labelled(scores, label or [])
-    if study is None:
-        names = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
-        study = benchmarks.get(names[0]).STUDY if len(names) == 1 and names[0] in benchmarks.names() else "accuracy"
-    module = studies.load_study(study)
+    module = studies.load_study(study or studies.default_study(scores))
     offered = getattr(module, "INTERVALS", ("published",))
     found = studies.analyze(scores, module, intervals or offered[0])
     if out is not None:

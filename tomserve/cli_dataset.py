@@ -5,6 +5,7 @@ tomserve dataset validate
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,9 @@ def audit(name: NameArgument = "perturbed", path: PathOption = None) -> int:
     from tomserve.reporting import auditing
 
     _only_perturbed(name)
-    return auditing.show(_stages(path), Console(width=200, highlight=False))
+    stages = _stages(path)
+    print("scoring shortcuts, about 20 s ...", file=sys.stderr)
+    return auditing.show(stages, Console(width=200, highlight=False))
 
 
 def _only_perturbed(name: str) -> None:

@@ -85,20 +85,27 @@ class Item(BaseModel):
 
     `choices` is the closed label set; `answer` one of them; `cluster` the task or story the item comes from (the unit
     that is resampled); `factors` the flat experimental design; `canary` marks data that must not be trained on, and
-    travels with every export but never into a prompt.
+    travels with every export but never into a prompt. `benchmark` ("items") and `cluster` (the id) may be left out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     id: Annotated[Text, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]+$")]
-    benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+    benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] = "items"
     story: tuple[Text, ...] = Field(min_length=1)
     question: Text
     choices: tuple[Label, ...] = Field(min_length=2)
     answer: Label
     gold: Gold | None = None
     factors: dict[str, Factor] = Field(default_factory=dict)
-    cluster: Text
+    cluster: Text = ""
     canary: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_cluster(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "cluster" not in data and "id" in data:
+            return {**data, "cluster": data["id"]}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Item:
@@ -190,6 +197,7 @@ def write_items(path: Path, items: Iterable[Item]) -> None:
     """Replace `path` by these items in one step: a reader sees the old file or the new one, never half of one."""
     partial = path.with_name(path.name + ".part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             for item in items:
                 file.write(item.to_json() + b"\n")

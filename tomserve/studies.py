@@ -14,7 +14,7 @@ from types import ModuleType
 
 import polars as pl
 
-from tomserve import content
+from tomserve import benchmarks, content
 from tomserve.errors import ConfigError, ContentError, one_of
 
 KEY = ["run", "model", "strategy", "item"]
@@ -109,3 +109,9 @@ def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
         model = pl.when(pl.col("run") == run).then(pl.lit(name)).otherwise(pl.col("model"))
         scores = scores.with_columns(model.alias("model"))
     return scores
+
+
+def default_study(scores: pl.DataFrame) -> str:
+    """The study of the items' benchmark where all are of one that has its own, else "accuracy"."""
+    names = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
+    return benchmarks.get(names[0]).STUDY if len(names) == 1 and names[0] in benchmarks.names() else "accuracy"

@@ -22,7 +22,7 @@ def list_runs(console: Console) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("run", "model", "benchmark", "strategies", "created", "complete"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "run", min_width=30 if heading == "run" else None)
     for path in manifests:
         try:
             manifest = read_manifest(path.parent) or {}

@@ -25,6 +25,9 @@ from tomserve.scoring.chains import ChainScore, score_chain
 READABLE = ("ok", "length")
 """Statuses whose text is read; a complete answer in a text that was cut off counts."""
 
+TABLES = (".parquet", ".jsonl", ".csv")
+"""Suffixes of score tables."""
+
 COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "run": pl.String,
     "model": pl.String,
@@ -137,7 +140,7 @@ def scores_of(folder: Path, *, fresh: bool = False) -> pl.DataFrame:
 
 def load_scores(source: str | None) -> pl.DataFrame:
     """Scores of a run (name, path, or None for the newest), or a score table (.parquet, .jsonl, .csv)."""
-    if source is None or not source.endswith((".parquet", ".jsonl", ".csv")):
+    if source is None or not source.endswith(TABLES):
         return scores_of(existing_run(source))
     path = Path(source).expanduser()
     try:

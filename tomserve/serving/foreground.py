@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -36,6 +38,8 @@ def command(name: str, host: str, port: int, extra: Sequence[str]) -> Command:
             raise ConfigError(
                 f"{flag} after `--`: tomserve must know it; use {OWN_FLAGS[flag.split('=')[0].replace('_', '-')]}"
             )
+    if preset.warning:
+        print(f"warning: {preset.name}: {preset.warning}", file=sys.stderr)
     model = str(reference.checkpoint_path()) if preset.model == REFERENCE else preset.model
     return vllm_command(preset, model, host=host, port=port, extra=extra)
 
@@ -103,19 +107,21 @@ def explain(name: str, console: Console) -> None:
             markup=False,
         )
     console.print(f"context {preset.max_model_len} tokens; preset verified: {preset.verified}", markup=False)
-    if preset.note:
-        console.print(preset.note, markup=False)
+    for remark in (preset.note, preset.warning):
+        if remark:
+            console.print(remark, markup=False)
 
 
 def list_presets(console: Console) -> None:
     """Print the table of presets."""
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("preset", "model", "weights GB", "GPUs", "context", "verified"):
-        table.add_column(
-            heading, justify="right" if heading in ("weights GB", "GPUs", "context") else "left", no_wrap=True
-        )
+    widths = {"preset": 12, "model": None, "weights GB": 10, "GPUs": 4, "context": 7, "verified": 10}
+    for heading, width in widths.items():  # only the model id may be cut on a narrow terminal
+        justify: Literal["left", "right"] = "right" if heading in ("weights GB", "GPUs", "context") else "left"
+        table.add_column(heading, justify=justify, no_wrap=True, min_width=width)
     for name in content.names("launch/models", ".yaml"):
         preset = Preset.load(name)
         devices = "CPU" if preset.device == "cpu" else str(preset.tensor_parallel * preset.pipeline_parallel)
-        table.add_row(name, preset.model, f"{preset.weights_gb:g}", devices, str(preset.max_model_len), preset.verified)
+        verified = "known not to load" if preset.warning else preset.verified
+        table.add_row(name, preset.model, f"{preset.weights_gb:g}", devices, str(preset.max_model_len), verified)
     console.print(table)

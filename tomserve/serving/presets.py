@@ -19,7 +19,10 @@ Flag = str | int | float | bool
 
 
 class Preset(BaseModel):
-    """A served model. `weights_gb` is in decimal gigabytes at `dtype`; `flags` go to vLLM as ``--name value``."""
+    """A served model. `weights_gb` is in decimal gigabytes at `dtype`; `flags` go to vLLM as ``--name value``.
+
+    warning: what is known not to work; said whenever the preset is served, dry runs included.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     schema_: Literal[1] = Field(alias="schema")
@@ -40,6 +43,7 @@ class Preset(BaseModel):
     env: dict[str, str] = {}
     verified: Literal["yes", "documented", "unverified"] = "unverified"
     note: str | None = None
+    warning: str | None = None
 
     @property
     def served_name(self) -> str:
