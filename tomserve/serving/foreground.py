@@ -115,13 +115,13 @@ def explain(name: str, console: Console) -> None:
 def list_presets(console: Console) -> None:
     """Print the table of presets."""
     table = Table(box=box.SIMPLE_HEAD)
-    widths = {"preset": 12, "model": None, "weights GB": 10, "GPUs": 4, "context": 7, "verified": 10}
-    for heading, width in widths.items():  # only the model id may be cut on a narrow terminal
+    for heading in ("preset", "weights GB", "GPUs", "context", "verified", "model"):
         justify: Literal["left", "right"] = "right" if heading in ("weights GB", "GPUs", "context") else "left"
-        table.add_column(heading, justify=justify, no_wrap=True, min_width=width)
+        # On a narrow terminal the model id goes on in the next line; nothing is cut.
+        table.add_column(heading, justify=justify, no_wrap=heading != "model", overflow="fold")
     for name in content.names("launch/models", ".yaml"):
         preset = Preset.load(name)
         devices = "CPU" if preset.device == "cpu" else str(preset.tensor_parallel * preset.pipeline_parallel)
         verified = "known not to load" if preset.warning else preset.verified
-        table.add_row(name, preset.model, f"{preset.weights_gb:g}", devices, str(preset.max_model_len), verified)
+        table.add_row(name, f"{preset.weights_gb:g}", devices, str(preset.max_model_len), verified, preset.model)
     console.print(table)
