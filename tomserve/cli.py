@@ -185,11 +185,10 @@ def evaluate_command(
 
 def _print_study(scores: Any, console: Console) -> None:
     from tomserve.reporting import tables
-    from tomserve.studies import analyze, default_study, load_study
+    from tomserve.studies import analyze, default_study, load_study, printable
 
     study = load_study(default_study(scores))
-    found = analyze(scores, study, study.INTERVALS[0])
-    tables.show(study.summary(found) if hasattr(study, "summary") else found, console)
+    tables.show(printable(study, analyze(scores, study)), console)
 
 
 @app.command()
@@ -273,13 +272,12 @@ def analyze(
     scores = pl.concat([load_scores(run) for run in runs or (None,)], how="diagonal_relaxed")
     scores = studies.labelled(scores, label or [])
     module = studies.load_study(study or studies.default_study(scores))
-    offered = getattr(module, "INTERVALS", ("published",))
-    found = studies.analyze(scores, module, intervals or offered[0])
+    found = studies.analyze(scores, module, intervals)
     if out is not None:
         for path in tables.write(found, out, "csv" if form == "table" else form):
             print(f"written: {path}")
     elif form == "table":
-        tables.show(module.summary(found) if hasattr(module, "summary") else found, _console())
+        tables.show(studies.printable(module, found), _console())
     else:
         for name, frame in found.items():
             print(f"{'# ' + name + chr(10) if len(found) > 1 else ''}{tables.render(frame, form)}", end="")

@@ -15,7 +15,7 @@ import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from rich.console import Console
 import tomserve
 from tomserve import benchmarks
 from tomserve.engine import runfolder
-from tomserve.engine.journal import Journal, read_rows
+from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
@@ -121,7 +121,7 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
         manifest = run_manifest(
             folder.path, options.benchmark, options.path, every, chosen, strategies, sampling, journal.asked
         )
-        snapshot(folder.path, job.items, fresh=not journal.asked)
+        known = snapshot(folder.path, job.items, fresh=not journal.asked)
         if journal.torn:
             folder.log(f"the last line was torn; moved to {journal.torn.name}")
             console.print(f"the journal's last line was torn by a crash; moved to {journal.torn.name}", markup=False)
@@ -129,16 +129,14 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
         if job.left(journal):
             folder.write_manifest({**manifest, "complete": False})
             added = job.ask(folder, journal, manifest)
-        folder.write_manifest({**manifest, "complete": is_complete(folder.path, manifest, journal)})
-    failures = _failures(folder.path / "responses.jsonl", job)
-    return EvalResult(folder.path, job.total, added, failures, time.monotonic() - began)
+        folder.write_manifest({**manifest, "complete": is_complete(known, manifest, journal)})
+    return EvalResult(folder.path, job.total, added, _failures(journal, job), time.monotonic() - began)
 
 
-def _failures(path: Path, job: _Job) -> dict[str, int]:
+def _failures(journal: Journal, job: _Job) -> dict[str, int]:
     """Statuses of the selection's last rows that are no answers, counted."""
     wanted = {(item.id, strategy.name) for item in job.items for strategy in job.strategies}
-    last = {(row["item"], row["strategy"]): row["status"] for _, row in read_rows(path)}
-    return dict(sorted(Counter(s for key, s in last.items() if key in wanted and s not in ("ok", "length")).items()))
+    return dict(sorted(Counter(status for key, status in journal.failed.items() if key[:2] in wanted).items()))
 
 
 def _need_engine(options: EvalOptions, console: Console) -> None:
@@ -221,19 +219,8 @@ class _Job:
         server = stack.enter_context(Server(command, host="127.0.0.1", port=port, log=folder.path / "server.log"))
         took = server.wait_healthy(lambda message: self.console.print(f"  {message}", highlight=False))
         self.console.print(f"server healthy after {took:.0f} s", highlight=False)
-        probe = Probe(server.url)
-        try:
-            entry = probe.choose([preset.served_name])
-            version = probe.version()
-        finally:
-            probe.close()
-        described = {"engine_version": version, "root": entry.get("root"), "max_model_len": entry.get("max_model_len")}
-        self.target = replace(
-            self.target,
-            endpoints=[server.url],
-            context=entry.get("max_model_len"),
-            server={**described, "command": command.argv, "hardware": platform.processor() or platform.machine()},
-        )
+        self.target = target.ask_endpoints([server.url], preset.served_name, self.target.revision)
+        self.target.server |= {"command": command.argv, "hardware": platform.processor() or platform.machine()}
         return server
 
     def _preflight(self, folder: runfolder.RunFolder) -> None:
@@ -244,16 +231,11 @@ class _Job:
             for turn in [strategy.turn(item)]
         )
         for endpoint in self.target.endpoints:
-            probe = Probe(endpoint, target.api_key(), self.options.timeout)
-            try:
+            with Probe(endpoint, target.api_key(), self.options.timeout) as probe:
                 probe.check_chat(self.target.model)
                 if endpoint == self.target.endpoints[0]:
                     longest = probe.check_context(self.target.model, self.target.context, prompts)
-                    folder.log(
-                        f"longest prompt: {longest if longest is not None else 'not counted by this server'} tokens"
-                    )
-            finally:
-                probe.close()
+                    folder.log(f"longest prompt: {longest or 'not counted by this server, so unknown'} tokens")
 
     async def _run(self, journal: Journal, progress: RunProgress, server: Server | None) -> None:
         stop = asyncio.Event()

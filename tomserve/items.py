@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from tomserve.content import digest
 from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.scoring.automaton import Automaton, compile_chains, compile_sets
-from tomserve.yamlfile import explain
+from tomserve.yamlfile import explain, first_error
 
 SCHEMA = 1
 Factor = str | bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
@@ -185,8 +185,7 @@ def _read_line(path: Path, number: int, line: bytes) -> Item:
     except orjson.JSONDecodeError as error:
         raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
     except pydantic.ValidationError as error:
-        errors = error.errors(include_url=False)
-        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+        first = first_error(error)
         field = ".".join(map(str, first["loc"]))
         raise ContentError(explain(first, None, Item), path=path, line=number, field=field) from None
     except ValueError as error:

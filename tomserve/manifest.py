@@ -17,23 +17,19 @@ from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
 
 
-def is_complete(folder: Path, manifest: dict[str, Any], journal: Journal) -> bool:
-    """Whether every item of the run has a final row for every strategy of the run."""
-    return all(
-        Identity(item.id, strategy, 0) in journal.final
-        for item in read_items(folder / "items.jsonl")
-        for strategy in manifest["strategies"]
-    )
+def is_complete(items: Collection[str], manifest: dict[str, Any], journal: Journal) -> bool:
+    """Whether every item of the run, given by id, has a final row for every strategy of the run."""
+    return all(Identity(item, strategy, 0) in journal.final for item in items for strategy in manifest["strategies"])
 
 
-def snapshot(folder: Path, items: list[Item], *, fresh: bool) -> None:
-    """Keep every item ever asked in ``items.jsonl``: a run explains itself. The benchmark's digest is fixed."""
+def snapshot(folder: Path, items: list[Item], *, fresh: bool) -> Collection[str]:
+    """Keep every item ever asked in ``items.jsonl``: a run explains itself. Returns their ids."""
     path = folder / "items.jsonl"
     known = {item.id: item for item in read_items(path)} if path.exists() and not fresh else {}
-    if known and all(item.id in known for item in items):
-        return
-    known.update({item.id: item for item in items})
-    write_items(path, [known[identifier] for identifier in sorted(known)])
+    if not known or any(item.id not in known for item in items):
+        known.update({item.id: item for item in items})
+        write_items(path, [known[identifier] for identifier in sorted(known)])
+    return known
 
 
 def run_manifest(

@@ -17,7 +17,7 @@ import polars as pl
 from scipy.optimize import minimize
 
 from tomserve.items import Item
-from tomserve.stagefile import PERTURBATIONS, UNKNOWN
+from tomserve.stagefile import PERTURBATIONS, UNKNOWN, in_false_belief_subset
 
 LIMITS = {"maxiter": 200}
 Rule = Callable[[Item], str]
@@ -158,7 +158,7 @@ def audit(items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
         {
             "rule": [row["rule"] for row in rows],
             "perturbation": [row["item"].factors["perturbation"] for row in rows],  # type: ignore[attr-defined]
-            "subset": ["false_belief" if _false_belief(row["item"]) else "rest" for row in rows],  # type: ignore[arg-type]
+            "subset": ["false_belief" if in_false_belief_subset(row["item"].factors) else "rest" for row in rows],  # type: ignore[attr-defined]
             "right": [row["right"] for row in rows],
         }
     )
@@ -178,7 +178,3 @@ def audit(items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
         limited_robust=pl.col("ostensible") & (pl.col("classes_above") >= 5),
         robust=pl.col("ostensible") & (pl.col("classes_above") >= 10),
     )
-
-
-def _false_belief(item: Item) -> bool:
-    return item.factors["scenario"] == "false_belief" and item.factors["question_kind"] == "belief"

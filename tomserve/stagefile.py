@@ -53,6 +53,11 @@ DERIVED_FACTORS = frozenset(
 )
 
 
+def in_false_belief_subset(factors: Mapping[str, Factor]) -> bool:
+    """The published subset: the false-belief scenario's belief questions."""
+    return factors["scenario"] == "false_belief" and factors["question_kind"] == "belief"
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -52,10 +52,14 @@ def _failed(error: Exception, path: Path, what: str) -> ContentError:
     return ContentError(f"{what} ({reason})", path=path, line=frames[-1].lineno if frames else None)
 
 
-def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str) -> dict[str, pl.DataFrame]:
-    """Check the table against what the study needs, then compute its tables. Raises ConfigError by name."""
+def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = None) -> dict[str, pl.DataFrame]:
+    """Check the table against what the study needs, then compute its tables. Raises ConfigError by name.
+
+    intervals: one of the study's INTERVALS (where it lists none, whatever it understands); None for its first.
+    """
     check(scores, getattr(study, "REQUIRED", ()), getattr(study, "VALUES", {}))
-    offered = getattr(study, "INTERVALS", (intervals,))
+    offered = getattr(study, "INTERVALS", (intervals or "published",))
+    intervals = intervals or offered[0]
     if intervals not in offered:
         raise ConfigError(one_of("intervals", intervals, offered))
     try:
@@ -63,6 +67,11 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str) -> dict[str
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
         raise _failed(error, Path(str(study.__file__)), "failed") from None
     return found
+
+
+def printable(study: ModuleType, found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """What the terminal shows of a study's tables: its own summary, or all of them."""
+    return study.summary(found) if hasattr(study, "summary") else found
 
 
 def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Sequence[str]]) -> None:

@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 from tomserve.beliefs import track
 from tomserve.items import Item
-from tomserve.stagefile import PERTURBATIONS, QUESTION_KINDS, SCENARIOS, UNKNOWN, Sentence, Stage, story_of
+from tomserve.stagefile import (
+    PERTURBATIONS,
+    QUESTION_KINDS,
+    SCENARIOS,
+    UNKNOWN,
+    Sentence,
+    Stage,
+    in_false_belief_subset,
+    story_of,
+)
 
 MATRIX = {
     "C1": "none tran prep unin late non_ add_ untr conc",
@@ -89,9 +98,7 @@ def design(data: Dataset) -> Iterator[str]:
     for stage in data.stages:
         if stage.file.stage not in MATRIX:
             yield f"{stage.file.stage}: is not in the design"
-    subset = [
-        i for i in data.items if i.factors["scenario"] == "false_belief" and i.factors["question_kind"] == "belief"
-    ]
+    subset = [i for i in data.items if in_false_belief_subset(i.factors)]
     for what, count, wanted_count in (("items", len(data.items), 1088), ("false-belief subset", len(subset), 136)):
         if count != wanted_count:
             yield f"{what}: {count}, expected {wanted_count}"

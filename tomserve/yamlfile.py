@@ -90,12 +90,16 @@ def validate(data: Any, model: type[Model], *, path: Path, lines: Lines | None =
     try:
         return model.model_validate(data, context=context)
     except pydantic.ValidationError as error:
-        errors = error.errors(include_url=False)
-        # A misspelt key shows twice, as unknown and as missing: the unknown one is what the author has to see.
-        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+        first = first_error(error)
         loc = tuple(first["loc"])
         reason = explain(first, data, model)
         raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dotted(loc)) from None
+
+
+def first_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
+    """The error to show. A misspelt key shows twice, as unknown and as missing: the author has to see the unknown."""
+    errors = error.errors(include_url=False)
+    return next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
 
 
 def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:

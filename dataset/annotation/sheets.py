@@ -41,12 +41,13 @@ def main() -> None:
     out, count = Path(sys.argv[1]), int(sys.argv[3]) if len(sys.argv) == 4 else 8
     out.mkdir(parents=True, exist_ok=True)
     order = random.Random(SEED)
-    names = sorted(stories())
+    known = stories()
+    names = sorted(known)
     order.shuffle(names)
     for sheet in range(count):
         lines = []
         for name in names[sheet::count]:
-            belief, reality = stories_of(name)
+            belief, reality = known[name]["belief"], known[name]["reality"]
             labels = list(belief.choices)
             order.shuffle(labels)
             entry = {
@@ -61,14 +62,6 @@ def main() -> None:
         (out / f"sheet-{sheet + 1}.jsonl").write_bytes(b"".join(lines))
         print(f"sheet-{sheet + 1}.jsonl: {len(lines)} stories")
 
-
-def stories_of(name: str) -> tuple[Item, Item]:
-    """(belief item, reality item) of a code."""
-    pair = _STORIES[name]
-    return pair["belief"], pair["reality"]
-
-
-_STORIES = stories()
 
 if __name__ == "__main__":
     main()

@@ -68,12 +68,14 @@ def identity_of(row: Row) -> Identity:
 
 
 class Journal:
-    """Open for appending. `final`: identities never to be asked again; `asked`: strategies that have any row."""
+    """Open for appending. `final`: identities never to be asked again; `asked`: strategies that have any row;
+    `failed`: status of the identities whose last row is no answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.final: set[Identity] = set()
         self.asked: set[str] = set()
+        self.failed: dict[Identity, str] = {}
         self.torn: Path | None = None
         self._offsets: dict[str, int] = {}
         self._size = 0
@@ -96,9 +98,14 @@ class Journal:
         self.close()
 
     def _index(self, row: Row, offset: int) -> None:
-        self.asked.add(row["strategy"])
-        if row["status"] in FINAL:
-            self.final.add(identity_of(row))
+        identity, status = identity_of(row), row["status"]
+        self.asked.add(identity.strategy)
+        if status in ("ok", "length"):
+            self.failed.pop(identity, None)
+        else:
+            self.failed[identity] = status
+        if status in FINAL:
+            self.final.add(identity)
             self._offsets.setdefault(row["key"], offset)
 
     def _move_torn_line(self) -> None:

@@ -55,7 +55,7 @@ class Runner:
     """Drives `endpoints` (each ``.../v1``) through `transport`, writing to `journal`.
 
     stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a reason once the server is
-    known to be gone (an embedded one whose process ended), else None. clock and sleep are injectable for tests.
+    known to be gone (an embedded one whose process ended), else None. clock: seconds, injectable for tests.
     """
 
     endpoints: list[str]

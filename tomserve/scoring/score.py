@@ -174,6 +174,6 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
             # An interface, not a sheet to look at: nothing is escaped, so that it reads back as it was.
             scores.with_columns(as_text).write_csv(path)
         else:
-            raise ConfigError(f"{path}: unknown kind of table; known: .parquet, .jsonl, .csv")
+            raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None

@@ -71,9 +71,6 @@ def _vllm() -> str:
 
 
 def _endpoint(url: str) -> str:
-    probe = Probe(normalize(url), api_key())
-    try:
+    with Probe(normalize(url), api_key()) as probe:
         models = ", ".join(model["id"] for model in probe.models())
         return f"serves {models}; engine version {probe.version() or 'not told'}"
-    finally:
-        probe.close()

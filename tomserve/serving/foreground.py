@@ -34,10 +34,8 @@ def command(name: str, host: str, port: int, extra: Sequence[str]) -> Command:
     """The exact command that `serve` would run. Raises ConfigError for an unknown preset."""
     preset = Preset.load(name)
     for flag in extra:
-        if flag.split("=")[0].replace("_", "-") in OWN_FLAGS:
-            raise ConfigError(
-                f"{flag} after `--`: tomserve must know it; use {OWN_FLAGS[flag.split('=')[0].replace('_', '-')]}"
-            )
+        if (instead := OWN_FLAGS.get(flag.split("=")[0].replace("_", "-"))) is not None:
+            raise ConfigError(f"{flag} after `--`: tomserve must know it; use {instead}")
     if preset.warning:
         print(f"warning: {preset.name}: {preset.warning}", file=sys.stderr)
     model = str(reference.checkpoint_path()) if preset.model == REFERENCE else preset.model
@@ -62,11 +60,8 @@ def serve(name: str, host: str, port: int, extra: Sequence[str], *, setup: bool,
     with Server(line, host=host, port=port) as server:
         try:
             took = server.wait_healthy(lambda message: console.print(message))
-            probe = Probe(server.url, api_key())
-            try:
+            with Probe(server.url, api_key()) as probe:
                 probe.check_chat(preset.served_name)
-            finally:
-                probe.close()
             try:
                 record = records.write(
                     port, url=server.url, model=preset.served_name, revision=revision, command=line.argv

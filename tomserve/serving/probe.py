@@ -38,6 +38,14 @@ def normalize(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
+def healthy(root: str, timeout: float) -> bool:
+    """Whether /health of a vLLM server answers 200 within `timeout` seconds."""
+    try:
+        return httpx.get(f"{root}/health", timeout=timeout, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
 class Probe:
     """Questions to one endpoint (``.../v1``). `api_key` goes into the header and nowhere else."""
 
@@ -48,8 +56,10 @@ class Probe:
         # trust_env is off: a proxy of the environment must not come between us and a server on this machine.
         self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(timeout, connect=10.0), trust_env=False)
 
-    def close(self) -> None:
-        """Release the connection."""
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def _ask(self, method: str, url: str, **options: Any) -> httpx.Response:

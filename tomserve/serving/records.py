@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import pydantic
 
 from tomserve.engine.runfolder import now, runs_root
 from tomserve.errors import ServerError
+from tomserve.serving.probe import healthy
 
 PATIENCE = 10.0
 """Seconds that /health of a recorded server may take."""
@@ -61,7 +61,7 @@ def live() -> list[Record]:
         if record is None or not _alive(record):
             with contextlib.suppress(OSError):
                 path.unlink()
-        elif _answers(record):
+        elif healthy(record.url.removesuffix("/v1"), PATIENCE):
             found.append(record)
         else:
             raise ServerError(
@@ -89,11 +89,3 @@ def _alive(record: Record) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _answers(record: Record) -> bool:
-    try:
-        url = f"{record.url.removesuffix('/v1')}/health"
-        return httpx.get(url, timeout=PATIENCE, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False

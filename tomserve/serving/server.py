@@ -17,10 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-import httpx
-
 from tomserve.errors import MachineError, ServerError
 from tomserve.serving.command import Command
+from tomserve.serving.probe import healthy
 
 Note = Callable[[str], None]
 
@@ -101,10 +100,9 @@ class Server:
         while (elapsed := time.monotonic() - began) < timeout:
             if (reason := self.gone()) is not None:
                 raise ServerError(reason)
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{self.root}/health", timeout=2.0, trust_env=False).status_code == 200:
-                    self._healthy = True
-                    return elapsed
+            if healthy(self.root, 2.0):
+                self._healthy = True
+                return elapsed
             if elapsed - shown >= 5:
                 shown = elapsed
                 note(f"waiting for the server ... {elapsed:.0f} s")

@@ -52,7 +52,7 @@ class Target:
 def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
     """Decide and, for existing endpoints, ask them. Raises ConfigError or ServerError with the way out."""
     if base_urls:
-        return _probe(list(dict.fromkeys(map(normalize, base_urls))), model, revision)
+        return ask_endpoints(list(dict.fromkeys(map(normalize, base_urls))), model, revision)
     found = records.live()
     if found:
         serving = [record for record in found if model in (None, record.model)]
@@ -62,7 +62,7 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
             raise ConfigError(f"model {model!r} is not served; live servers: {listed}. Stop them, or give --base-url")
         if len({record.model for record in serving}) > 1:
             raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
-        target = _probe([record.url for record in serving], serving[0].model, revision or serving[0].revision)
+        target = ask_endpoints([record.url for record in serving], serving[0].model, revision or serving[0].revision)
         target.server["command"] = serving[0].command
         return target
     if model in (None, REFERENCE):
@@ -75,17 +75,15 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
     raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
 
 
-def _probe(endpoints: list[str], model: str | None, revision: str | None) -> Target:
+def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None) -> Target:
+    """The target that running endpoints make: what they serve and say of themselves. Raises as `choose` does."""
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
     served, versions = [], []
     for endpoint in endpoints:
-        probe = Probe(endpoint, api_key())
-        try:
+        with Probe(endpoint, api_key()) as probe:
             served.append(probe.choose(wanted))
             versions.append(probe.version())
-        finally:
-            probe.close()
     names = sorted({entry["id"] for entry in served})
     if len(names) > 1:
         raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
