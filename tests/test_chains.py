@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_automaton import LABELS, listed, rationales
-from tomserve.items import Gold
 from tomserve.scoring.automaton import compile_chains, compile_sets
-from tomserve.scoring.chains import lcps, lcs, proper, score_chain, transition_overlap
+from tomserve.scoring.chains import lcps, lcs, proper, score_chain, transition_overlaps
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "chain_vectors.json").read_text())
 chains = st.lists(st.sampled_from(LABELS), min_size=1, max_size=6)
@@ -45,8 +44,8 @@ def leading(a, b) -> int:
     return total
 
 
-def overlap(chain, gold) -> float:
-    pairs = set(pairwise(chain))
+def overlap(chain, gold, distinct: bool = False) -> float:
+    pairs = {pair for pair in pairwise(chain) if not distinct or pair[0] != pair[1]}
     return len(pairs & set(pairwise(gold))) / len(pairs) if pairs else float(is_proper(chain, gold))
 
 
@@ -63,7 +62,8 @@ def test_published_vectors(vector: dict) -> None:
     assert proper(automaton, chain, prefix=True) == expected["preproper"]
     assert lcs(automaton, chain) == expected["lcs"]
     assert lcps(automaton, chain) == expected["lcps"]
-    assert transition_overlap(automaton, chain, right) == pytest.approx(expected["top_all"], abs=1e-6)
+    overlaps = (expected["top_all"], expected["top_distinct"])
+    assert transition_overlaps(automaton, chain, right) == pytest.approx(overlaps, abs=1e-6)
 
 
 @given(rationales(), chains)
@@ -75,8 +75,12 @@ def test_metrics_equal_the_brute_force_over_all_gold_chains(rationale: tuple, ch
     assert proper(automaton, chain, prefix=True) == any(is_proper(chain, gold) for gold in prefixes)
     assert lcs(automaton, chain) == max((longest_common(chain, gold) for gold in golds), default=0)
     assert lcps(automaton, chain) == max((leading(chain, gold) for gold in golds), default=0)
-    assert transition_overlap(automaton, chain, right) == pytest.approx(
-        max((overlap(chain, gold) for gold in golds), default=0.0)
+    every = [max((overlap(chain, gold, distinct) for gold in golds), default=0.0) for distinct in (False, True)]
+    assert transition_overlaps(automaton, chain, right) == pytest.approx(tuple(every))
+    score = score_chain(automaton, chain)
+    expected = (right, lcs(automaton, chain) / len(chain), lcps(automaton, chain) / len(chain), *every)
+    assert (score.proper, score.lcs, score.lcps, score.transitions, score.transitions_distinct) == pytest.approx(
+        expected
     )
 
 
@@ -89,6 +93,7 @@ def test_renaming_labels_changes_nothing(rationale: tuple, chain: list[str], nam
     assert proper(automaton, chain) == proper(other, renamed)
     assert lcs(automaton, chain) == lcs(other, renamed)
     assert lcps(automaton, chain) == lcps(other, renamed)
+    assert score_chain(automaton, chain) == score_chain(other, renamed)
 
 
 @given(rationales(), chains)
@@ -98,11 +103,13 @@ def test_relations_between_the_metrics(rationale: tuple, chain: list[str]) -> No
     assert (lcps(automaton, chain) == len(chain)) == proper(automaton, chain, prefix=True)
     if proper(automaton, chain):
         assert lcps(automaton, chain) == len(chain)
-        assert transition_overlap(automaton, chain, True) == 1.0
+        assert lcs(automaton, chain) == len(chain)
+        # Two different beliefs that follow each other in a proper chain may be apart in gold by nothing but repeats.
+        assert transition_overlaps(automaton, chain, True) == (1.0, 1.0)
 
 
 def test_an_empty_chain_scores_nothing() -> None:
-    score = score_chain(Gold(sets=[["x"]]), [])
+    score = score_chain(compile_sets([["x"]]), [])
     assert (score.proper, score.lcs, score.lcps, score.transitions) == (False, 0.0, 0.0, 0.0)
 
 
@@ -112,4 +119,4 @@ def test_a_long_story_with_wide_sets_is_quick() -> None:
     chain = list("uxy" * 13)
     assert proper(automaton, chain)
     assert lcs(automaton, chain) == 39
-    assert transition_overlap(automaton, chain, True) == 1.0
+    assert transition_overlaps(automaton, chain, True) == (1.0, 1.0)

@@ -1,13 +1,14 @@
 """Reading answers, and the score table."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tomserve.items import RESERVED
 from tomserve.scoring.answers import read
-from tomserve.scoring.score import COLUMNS, load_scores, score_row, table, write_scores
+from tomserve.scoring.score import COLUMNS, score_row
+from tomserve.scoring.table import load_scores, table, write_scores
 
 CHOICES = ("tea", "salt", "unknown")
 
@@ -20,11 +21,30 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
     ("text", "answer", "parse"),
     [
         ('{"answer": "tea"}', "tea", "json"),
-        (' \n{"answer":"Tea "}\n', "tea", "json"),
+        (' \n{"answer":"Tea "}\n', "tea", "json+spelling"),
+        ('{"Answer": "the tea."}', "tea", "json+article"),
         ('```json\n{"answer": "salt"}\n```', "salt", "fenced"),
         ('Let me think.\n```\n{"answer": "salt"}\n```\nDone.', "salt", "fenced"),
         ('The answer is {"answer": "unknown"}.', "unknown", "embedded"),
         ('{"x": "}"} and {"answer": "tea"}', "tea", "embedded"),
+        ('{ hm {"answer": "tea"}', "tea", "embedded"),
+        ('{"answer": "tea"} Again: {"answer": "tea"}', "tea", "embedded"),
+        ('Answer: {"answer": "tea"}', "tea", "embedded"),
+        ("{'answer': 'tea'}", "tea", "json5"),
+        ('{"answer": "tea",}', "tea", "json5"),
+        ("```json\n{answer: 'tea', // sure\n}\n```", "tea", "json5"),
+        ("I say {'answer': 'Salt',}.", "salt", "json5+spelling"),
+        ('{"answer": "tea"\n\n\n\n\n\n', "tea", "unclosed"),
+        ('{"beliefs": ["salt", "tea"], "answer": "tea", "because": "he was to', "tea", "unclosed"),
+        ("tea", "tea", "label"),
+        ("**Tea.**", "tea", "label+spelling"),
+        ("The tea", "tea", "label+article"),
+        ("Answer: tea", "tea", "stated"),
+        ("He moved it.\n**Final answer:** the salt.", "salt", "stated"),
+        ("So the answer is tea. I am sure.", "tea", "stated"),
+        ("The answer is not easy to see.\nAnswer: tea", "tea", "stated"),
+        ('<think>{"answer": "salt"}, no</think>{"answer": "tea"}', "tea", "json+think"),
+        ("<think>hm</think>\nAnswer: tea", "tea", "stated+think"),
     ],
 )
 def test_answers(text: str, answer: str, parse: str) -> None:
@@ -37,11 +57,22 @@ def test_answers(text: str, answer: str, parse: str) -> None:
     [
         ("", "empty text"),
         ("tea or salt", "no JSON object with an answer"),
+        ("It is tea.", "no JSON object with an answer"),
+        ("Answer: tea or salt", "the text states several answers, or one that is not a label"),
+        ("The answer is not tea.", "the text states several answers, or one that is not a label"),
+        ("Answer: tea\nAnswer: salt", "the text states several answers, or one that is not a label"),
+        ("The answer is salt.\nAnswer: tea", "the text states several answers, or one that is not a label"),
+        ('{"answer": "tea", "answer": "salt"}', "the answer is given more than once"),
+        ("{'answer': 'tea', 'answer': 'salt'}", "the answer is given more than once"),
+        ('Answer: salt\n{"answer": "tea"}', "the JSON says 'tea', the text around it 'salt'"),
+        ('<think>{"answer": "salt"}', "the thinking was cut off before an answer"),
+        ('{"answer": "tea', "no JSON object with an answer"),
+        ('{"beliefs": ["tea", "sal', "no JSON object with an answer"),
         ('{"answer": "milk"}', "answer 'milk' is not one of the labels"),
         ('{"answer": ["tea"]}', "answer ['tea'] is not one of the labels"),
         ('{"belief": "tea"}', "no field 'answer'"),
-        ('{"answer": "tea"} or {"answer": "salt"}', "several JSON objects with an answer"),
-        ('```\n{"answer": "tea"}\n```\n```\n{"answer": "salt"}\n```', "several JSON objects"),
+        ('{"answer": "tea"} or {"answer": "salt"}', "several JSON objects with different answers"),
+        ('```\n{"answer": "tea"}\n```\n```\n{"answer": "salt"}\n```', "several JSON objects with different answers"),
         ('{"answer": "te', "no JSON object with an answer"),
         ("null", "no JSON object with an answer"),
     ],
@@ -86,11 +117,53 @@ def test_a_faulty_chain_keeps_the_answer(beliefs: str, reason: str) -> None:
     assert (reading.answer, reading.chain, reading.chain_reason) == ("tea", None, reason)
 
 
+def test_two_labels_that_an_article_tells_apart_are_never_guessed_between() -> None:
+    assert read('{"answer": "A jar"}', ("the jar", "box")).answer == "the jar"
+    assert read('{"answer": "jar"}', ("the jar", "a jar")).answer is None
+    assert read('{"answer": "a jar"}', ("the jar", "a jar")).parse == "json"
+
+
+def test_a_chain_that_was_cut_off_or_given_twice_differently_is_none_but_the_answer_stands() -> None:
+    cut = read('{"answer": "tea", "beliefs": ["tea", "sa', CHOICES, 3)
+    assert (cut.answer, cut.chain, cut.chain_reason) == ("tea", None, "the beliefs were cut off")
+    two = read('{"beliefs": ["tea"], "answer": "tea"} {"beliefs": ["salt"], "answer": "tea"}', CHOICES, 3)
+    assert (two.answer, two.chain) == ("tea", None)
+    assert two.chain_reason == "the objects agree on the answer, not on the beliefs"
+
+
+def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
+    reading = chain('["tea", "milk", "salt"]')
+    assert reading.chain is None
+    assert reading.stated == ((1, "tea"), (2, None), (3, "salt"))
+
+
 @given(st.text(alphabet=st.sampled_from(list('{}[]",:`\n\\ teaslunkow"answerblif1234')), max_size=400))
 def test_no_text_breaks_the_reader(text: str) -> None:
     reading = read(text, CHOICES, 3)
     assert reading.answer in (*CHOICES, None)
     assert (reading.answer is None) == (reading.reason is not None)
+
+
+SEEDS = (
+    '{"beliefs": [{"sentence": 1, "belief": "tea"}, {"sentence": 2, "belief": "salt"}], "answer": "salt"}',
+    "```json\n{'answer': 'tea',}\n```\nThe answer is tea.",
+    "<think>maybe salt</think>\n**Answer:** the tea.",
+    '{"answer": "unknown"',
+)
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 120), st.integers(0, 9), st.text(max_size=6)), max_size=6)
+)
+def test_no_mutation_breaks_the_reader(text: str, edits: list[tuple[int, int, str]]) -> None:
+    """bench/ladder.py does this a million times."""
+    for at, drop, put in edits:
+        text = text[:at] + put + text[at + drop :]
+    reading = read(text, CHOICES, 3)
+    assert reading.answer in (*CHOICES, None)
+    assert (reading.answer is None) == (reading.reason is not None)
+    assert (reading.answer is None) or reading.parse
 
 
 def test_deeply_nested_text_is_an_invalid_answer() -> None:
@@ -159,7 +232,7 @@ def test_statuses() -> None:
 def test_factors_become_columns_and_may_not_shadow() -> None:
     frame = table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
     assert frame["order"].to_list() == [2]
-    assert set(COLUMNS) == RESERVED
-    for name in RESERVED:  # refused before anything is asked, not after
+    assert set(COLUMNS) >= RESERVED
+    for name in COLUMNS:  # refused before anything is asked, not after
         with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
             make_item(1, factors={name: 2})

@@ -29,8 +29,8 @@ _PUBLIC = {
     "TomserveError": "errors",
     "evaluate": "evaluation",
     "read_items": "items",
-    "score_run": "scoring.score",
-    "scores_of": "scoring.score",
+    "score_run": "scoring.table",
+    "scores_of": "scoring.table",
 }
 
 __all__ = ["__version__", *_PUBLIC]

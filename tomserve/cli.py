@@ -148,7 +148,7 @@ def evaluate_command(
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
     from tomserve.engine.transport import FINAL
     from tomserve.evaluation import DEFAULT_STRATEGIES, EvalOptions, evaluate
-    from tomserve.scoring.score import scores_of
+    from tomserve.scoring.table import scores_of
 
     console = _console()
     options = EvalOptions(
@@ -219,32 +219,26 @@ def serve(
 def score(
     runs: RunArgument = None,
     out: Annotated[Path | None, typer.Option(help="Also write the table there (.parquet, .csv, .jsonl).")] = None,
+    responses: Annotated[Path | None, typer.Option(help="JSONL of another tool: item, text; strategy, model.")] = None,
+    items: Annotated[Path | None, typer.Option(help="JSONL of the items that --responses answer.")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="Benchmark that --responses answer.")] = None,
+    path: PathOption = None,
+    model: Annotated[str | None, typer.Option(help="Model of --responses without one [the file's name].")] = None,
+    gold: Annotated[str, typer.Option(help="run: as asked; current: today's dataset (needs --out).")] = "run",
 ) -> None:
-    """Score runs again from their folders alone, offline."""
-    import polars as pl
+    """Score runs again from their folders alone, or what another tool answered; offline."""
+    from tomserve import rescore
 
-    from tomserve.engine.runfolder import existing_run
-    from tomserve.scoring.score import scores_of
-
-    frames = []
-    for run in runs or (None,):
-        folder = existing_run(run)
-        frames.append(scores_of(folder, fresh=True))
-        _warn_incomplete(folder)
-        right = frames[-1]["correct"].sum()
-        print(f"{folder}: {frames[-1].height} rows scored, {right} correct, scores.parquet written")
-    if out is not None:
-        from tomserve.scoring.score import write_scores
-
-        write_scores(pl.concat(frames, how="diagonal_relaxed"), out)
-        print(f"written: {out}")
+    if responses is not None:
+        rescore.foreign(responses, items, benchmark, path, out, model, runs or ())
+    elif items is not None or benchmark is not None or path is not None or model is not None:
+        raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
+    else:
+        rescore.own(runs or (None,), out, gold)
 
 
-def _warn_incomplete(folder: Path) -> None:
-    from tomserve.engine.runfolder import read_manifest
-
-    if not (read_manifest(folder) or {}).get("complete"):
-        print(f"warning: {folder} is incomplete; repeat its eval command to finish it", file=sys.stderr)
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 @app.command()
@@ -253,34 +247,34 @@ def analyze(
     study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
     intervals: Annotated[str | None, typer.Option(help="Kind of intervals [the study's first].")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the tables.")] = None,
-    form: Annotated[str, typer.Option("--format", help="table, csv, md or json.")] = "table",
+    form: Annotated[str, typer.Option("--format", help="table, csv, md, latex or json.")] = "table",
     label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the tables.")] = None,
 ) -> None:
     """Compute a study's tables from runs or score tables, offline."""
     import polars as pl
 
-    from tomserve import studies
+    from tomserve import rescore, studies
     from tomserve.engine.runfolder import existing_run
     from tomserve.reporting import tables
-    from tomserve.scoring.score import TABLES, load_scores
+    from tomserve.scoring.table import TABLES, load_scores
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
     for run in runs or (None,):
         if run is None or not run.endswith(TABLES):
-            _warn_incomplete(existing_run(run))
-    scores = pl.concat([load_scores(run) for run in runs or (None,)], how="diagonal_relaxed")
+            rescore.warn_incomplete(existing_run(run), _warn)
+    scores = pl.concat([load_scores(run, note=_warn) for run in runs or (None,)], how="diagonal_relaxed")
     scores = studies.labelled(scores, label or [])
     module = studies.load_study(study or studies.default_study(scores))
     found = studies.analyze(scores, module, intervals)
+    layouts = getattr(module, "LAYOUTS", {})
     if out is not None:
-        for path in tables.write(found, out, "csv" if form == "table" else form):
+        for path in tables.write(found, out, "csv" if form == "table" else form, layouts):
             print(f"written: {path}")
     elif form == "table":
         tables.show(studies.printable(module, found), _console())
     else:
-        for name, frame in found.items():
-            print(f"{'# ' + name + chr(10) if len(found) > 1 else ''}{tables.render(frame, form)}", end="")
+        print(tables.render_all(found, form, layouts), end="")
 
 
 @app.command()

@@ -30,14 +30,20 @@ Factor = str | bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | Non
 RESERVED = frozenset(
     (
         *("run", "model", "benchmark", "item", "cluster", "strategy", "status", "parse", "reason", "answer", "correct"),
-        *("chain", "chain_reason", "chain_proper", "chain_lcs", "chain_lcps", "chain_transitions"),
+        *("chain", "answer_matches_last"),
     )
 )
-"""Columns of the score table, which no factor may be called."""
+RESERVED_BEGINNINGS = ("chain_", "floor_")
+"""Columns of the score table, and how the others begin: names that no factor may have."""
+
+
+def nfc(text: str) -> str:
+    """Text in the one Unicode form of every file of ours."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _nfc(value: Any) -> Any:
-    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+    return nfc(value) if isinstance(value, str) else value
 
 
 Text = Annotated[str, BeforeValidator(_nfc), StringConstraints(min_length=1)]
@@ -114,7 +120,7 @@ class Item(BaseModel):
             raise ValueError(f"choices {list(self.choices)} are not distinct (letter case does not count)")
         if self.answer not in self.choices:
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
-        if clash := sorted(RESERVED & set(self.factors)):
+        if clash := sorted(name for name in self.factors if name in RESERVED or name.startswith(RESERVED_BEGINNINGS)):
             raise ValueError(f"factor {clash[0]!r} has the name of a score column; rename it")
         if self.gold is not None:
             layers = (
@@ -167,7 +173,7 @@ def read_items(path: Path) -> Iterator[Item]:
             for number, line in enumerate(file, 1):
                 if not line.strip():
                     continue
-                item = _read_line(path, number, line)
+                item = read_line(path, number, line)
                 if (first := seen.setdefault(item.id, number)) != number:
                     raise ContentError(
                         f"{item.id!r} was already given in line {first}", path=path, line=number, field="id"
@@ -179,7 +185,8 @@ def read_items(path: Path) -> Iterator[Item]:
         raise ContentError("holds no items", path=path)
 
 
-def _read_line(path: Path, number: int, line: bytes) -> Item:
+def read_line(path: Path, number: int, line: bytes) -> Item:
+    """The item of one line. Raises ContentError with file, line and field."""
     try:
         return Item.from_json(line)
     except orjson.JSONDecodeError as error:

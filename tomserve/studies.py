@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +16,7 @@ import polars as pl
 
 from tomserve import benchmarks, content
 from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.scoring.score import STATUS
 
 KEY = ["run", "model", "strategy", "item"]
 
@@ -84,6 +85,17 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
             raise ConfigError(f"score table: column {name!r} has empty cells")
     if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
         raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
+    if "status" in scores.columns:
+        strange = scores.filter(~pl.col("status").cast(pl.String).str.contains(f"^({STATUS})$").fill_null(False))
+        if strange.height:
+            item, found = strange.select("item", "status").row(0)
+            raise ConfigError(
+                f"score table: item {item!r}: unknown status {found!r}. Known: ok, length, refusal, timeout, "
+                "connection, malformed, invalid, http_<code>"
+            )
+        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == "ok"))
+        if empty.height:
+            raise ConfigError(f"score table: item {empty['item'][0]!r}: correct is empty; expected true or false")
     for name, known in values.items():
         if scores.schema[name] != pl.String:
             raise ConfigError(
@@ -104,6 +116,20 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
     if double.height:
         shown = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
         raise ConfigError(f"score table: more than one row for {shown}")
+
+
+def answered() -> pl.Expr:
+    """Whether a row of a score table holds an answer, be it right or wrong."""
+    cut_off = pl.col("answer").is_not_null() | pl.col("correct").fill_null(False)
+    return (pl.col("status") == "ok") | ((pl.col("status") == "length") & cut_off)
+
+
+def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, type[pl.DataType]]) -> pl.LazyFrame:
+    """The table with these columns of these types: a foreign one may lack what is not required, or hold only nulls."""
+    there = scores.collect_schema().names()
+    return scores.with_columns(
+        (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()
+    )
 
 
 def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:

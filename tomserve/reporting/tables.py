@@ -1,10 +1,12 @@
-"""Tables to the terminal and to files: table, csv, md, json.
+"""Tables to the terminal and to files: table, csv, md, latex, json.
 
 Text that comes from models or datasets cannot run as a formula in a spreadsheet nor as markup in a terminal.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tomserve.errors import ConfigError, one_of
+from tomserve.reporting import latex
+from tomserve.reporting.layout import Layout
 
-FORMATS = ("table", "csv", "md", "json")
+FORMATS = ("table", "csv", "md", "latex", "json")
 
 
 def show(frames: Mapping[str, pl.DataFrame], console: Console) -> None:
@@ -45,18 +49,48 @@ def cell(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def render(frame: pl.DataFrame, form: str) -> str:
-    """A frame as text in csv, md or json."""
+def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
+    """A frame as text in csv, md, latex (laid out as `layout` says) or json.
+
+    Undefined numbers are nan and inf everywhere, in JSON as text, which has no numbers for them.
+    """
     if form == "csv":
-        return _inert(frame).write_csv(null_value="", line_terminator="\n")
+        return _spelled(_inert(frame)).write_csv(null_value="", line_terminator="\n")
     if form == "json":
-        return frame.write_json() + "\n"
+        return json.dumps(_records(frame), ensure_ascii=False) + "\n"
+    if form == "latex":
+        return latex.render(frame, layout)
     if form == "md":
         head = ["| " + " | ".join(frame.columns) + " |", "|" + "---|" * frame.width]
         escape = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
         rows = ["| " + " | ".join(cell(value).translate(escape) for value in row) + " |" for row in frame.iter_rows()]
         return "\n".join([*head, *rows]) + "\n"
     raise ConfigError(one_of("format", form, FORMATS))
+
+
+def render_all(frames: Mapping[str, pl.DataFrame], form: str, layouts: Mapping[str, Layout]) -> str:
+    """All frames in one text: one object in JSON, else each after a line with its name."""
+    if form == "json":
+        return json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False) + "\n"
+    mark = "%" if form == "latex" else "#"
+    parts = (f"{mark} {name}\n{render(frame, form, layouts.get(name))}" for name, frame in frames.items())
+    return "\n".join(parts) if len(frames) > 1 else "".join(render(f, form, layouts.get(n)) for n, f in frames.items())
+
+
+def _records(frame: pl.DataFrame) -> list[dict[str, object]]:
+    return [
+        {
+            name: value if not isinstance(value, float) or math.isfinite(value) else str(value)
+            for name, value in row.items()
+        }
+        for row in frame.iter_rows(named=True)
+    ]
+
+
+def _spelled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Floats as text, undefined ones as nan."""
+    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
+    return frame.with_columns(pl.col(name).cast(pl.String).str.replace("NaN", "nan", literal=True) for name in floats)
 
 
 def _inert(frame: pl.DataFrame) -> pl.DataFrame:
@@ -68,14 +102,16 @@ def _inert(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def write(frames: Mapping[str, pl.DataFrame], folder: Path, form: str) -> list[Path]:
-    """One file a table, ``<name>.<form>``; returns the paths. Raises ConfigError where it cannot be written."""
+def write(
+    frames: Mapping[str, pl.DataFrame], folder: Path, form: str, layouts: Mapping[str, Layout] | None = None
+) -> list[Path]:
+    """One file a table, ``<name>.<form>`` (LaTeX: .tex); returns the paths. Raises ConfigError where that fails."""
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
-            path = folder / f"{name}.{form}"
-            path.write_text(render(frame, form), encoding="utf-8")
+            path = folder / f"{name}.{'tex' if form == 'latex' else form}"
+            path.write_text(render(frame, form, (layouts or {}).get(name)), encoding="utf-8")
             written.append(path)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None

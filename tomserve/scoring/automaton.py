@@ -14,7 +14,8 @@ holds: if the set did not change, the belief stays what it was; otherwise any be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,26 @@ class Automaton:
     """Layered graph, trimmed: every node lies on a full path. Empty `labels` means that no path exists.
 
     labels: per layer, the label of each node. follows: per layer t >= 1, for each node of layer t - 1 a bitset over
-    the nodes of layer t that may come next (follows[0] is empty).
+    the nodes of layer t that may come next (follows[0] is empty). steps: the same as pairs (node of layer t - 1,
+    node of layer t).
     """
 
     labels: tuple[tuple[str, ...], ...]
     follows: tuple[tuple[int, ...], ...]
+    steps: tuple[tuple[tuple[int, int], ...], ...] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # The metrics walk along the edges of many chains; what they need is computed once.
+        steps = tuple(
+            tuple((i, j) for i, targets in enumerate(layer) for j in range(len(self.labels[t])) if targets >> j & 1)
+            for t, layer in enumerate(self.follows)
+        )
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "_hash", hash((self.labels, self.follows)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def chains(self) -> Iterator[tuple[str, ...]]:
         """Every gold chain, by depth-first search; exponential in the worst case, so for checks and tests."""
@@ -55,6 +71,16 @@ def compile_sets(
     relation. policy: what holds at layers without edges, "persist" or "free" (any belief may follow any).
     Raises ValueError for an edge outside the sets, an unknown policy, or an empty set.
     """
+    # The questions of a benchmark share few rationales.
+    return _compile_sets(tuple(map(tuple, sets)), tuple(edges), policy)
+
+
+@lru_cache(maxsize=8192)
+def _compile_sets(
+    sets: tuple[tuple[str, ...], ...],
+    edges: tuple[tuple[int, str, str], ...],
+    policy: str,
+) -> Automaton:
     if policy not in ("persist", "free"):
         raise ValueError(f"unknown policy {policy!r}; known: persist, free")
     for t, layer in enumerate(sets):

@@ -3,50 +3,43 @@
 A gold rationale is compiled once (tomserve.scoring.automaton); every metric is one pass over its layers, so the gold
 chains, of which there can be exponentially many, are never listed. Greedy matching would be wrong on sets.
 
-    >>> from tomserve.items import Gold
-    >>> score_chain(Gold(sets=[["u"], ["x"], ["x"]]), ["u", "x"])
-    ChainScore(proper=True, lcs=1.0, lcps=1.0, transitions=1.0)
+    >>> from tomserve.scoring.automaton import compile_sets
+    >>> score_chain(compile_sets([["u"], ["x"], ["x"]]), ["u", "x"])
+    ChainScore(proper=True, lcs=1.0, lcps=1.0, transitions=1.0, transitions_distinct=1.0)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby, pairwise
 
-from tomserve.items import Gold
 from tomserve.scoring.automaton import Automaton
 
 
 @dataclass(frozen=True, slots=True)
 class ChainScore:
-    """proper: whether only repeats were left out; the others are precisions in [0, 1] over the chain's length."""
+    """proper: whether only repeats were left out; the others are precisions in [0, 1] over the chain's length.
+
+    transitions_distinct (beyond the paper) leaves self-pairs out: one of them otherwise stands for ten repeats.
+    """
 
     proper: bool
     lcs: float
     lcps: float
     transitions: float
+    transitions_distinct: float
 
 
-@lru_cache(maxsize=65536)
-def _scored(gold: Gold, chain: tuple[str, ...]) -> ChainScore:
-    automaton = gold.automaton()
+def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
+    """All metrics of one chain; an empty (or unreadable) chain is not proper and scores 0."""
     if not chain:
-        return ChainScore(False, 0.0, 0.0, 0.0)
+        return ChainScore(False, 0.0, 0.0, 0.0, 0.0)
+    if proper(automaton, chain):  # every precision of a proper chain is 1, a theorem that the tests hold
+        return ChainScore(True, 1.0, 1.0, 1.0, 1.0)
     length = len(chain)
-    right = proper(automaton, chain)
-    return ChainScore(
-        right,
-        lcs(automaton, chain) / length,
-        lcps(automaton, chain) / length,
-        transition_overlap(automaton, chain, right),
-    )
-
-
-def score_chain(gold: Gold, chain: Sequence[str]) -> ChainScore:
-    """All metrics of one chain; an empty (or unreadable) chain is not proper and scores 0. Equal pairs cost once."""
-    return _scored(gold, tuple(chain))
+    overlap = transition_overlaps(automaton, chain, False)
+    return ChainScore(False, lcs(automaton, chain) / length, lcps(automaton, chain) / length, *overlap)
 
 
 def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) -> bool:
@@ -63,13 +56,13 @@ def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) 
         if prefix and any(bits & done for bits in layer):
             return True
         before = automaton.labels[t - 1]
-        following = [0] * len(automaton.labels[t])
-        for i, bits in enumerate(layer):
-            for j, label in enumerate(automaton.labels[t]):
-                if bits and automaton.follows[t][i] >> j & 1:
-                    following[j] |= (bits & reads.get(label, 0)) << 1
-                    if label == before[i]:  # a repeat, left out
-                        following[j] |= bits
+        labels = automaton.labels[t]
+        following = [0] * len(labels)
+        for i, j in automaton.steps[t]:
+            if bits := layer[i]:
+                following[j] |= (bits & reads.get(labels[j], 0)) << 1
+                if labels[j] == before[i]:  # a repeat, left out
+                    following[j] |= bits
         layer = following
     return any(bits & done for bits in layer)
 
@@ -81,18 +74,22 @@ def lcs(automaton: Automaton, chain: Sequence[str]) -> int:
     empty = [0] * (len(chain) + 1)
     rows = [_lcs_row(empty, label, chain) for label in automaton.labels[0]]
     for t in range(1, len(automaton.labels)):
-        following = []
-        for j, label in enumerate(automaton.labels[t]):
-            sources = [rows[i] for i in range(len(rows)) if automaton.follows[t][i] >> j & 1]
-            following.append(_lcs_row([max(cells) for cells in zip(*sources, strict=True)], label, chain))
-        rows = following
+        labels = automaton.labels[t]
+        above: list[list[int] | None] = [None] * len(labels)
+        for i, j in automaton.steps[t]:
+            known = above[j]
+            above[j] = rows[i] if known is None else [max(pair) for pair in zip(known, rows[i], strict=True)]
+        rows = [_lcs_row(row, label, chain) for row, label in zip(above, labels, strict=True) if row is not None]
     return max(row[-1] for row in rows)
 
 
 def _lcs_row(above: Sequence[int], label: str, chain: Sequence[str]) -> list[int]:
     row = [0]
+    last = 0
     for k, belief in enumerate(chain):
-        row.append(max(above[k] + 1 if belief == label else above[k + 1], above[k + 1], row[k]))
+        value = above[k] + 1 if belief == label else above[k + 1]
+        last = value if value > last else last
+        row.append(last)
     return row
 
 
@@ -110,44 +107,47 @@ def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
     best = max((value for states in layer for value in states.values()), default=0)
     for t in range(1, len(automaton.labels)):
         following: list[dict[tuple[int, int], int]] = [{} for _ in automaton.labels[t]]
-        for i, states in enumerate(layer):
-            for j, label in enumerate(automaton.labels[t]):
-                if not automaton.follows[t][i] >> j & 1:
+        labels = automaton.labels[t]
+        for i, j in automaton.steps[t]:
+            label = labels[j]
+            for (run, count), value in layer[i].items():
+                name, length = runs[run]
+                if label == name:
+                    state, gain = (run, min(count + 1, length)), int(count < length)
+                elif run + 1 < len(runs) and label == runs[run + 1][0]:
+                    state, gain = (run + 1, 1), 1
+                else:
                     continue
-                for (run, count), value in states.items():
-                    name, length = runs[run]
-                    if label == name:
-                        state, gain = (run, min(count + 1, length)), int(count < length)
-                    elif run + 1 < len(runs) and label == runs[run + 1][0]:
-                        state, gain = (run + 1, 1), 1
-                    else:
-                        continue
-                    following[j][state] = max(following[j].get(state, 0), value + gain)
+                following[j][state] = max(following[j].get(state, 0), value + gain)
+        if not any(following):
+            break  # no path keeps in step with the chain any more
         layer = following
         best = max([best, *(value for states in layer for value in states.values())])
     return best
 
 
-def transition_overlap(automaton: Automaton, chain: Sequence[str], is_proper: bool) -> float:
-    """Share of the chain's set of consecutive pairs (self-pairs included) that one gold chain has too.
+def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: bool) -> tuple[float, float]:
+    """Share of the chain's set of consecutive pairs that one gold chain has too: of all pairs, and without self-pairs.
 
     The union over gold chains would credit mixed readings. Without any pair: 1 if proper, else 0.
     """
-    pairs = {pair: index for index, pair in enumerate(sorted(set(pairwise(chain))))}
-    if not pairs:
-        return float(is_proper)
-    if not automaton.labels:
-        return 0.0
+    pairs = {pair: 1 << index for index, pair in enumerate(dict.fromkeys(pairwise(chain)))}
+    changes = sum(bit for (before, after), bit in pairs.items() if before != after)
+    if not pairs or not automaton.labels:
+        return float(is_proper), float(is_proper)
     layer: list[set[int]] = [{0} for _ in automaton.labels[0]]
     for t in range(1, len(automaton.labels)):
-        following: list[set[int]] = [set() for _ in automaton.labels[t]]
-        for i, masks in enumerate(layer):
-            for j, label in enumerate(automaton.labels[t]):
-                if automaton.follows[t][i] >> j & 1:
-                    index = pairs.get((automaton.labels[t - 1][i], label))
-                    following[j] |= masks if index is None else {mask | 1 << index for mask in masks}
-        layer = [_undominated(masks) for masks in following]
-    return max(mask.bit_count() for masks in layer for mask in masks) / len(pairs)
+        before, labels = automaton.labels[t - 1], automaton.labels[t]
+        following: list[set[int]] = [set() for _ in labels]
+        for i, j in automaton.steps[t]:
+            bit = pairs.get((before[i], labels[j]), 0)
+            following[j] |= {mask | bit for mask in layer[i]} if bit else layer[i]
+        layer = [_undominated(masks) if len(masks) > 1 else masks for masks in following]
+    masks = {mask for masks in layer for mask in masks}
+    overlap = max(mask.bit_count() for mask in masks) / len(pairs)
+    if not changes:
+        return overlap, float(is_proper)
+    return overlap, max((mask & changes).bit_count() for mask in masks) / changes.bit_count()
 
 
 def _undominated(masks: set[int]) -> set[int]:

@@ -1,32 +1,39 @@
-"""A run folder's journal as a score table: one row an identity, always re-creatable from the folder alone.
+"""The score of one response: what was answered, whether it is right, and everything about its belief chain.
 
->>> table = score_run(Path("runs/perturbed-reference"))            # doctest: +SKIP
->>> table.select("strategy", "correct").head()                     # doctest: +SKIP
+>>> from tomserve.items import Gold, Item
+>>> item = Item(id="q", story=["The box holds tea."], question="What is in the box?", choices=["tea", "salt"],
+...             answer="tea")
+>>> score_row("run", "model", item, {"strategy": "vanilla", "status": "ok", "text": "Answer: tea"})["correct"]
+True
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-import orjson
 import polars as pl
 
-from tomserve.engine.journal import identity_of, read_rows
-from tomserve.engine.request import Identity
-from tomserve.engine.runfolder import existing_run, read_manifest
-from tomserve.errors import ConfigError
-from tomserve.items import Item, read_items
+from tomserve.items import Gold, Item
 from tomserve.scoring.answers import Reading, read
+from tomserve.scoring.automaton import Automaton
 from tomserve.scoring.chains import ChainScore, score_chain
+from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 READABLE = ("ok", "length")
 """Statuses whose text is read; a complete answer in a text that was cut off counts."""
 
-TABLES = (".parquet", ".jsonl", ".csv")
-"""Suffixes of score tables."""
+STATUS = r"ok|length|refusal|timeout|connection|malformed|invalid|http_[1-5][0-9]{2}"
+"""What a status may be, as a regular expression: what the transport saw, or "invalid" where ok text has no answer."""
+
+UNKNOWN = "unknown"
+
+FLOORS = ("first", "answer", UNKNOWN)
+"""Chains that know nothing of the story, as long as it: a copied run of the first gold belief, the constant answer,
+always unknown. What they score is what a metric gives away."""
+
+FLOOR_METRICS = ("lcs", "lcps", "transitions", "sentence_accuracy")
 
 COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "run": pl.String,
@@ -46,134 +53,131 @@ COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chain_lcs": pl.Float64,
     "chain_lcps": pl.Float64,
     "chain_transitions": pl.Float64,
+    "chain_transitions_distinct": pl.Float64,
+    "chain_sentence_accuracy": pl.Float64,
+    "chain_change_f1": pl.Float64,
+    "chain_length": pl.Int64,
+    "answer_matches_last": pl.Boolean,
+    "chain_sentences": pl.List(pl.Int64),
+    "chain_verdicts": pl.List(pl.String),
+    "chain_break": pl.Int64,
+    "chain_break_kind": pl.String,
+    **{f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS},
 }
+"""Columns of the score table, before the design factors. Those that begin with chain_ are null where no chain was
+asked for; a chain that was asked for and could not be read is not proper and scores 0."""
+
+ITEM_COLUMNS = frozenset(("benchmark", "item", "cluster", *(name for name in COLUMNS if name.startswith("floor_"))))
+"""Those that belong to the item, whatever was answered."""
+
+_NOTHING: dict[str, Any] = {name: None for name in COLUMNS if name not in ITEM_COLUMNS}
 
 
-def score_run(folder: Path) -> pl.DataFrame:
-    """Score every identity that has a row. Raises ConfigError where the folder is no run or its files are broken."""
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-    items = {item.id: item for item in read_items(folder / "items.jsonl")}
-    rows: dict[Identity, dict[str, Any]] = {}
-    for _, row in read_rows(folder / "responses.jsonl"):
-        identity = identity_of(row)
-        rows.pop(identity, None)  # the later row of an identity wins
-        rows[identity] = row
-    strange = next((identity.item for identity in rows if identity.item not in items), None)
-    if strange is not None:
-        raise ConfigError(f"{folder}/responses.jsonl: item {strange!r} is not in items.jsonl; was one of them edited?")
-    chains = {name for name, spec in manifest["strategies"].items() if spec.get("chain")}
-    name, model = folder.resolve().name, manifest["model"]
-    return table(name, model, ((items[identity.item], row) for identity, row in sorted(rows.items())), chains)
+def score_row(
+    run: str,
+    model: str,
+    item: Item,
+    row: Mapping[str, Any],
+    chain_asked: bool = False,
+    others: Sequence[Automaton] = (),
+) -> dict[str, Any]:
+    """What one response scores (data contract: Score), without the columns of `item_fields`.
 
-
-def table(
-    run: str, model: str, answered: Iterable[tuple[Item, Mapping[str, Any]]], chains: Collection[str] = ()
-) -> pl.DataFrame:
-    """Score table of (item, response row) pairs; every factor of the items is a column.
-
-    chains: strategies whose replies are to hold a belief chain; there a missing chain scores 0, elsewhere it is null.
+    others: the rationales of other questions about the same story, to tell whose belief a wrong one is.
     """
-    records: list[dict[str, Any]] = []
-    factors: dict[str, None] = {}
-    for item, row in answered:
-        factors.update(dict.fromkeys(item.factors))
-        records.append({**item.factors, **score_row(run, model, item, row, row["strategy"] in chains)})
-    order = [*COLUMNS, *factors]
-    frame = pl.DataFrame(records, schema_overrides=COLUMNS, infer_schema_length=None, strict=False)
-    missing = [name for name in order if name not in frame.columns]
-    return frame.with_columns(pl.lit(None).alias(name) for name in missing).select(order)
-
-
-def score_row(run: str, model: str, item: Item, row: Mapping[str, Any], chain_asked: bool = False) -> dict[str, Any]:
-    """The score of one response (data contract: Score)."""
     status = row["status"]
     reading = Reading(None, None)
     if status in READABLE:
         reading = read(row.get("text") or "", item.choices, len(item.story))
         if reading.answer is None and status == "ok":
             status = "invalid"
-    chain = [label for _, label in reading.chain] if reading.chain else None
-    metrics: ChainScore | None = None
-    if item.gold is not None and (chain_asked or reading.chain is not None or reading.chain_reason is not None):
-        metrics = score_chain(item.gold, chain or [])
-    return {
+    scored: dict[str, Any] = {
+        **_NOTHING,
         "run": run,
         "model": model,
-        "benchmark": item.benchmark,
-        "item": item.id,
-        "cluster": item.cluster,
         "strategy": row["strategy"],
         "status": status,
         "parse": reading.parse,
         "reason": reading.reason or row.get("error"),
         "answer": reading.answer,
         "correct": reading.answer == item.answer,
-        "chain": chain,
-        "chain_reason": reading.chain_reason,
-        "chain_proper": metrics.proper if metrics else None,
-        "chain_lcs": metrics.lcs if metrics else None,
-        "chain_lcps": metrics.lcps if metrics else None,
-        "chain_transitions": metrics.transitions if metrics else None,
+    }
+    if reading.chain is not None:
+        last = reading.chain[-1][1]
+        scored["chain"] = [label for _, label in reading.chain]
+        scored["chain_length"] = len(reading.chain)
+        scored["answer_matches_last"] = None if reading.answer is None else reading.answer == last
+    scored["chain_reason"] = reading.chain_reason
+    if reading.stated is not None:
+        scored["chain_sentences"] = [number for number, _ in reading.stated]
+    if item.gold is not None and (chain_asked or reading.chain is not None or reading.chain_reason is not None):
+        scored.update(_chain_fields(automaton(item.gold), reading, others))
+    return scored
+
+
+def item_fields(item: Item) -> dict[str, Any]:
+    """The columns that belong to the item, whatever was answered: benchmark, cluster, floors, factors."""
+    fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
+    if item.gold is not None:
+        fields.update(_floors(automaton(item.gold), item.answer, UNKNOWN in item.choices))
+    return {**fields, **item.factors}
+
+
+def _chain_fields(gold: Automaton, reading: Reading, others: Sequence[Automaton]) -> dict[str, Any]:
+    score, judgement = _scored(gold, reading.stated or (), reading.chain is not None, tuple(others))
+    kind, place = None, judgement.first_break
+    if not score.proper:
+        # A chain that cannot be read breaks where it names what is no label, or nowhere in particular.
+        unreadable = reading.chain is None
+        if unreadable and "out_of_vocabulary" in judgement.verdicts:
+            place = judgement.verdicts.index("out_of_vocabulary")
+        elif unreadable:
+            place = None
+        kind = MISSING if place is None else judgement.verdicts[place]
+    return {
+        "chain_proper": score.proper,
+        "chain_lcs": score.lcs,
+        "chain_lcps": score.lcps,
+        "chain_transitions": score.transitions,
+        "chain_transitions_distinct": score.transitions_distinct,
+        "chain_sentence_accuracy": judgement.accuracy if reading.chain is not None else 0.0,
+        "chain_change_f1": judgement.change_f1 if reading.chain is not None else 0.0,
+        "chain_length": len(reading.chain or ()),
+        "chain_verdicts": list(judgement.verdicts) if reading.stated else None,
+        "chain_break": place + 1 if kind is not None and place is not None else None,
+        "chain_break_kind": kind,
     }
 
 
-def scores_of(folder: Path, *, fresh: bool = False) -> pl.DataFrame:
-    """The run's scores: ``scores.parquet`` where it is newer than what it was made from, else made again."""
-    path = folder / "scores.parquet"
-    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json")]
-    if not fresh and path.exists():
-        made = path.stat().st_mtime_ns
-        if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
-            with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
-                return pl.read_parquet(path)
-    scores = score_run(folder)
-    partial = path.with_suffix(".part")
-    try:
-        scores.write_parquet(partial)
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)  # a read-only folder can still be looked at
-    return scores
+@lru_cache(maxsize=8192)
+def automaton(gold: Gold) -> Automaton:
+    """The compiled rationale; equal ones are compiled once."""
+    return gold.automaton()
 
 
-def load_scores(source: str | None) -> pl.DataFrame:
-    """Scores of a run (name, path, or None for the newest), or a score table (.parquet, .jsonl, .csv)."""
-    if source is None or not source.endswith(TABLES):
-        return scores_of(existing_run(source))
-    path = Path(source).expanduser()
-    try:
-        if path.suffix == ".parquet":
-            return pl.read_parquet(path)
-        if path.suffix == ".jsonl":
-            frame = pl.read_ndjson(path, infer_schema_length=None)
-        else:
-            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, "chain": pl.String})
-            if "chain" in frame.columns:
-                frame = frame.with_columns(pl.col("chain").str.json_decode(pl.List(pl.String)))
-        return frame.cast({name: COLUMNS[name] for name in frame.columns if name in COLUMNS})
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({' '.join(str(error).split())[:200]})") from None
+@lru_cache(maxsize=65536)
+def _scored(
+    gold: Automaton, stated: tuple[tuple[int, str | None], ...], readable: bool, others: tuple[Automaton, ...]
+) -> tuple[ChainScore, Judgement]:
+    """Equal (gold, chain) pairs are computed once: models repeat themselves."""
+    chain = [label for _, label in stated if label is not None] if readable else []
+    return score_chain(gold, chain), judge(gold, stated, others)
 
 
-def write_scores(scores: pl.DataFrame, path: Path) -> None:
-    """Write a score table by its suffix: .parquet, .jsonl or .csv (chains as JSON text). Raises ConfigError."""
-    lists = [name for name, kind in scores.schema.items() if kind == pl.List(pl.String)]
-    as_text = (
-        pl.col(name).map_elements(lambda chain: orjson.dumps(chain.to_list()).decode(), pl.String) for name in lists
-    )
-    try:
-        if path.suffix == ".parquet":
-            scores.write_parquet(path)
-        elif path.suffix == ".jsonl":
-            scores.write_ndjson(path)
-        elif path.suffix == ".csv":
-            # An interface, not a sheet to look at: nothing is escaped, so that it reads back as it was.
-            scores.with_columns(as_text).write_csv(path)
-        else:
-            raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
+@lru_cache(maxsize=8192)
+def _floors(gold: Automaton, answer: str, unknown: bool) -> dict[str, float | None]:
+    """What knowing nothing scores (see FLOORS); null for "unknown" where that is no label."""
+    first = max(sorted(gold.labels[0]), key=lambda label: score_chain(gold, [label] * len(gold.labels)).lcs)
+    found: dict[str, float | None] = {}
+    for floor, label in zip(FLOORS, (first, answer, UNKNOWN if unknown else None), strict=True):
+        for metric in FLOOR_METRICS:
+            found[f"floor_{floor}_{metric}"] = None
+        if label is not None:
+            length = len(gold.labels)
+            score = score_chain(gold, [label] * length)
+            accuracy = judge(gold, [(t + 1, label) for t in range(length)]).accuracy
+            values = (score.lcs, score.lcps, score.transitions, accuracy)
+            found.update(
+                {f"floor_{floor}_{metric}": value for metric, value in zip(FLOOR_METRICS, values, strict=True)}
+            )
+    return found

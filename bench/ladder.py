@@ -1,0 +1,95 @@
+"""The answer ladder: a million random and mutated texts, and how its time grows with the length of the worst ones.
+
+    python bench/ladder.py [--texts 1000000]
+
+Prints texts a second, the share of each rung, and, for texts made to be slow, the time of 200,000 characters as a
+multiple of that of 100,000 (about 2 where time is linear, 4 where it is quadratic). Exits with 1 if a text breaks the
+reader or a ratio is above 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+
+from tomserve.scoring.answers import read
+
+CHOICES = ("tea", "salt", "the jar", "unknown")
+SEEDS = (
+    '{"beliefs": [{"sentence": 1, "belief": "tea"}, {"sentence": 2, "belief": "salt"}], "answer": "salt"}',
+    "Sure!\n```json\n{'answer': 'tea',}\n```\nThe answer is tea.",
+    "<think>maybe salt</think>\n**Answer:** the tea.",
+    '{"answer": "unknown"\n\n\n',
+    "The jar",
+)
+ALPHABET = "{}[]\"'`:,.\\\n teasltjrunkow_answerbeliefs0123<>/é\U0001f600"
+SLOW = {
+    "open braces": "{",
+    "braces": "{}",
+    "nested": '{"answer":',
+    "quotes": '{"',
+    "fences": "```\n",
+    "half fences": "```json\n{",
+    "answers in a line": "answer is ",
+    "answers in lines": "Answer: x\n",
+    "objects": '{"answer": "tea"} ',
+    "bad objects": "{'answer': tea} ",
+    "commas": '{"answer": "tea", ',
+    "brackets": "[",
+    "spaces": " ",
+    "escapes": '{"answer": "\\\\',
+    "thoughts": "<think></think>",
+}
+
+
+def text(noise: random.Random) -> str:
+    """A random string, or a seed with random edits."""
+    if noise.random() < 0.3:
+        return "".join(noise.choices(ALPHABET, k=noise.randrange(120)))
+    found = noise.choice(SEEDS)
+    for _ in range(noise.randrange(4)):
+        at = noise.randrange(len(found) + 1)
+        found = found[:at] + "".join(noise.choices(ALPHABET, k=noise.randrange(4))) + found[at + noise.randrange(6) :]
+    return found
+
+
+def seconds(words: str) -> float:
+    """The best of three, the figure least disturbed by the rest of the machine."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        read(words, CHOICES, 3)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def main() -> int:
+    """Run both parts; 1 where one of them fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, default=1_000_000)
+    noise = random.Random(0)
+    count = parser.parse_args().texts
+    rungs: Counter[str] = Counter()
+    bad = 0
+    began = time.perf_counter()
+    for _ in range(count):
+        reading = read(text(noise), CHOICES, 3)
+        rungs[(reading.parse or "none").split("+")[0] if reading.answer is not None else "invalid"] += 1
+        bad += (reading.answer is None) == (reading.reason is None)
+    took = time.perf_counter() - began
+    print(f"{count} texts, none raised, {bad} inconsistent; {count / took:.0f} texts/s (with their making)")
+    print("  " + ", ".join(f"{rung} {share / count:.1%}" for rung, share in rungs.most_common()))
+    slow = 0
+    for name, piece in SLOW.items():
+        short, long = ((piece * (size // len(piece) + 1))[:size] for size in (100_000, 200_000))
+        ratio = seconds(long) / max(seconds(short), 1e-6)
+        slow += ratio > 3
+        print(f"  {name:20s} 200,000 characters {seconds(long) * 1000:7.1f} ms, {ratio:4.1f} times 100,000")
+    return 1 if bad or slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

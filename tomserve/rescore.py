@@ -1,0 +1,108 @@
+"""`tomserve score`: runs from their folders alone, or what another tool answered; offline."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.engine.runfolder import existing_run, read_manifest
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import Item, items_digest, write_items
+from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.table import TABLES, score_run, scores_of, write_scored, write_scores
+
+
+def warn(message: str) -> None:
+    """One line on standard error."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def warn_incomplete(folder: Path, note: Callable[[str], None] = warn) -> None:
+    """Say so where a run has not asked everything yet."""
+    if not (read_manifest(folder) or {}).get("complete"):
+        note(f"{folder} is incomplete; repeat its eval command to finish it")
+
+
+def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None:
+    """Score runs against the items they asked, or (`gold` "current") against today's dataset."""
+    if gold not in ("run", "current"):
+        raise ConfigError(one_of("gold", gold, ("run", "current")))
+    if gold == "current" and out is None:
+        raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
+    if out is not None:
+        _check_suffix(out)
+    frames = []
+    for run in runs:
+        folder = existing_run(run)
+        frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
+        warn_incomplete(folder)
+        right = frames[-1]["correct"].sum()
+        kept = ", scores.parquet written" if gold == "run" else ""
+        print(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+    if out is not None:
+        write_scores(pl.concat(frames, how="diagonal_relaxed"), out)
+        print(f"written: {out}")
+
+
+def _against_current(folder: Path) -> pl.DataFrame:
+    manifest = read_manifest(folder) or {}
+    given = manifest.get("benchmark_path")
+    current = list(benchmarks.get(manifest.get("benchmark", "")).load(Path(given) if given else None))
+    digest = items_digest(current)
+    same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
+    print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
+    with tempfile.TemporaryDirectory() as scratch:
+        return score_run(folder, items=_as_file(current, Path(scratch)), note=warn)
+
+
+def _as_file(items: Sequence[Item], folder: Path) -> Path:
+    path = folder / "items.jsonl"
+    write_items(path, items)
+    return path
+
+
+def foreign(
+    responses: Path,
+    items: Path | None,
+    benchmark: str | None,
+    path: Path | None,
+    out: Path | None,
+    model: str | None,
+    runs: Sequence[str],
+) -> None:
+    """Score a JSONL of responses against a JSONL of items, or a benchmark, into a table."""
+    if runs:
+        raise ConfigError(f"give runs ({runs[0]}) or --responses, not both")
+    if (items is None) == (benchmark is None):
+        raise ConfigError("--responses needs either --items FILE or --benchmark NAME")
+    if path is not None and benchmark is None:
+        raise ConfigError("--path belongs to --benchmark")
+    if out is None:
+        raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
+    _check_suffix(out)
+    with tempfile.TemporaryDirectory() as scratch:
+        known = ItemFile(items or _as_file(list(benchmarks.get(str(benchmark)).load(path)), Path(scratch)))
+        found = ResponseFile(responses, known, model or responses.stem)
+        table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
+        partial = table.with_name(table.name + ".part")
+        try:
+            write_scored(known, found, partial, run=responses.stem, note=warn)
+            partial.replace(table)
+        except OSError as error:
+            raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
+        finally:
+            partial.unlink(missing_ok=True)
+        if table != out:
+            write_scores(pl.read_parquet(table), out)
+        rows, right = pl.scan_parquet(table).select(pl.len(), pl.col("correct").sum()).collect().row(0)
+    print(f"{responses}: {rows} rows scored, {right} correct\nwritten: {out}")
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")

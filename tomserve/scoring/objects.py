@@ -1,0 +1,194 @@
+"""The JSON object in a model's text: strict JSON first, then in fences, in prose, as JSON5, or cut off at the end.
+
+Every step is linear in the length of the text; orjson and pyjson5 bound the depth of nesting.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyjson5
+
+NONE = "no JSON object with an answer"
+
+_FENCE = re.compile(r"```[a-zA-Z0-9]{0,20}[ \t]{0,20}\n(.*?)```", re.S)
+_KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
+Load = Callable[[str], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`around`: the text outside the object, None where there is none. `conflict`: several objects with one answer
+    but other beliefs. `cut`: the object ended before its end."""
+
+    rung: str
+    data: dict[str, Any]
+    around: str | None = None
+    conflict: bool = False
+    cut: bool = False
+
+    def has(self, name: str) -> bool:
+        """Whether the object has that key, letter case aside."""
+        return self._key(name) is not None
+
+    def get(self, name: str) -> Any:
+        """The value of that key, None where there is none."""
+        key = self._key(name)
+        return None if key is None else self.data[key]
+
+    def _key(self, name: str) -> str | None:
+        if name in self.data:
+            return name
+        fits = [key for key in self.data if key.strip().casefold() == name]
+        return fits[0] if len(fits) == 1 else None
+
+
+def find(text: str) -> Found | str:
+    """The object that holds the answer, or why there is none (NONE: nothing like one is there)."""
+    if (data := _strict(text)) is not None:
+        return _unique(text, Found("json", data))
+    if not text.strip():
+        return "empty text"
+    if "{" not in text:
+        return NONE
+    fences = [(found[1], found.span()) for found in _FENCE.finditer(text)]
+    spans, opened = _braced(text)
+    braced = [(text[start:end], (start, end)) for start, end in spans]
+    for rung, load, places in (
+        ("fenced", _strict, fences),
+        ("embedded", _strict, braced),
+        ("json5", _json5, [(text, (0, len(text)))]),
+        ("json5", _json5, fences),
+        ("json5", _json5, braced),
+    ):
+        if (found := _one(text, rung, load, places)) is not None:
+            return found
+    return _unclosed(text[opened:]) if opened is not None else NONE
+
+
+def _strict(text: str) -> dict[str, Any] | None:
+    try:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:  # white space that JSON does not know
+            data = orjson.loads(text.strip())
+        except orjson.JSONDecodeError:
+            return None
+    return data if isinstance(data, dict) else None
+
+
+def _json5(text: str) -> dict[str, Any] | None:
+    try:
+        data = pyjson5.decode(text)
+    except (pyjson5.Json5Exception, ValueError, OverflowError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _one(text: str, rung: str, load: Load, places: Iterable[tuple[str, tuple[int, int]]]) -> Found | str | None:
+    """The object with an answer among these places; None where none has one, a reason where they disagree."""
+    held: list[tuple[Found, tuple[int, int]]] = []
+    for body, span in places:
+        if "answer" not in body.casefold():
+            continue
+        data = load(body)
+        if data is None or not Found(rung, data).has("answer"):
+            continue
+        checked = _unique(body, Found(rung, data))
+        if isinstance(checked, str):
+            return checked
+        held.append((checked, span))
+    if not held:
+        return None
+    first = held[0][0]
+    if any(other.get("answer") != first.get("answer") for other, _ in held[1:]):
+        return "several JSON objects with different answers"
+    conflict = any(other.get("beliefs") != first.get("beliefs") for other, _ in held[1:])
+    pieces, at = [], 0
+    for _, (start, end) in held:
+        pieces.append(text[at:start])
+        at = end
+    around = "\n".join([*pieces, text[at:]])
+    return Found(rung, first.data, around if around.strip() else None, conflict)
+
+
+def _unique(body: str, found: Found) -> Found | str:
+    """Refuse an object that gives its answer twice: parsers silently keep the last."""
+    if body.count("nswer") < 2 or len(_KEY.findall(body)) < 2:  # the first is quick
+        return found
+    keys: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys[:] = [key.strip().casefold() for key, _ in pairs]  # the outermost object is noted last
+        return dict(pairs)
+
+    try:
+        json.loads(body, object_pairs_hook=note)
+    except (ValueError, RecursionError):
+        return "the answer is given more than once"  # JSON5, where we cannot look closer
+    return "the answer is given more than once" if keys.count("answer") > 1 else found
+
+
+def _braced(text: str) -> tuple[list[tuple[int, int]], int | None]:
+    """Outermost balanced {...} spans, in one pass, and where the first brace that is never closed stands.
+
+    Braces in double-quoted strings do not count; a line end ends a string, so that a stray quote costs one line.
+    """
+    spans: list[tuple[int, int]] = []
+    opened: list[int] = []
+    quoted = False
+    escaped = False
+    for index, character in enumerate(text):
+        if quoted:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character in '"\n':
+                quoted = False
+        elif character == '"' and opened:
+            quoted = True
+        elif character == "{":
+            opened.append(index)
+        elif character == "}" and opened:
+            start = opened.pop()
+            while spans and spans[-1][0] > start:
+                spans.pop()
+            spans.append((start, index + 1))
+    return spans, opened[0] if opened else None
+
+
+def _unclosed(text: str) -> Found | str:
+    """An object that was cut off: closed after its last complete member, if the answer is among them."""
+    stack: list[str] = []
+    last, at = 0, [""]  # where the last complete member ends, and what closes it there
+    quoted = escaped = False
+    for index, character in enumerate(text):
+        if quoted:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character == '"':
+                quoted = False
+        elif character == '"':
+            quoted = True
+        elif character in "{[":
+            stack.append("}" if character == "{" else "]")
+        elif character in "}]":
+            if not stack or stack.pop() != character:
+                return NONE
+        elif character == "," and len(stack) <= 2:
+            last, at = index, stack[::-1]
+    closers = "".join(reversed(stack))
+    for body, closing in ((text.rstrip().rstrip(","), "" if quoted else closers), (text[:last], "".join(at))):
+        if closing and (data := _strict(body + closing)) is not None:
+            # Inside a nested list or object its end is missing: the answer can stand, that member cannot.
+            found = Found("unclosed", data, cut=len(closing) > 1)
+            return _unique(body + closing, found) if found.has("answer") else NONE
+    return NONE

@@ -1,0 +1,206 @@
+"""What is scored: items and responses in files that may be large, foreign or broken, read as far as they can be.
+
+Both are indexed in one pass and read again where they are needed, so that memory does not grow with the texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, nfc, read_line
+from tomserve.scoring.automaton import Automaton
+from tomserve.scoring.score import STATUS, automaton
+
+Row = dict[str, Any]
+
+CACHED = 4096
+"""Items kept at hand; rows are scored in the order of their items, so few are enough."""
+
+
+class ItemFile:
+    """The items of a JSONL file by id, and which of them tell the same story.
+
+    Raises ContentError with file and line for a line that is no item, on opening (not JSON, no id, an id given twice)
+    or when the item is asked for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.factors: dict[str, set[type]] = {}
+        self.ids: list[str] = []
+        self._place: dict[str, int] = {}
+        self._lines: list[tuple[int, int, int]] = []  # line number, offset, hash of the story
+        self._told: dict[int, list[int]] = {}
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+        offset = 0
+        for number, line in enumerate(self._file, 1):
+            if line.strip():
+                self._index(number, offset, line)
+            offset += len(line)
+        if not self._lines:
+            raise ContentError("holds no items", path=path)
+        self.item = lru_cache(maxsize=CACHED)(self._load)
+
+    def _index(self, number: int, offset: int, line: bytes) -> None:
+        try:
+            data = orjson.loads(line)
+            identifier, factors = data["id"], data.get("factors") or {}
+            story = hash((data.get("cluster"), *data["story"]))
+            known = type(identifier) is str and isinstance(factors, dict)
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            known = False
+        if not known:
+            read_line(self.path, number, line)  # says what is wrong with it
+            raise ContentError("is not an item", path=self.path, line=number)
+        identifier = nfc(identifier)
+        if (first := self._place.get(identifier)) is not None:
+            reason = f"{identifier!r} was already given in line {self._lines[first][0]}"
+            raise ContentError(reason, path=self.path, line=number, field="id")
+        place = self._place[identifier] = len(self.ids)
+        self.ids.append(identifier)
+        self._lines.append((number, offset, story))
+        self._told.setdefault(story, []).append(place)
+        for name, value in factors.items():
+            self.factors.setdefault(name, set()).add(type(value))
+
+    def place(self, identifier: str) -> int | None:
+        """The position of that item in `ids`, None for an unknown one."""
+        return self._place.get(nfc(identifier))
+
+    def _load(self, place: int) -> Item:
+        number, offset, _ = self._lines[place]
+        self._file.seek(offset)
+        return read_line(self.path, number, self._file.readline())
+
+    def others(self, place: int) -> list[Automaton]:
+        """Rationales of the other questions about the story of this item, each once."""
+        own = self.item(place).gold
+        siblings = (self.item(other).gold for other in self._told[self._lines[place][2]] if other != place)
+        return list(dict.fromkeys(automaton(gold) for gold in siblings if gold is not None and gold != own))
+
+
+class Problems:
+    """Lines of a file that could not be read: what was wrong, how many, and the first line of each kind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def add(self, kind: str, line: int) -> None:
+        """Count one line."""
+        self._counts[kind] += 1
+        self._first.setdefault(kind, line)
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{count} {kind} (line {self._first[kind]})" for kind, count in sorted(self._counts.items()))
+        return f"{self.path}: {self._counts.total()} lines not read: {listed}"
+
+
+class ResponseFile:
+    """The rows of a journal, or of another tool's JSONL, by item, strategy and model; of two the later wins.
+
+    A row needs `item` and `text` (or a `status` that says why there is none); `strategy` ("vanilla"), `model`,
+    `turn` (0) and `status` ("ok") may be left out. Lines that are not such rows, or of unknown items, are counted in
+    `problems`.
+    Raises ConfigError where the file cannot be read, or no line of it can.
+    """
+
+    def __init__(self, path: Path, known: ItemFile, model: str, strategy: str = "vanilla") -> None:
+        self.problems = Problems(path)
+        self._defaults = {"model": model, "strategy": strategy, "status": "ok", "turn": 0}
+        self._arms: dict[tuple[str, str], int] = {}
+        self._known = known
+        self._at: dict[int, int] = {}  # packed: a tuple a row would cost more than the rest together
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        offset, example = 0, b""
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n") and not _is_json(line):
+                self.problems.add("torn off at the end", number)
+            elif line.strip() and not self._index(number, offset, line):
+                example = example or line
+            offset += len(line)
+        if example and not self._at:
+            raise ConfigError(
+                f"{path}: no line of it is a response to a known item; {self.problems}. A line needs item and text, "
+                f'e.g. {{"item": "...", "strategy": "vanilla", "text": "..."}}'
+            )
+
+    def _index(self, number: int, offset: int, line: bytes) -> bool:
+        row = self._parse(line)
+        if isinstance(row, str):
+            self.problems.add(row, number)
+            return False
+        if (place := self._known.place(row["item"])) is None:
+            self.problems.add("of unknown items", number)
+            return False
+        arm = self._arms.setdefault((row["model"], row["strategy"]), len(self._arms))
+        key, value = place << 20 | arm, row["turn"] << 48 | offset
+        # Of several turns the last is scored; of two rows of one turn the later wins.
+        self._at[key] = max(value, self._at.get(key, 0))
+        return True
+
+    def _parse(self, line: bytes) -> Row | str:
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return "not JSON"
+        if not isinstance(row, dict):
+            return "not a response"
+        row = {**self._defaults, **row}
+        if row.get("schema", 1) != 1:
+            return "of another schema"
+        for name, kind in (("item", str), ("strategy", str), ("model", str), ("status", str), ("turn", int)):
+            if type(row.get(name)) is not kind:
+                return f"without {name}" if row.get(name) is None else f"with a {name} that is no {_KINDS[kind]}"
+        if not _STATUS.fullmatch(row["status"]):
+            return "with an unknown status"
+        if not 0 <= row["turn"] < 2**15:
+            return "with a turn out of range"
+        text = row.get("text")
+        if not (isinstance(text, str) or (text is None and row["status"] != "ok")):
+            return "without text"
+        return row
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """The rows that count with the place of their item, sorted by item, model and strategy."""
+        items = {
+            place: rank
+            for rank, place in enumerate(sorted(range(len(self._known.ids)), key=self._known.ids.__getitem__))
+        }
+        arms = {arm: rank for rank, (_, arm) in enumerate(sorted(self._arms.items()))}
+        for key in sorted(self._at, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
+            self._file.seek(self._at[key] & 0xFFFFFFFFFFFF)
+            yield key >> 20, {**self._defaults, **orjson.loads(self._file.readline())}  # seen to be a row before
+
+
+_KINDS: dict[type, str] = {str: "text", int: "whole number"}
+_STATUS = re.compile(STATUS)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,0 +1,241 @@
+"""Score tables: made from a run folder (or what another tool answered), kept beside the run, read and written.
+
+One row an identity, always re-creatable from the folder alone, the same bytes every time. Rows are scored in the order
+of their items and written in parts, so that a million of them need no more memory than some thousand.
+
+>>> scores_of(Path("runs/perturbed-reference")).select("strategy", "correct").head()           # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from tomserve.engine.runfolder import existing_run, read_manifest
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.scoring.automaton import Automaton
+from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
+from tomserve.scoring.sources import ItemFile, ResponseFile
+
+TABLES = (".parquet", ".jsonl", ".csv")
+"""Suffixes of score tables."""
+
+PART = 10_000
+"""Rows scored before they are written."""
+
+Note = Callable[[str], None]
+
+
+def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
+    """Score a run. items: a JSONL file to score against instead of the run's own. note: told what was not read.
+
+    Raises ConfigError where the folder is no run or its items are broken.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        return pl.read_parquet(write_run(folder, Path(scratch) / "scores.parquet", items=items, note=note))
+
+
+def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> Path:
+    """Score a run into that Parquet file. Raises ConfigError as score_run does, OSError where it cannot be written."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    chains = {name for name, spec in manifest["strategies"].items() if spec.get("chain")}
+    journal = folder / "responses.jsonl"
+    run, model = folder.resolve().name, manifest["model"]
+    if not journal.exists():
+        _table(run, (), (), {}).write_parquet(path)
+        return path
+    known = ItemFile(items or folder / "items.jsonl")
+    write_scored(known, ResponseFile(journal, known, model), path, run=run, chains=chains, note=note)
+    return path
+
+
+def write_scored(
+    items: ItemFile,
+    responses: ResponseFile,
+    path: Path,
+    *,
+    run: str,
+    chains: Collection[str] | None = None,
+    note: Note | None = None,
+) -> None:
+    """Score every row into a Parquet file, part by part.
+
+    chains: strategies whose replies are to hold a belief chain; there a missing chain scores 0, elsewhere it is null.
+    """
+    if note is not None and responses.problems:
+        note(str(responses.problems))
+    factors = {name: _kind(kinds) for name, kinds in items.factors.items()}
+    rows = responses.rows()
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
+        parts: list[Path] = []
+        while chunk := list(islice(rows, PART)):
+            answered = ((items.item(place), row, items.others(place)) for place, row in chunk)
+            with _uncollected():
+                frame = _table(run, answered, chains or (), factors)
+            if len(chunk) == len(responses):  # one part is the whole
+                frame.write_parquet(path)
+                return
+            parts.append(Path(scratch) / f"{len(parts):06d}.parquet")
+            frame.write_parquet(parts[-1], compression="lz4")
+        if parts:
+            pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
+        else:
+            _table(run, (), (), factors).write_parquet(path)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Records hold no cycles, and the cycle collector would walk through all of them again and again (a third of the
+    time of scoring)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def table(
+    run: str, model: str, answered: Iterable[tuple[Item, Mapping[str, Any]]], chains: Collection[str] = ()
+) -> pl.DataFrame:
+    """Score table of (item, response row) pairs; every factor of the items is a column."""
+    pairs = [(item, {"model": model, **row}, ()) for item, row in answered]
+    factors: dict[str, set[type]] = {}
+    for item, _, _ in pairs:
+        for name, value in item.factors.items():
+            factors.setdefault(name, set()).add(type(value))
+    return _table(run, pairs, chains, {name: _kind(kinds) for name, kinds in factors.items()})
+
+
+def _kind(kinds: set[type]) -> type[pl.DataType]:
+    """The column type of a factor that holds values of these types; text where they have nothing in common."""
+    kinds = kinds - {type(None)}
+    if kinds == {bool}:
+        return pl.Boolean
+    if kinds == {int}:
+        return pl.Int64
+    return pl.Float64 if kinds and kinds <= {int, float} else pl.String
+
+
+def _table(
+    run: str,
+    answered: Iterable[tuple[Item, Mapping[str, Any], Sequence[Automaton]]],
+    chains: Collection[str],
+    factors: Mapping[str, Any],
+) -> pl.DataFrame:
+    """What belongs to an item is built once an item, and gathered: half of the columns, most of the work."""
+    places: dict[str, int] = {}
+    fields: list[dict[str, Any]] = []
+    place_of: list[int] = []
+    records: list[dict[str, Any]] = []
+    for item, row, others in answered:
+        place = places.setdefault(item.id, len(fields))
+        if place == len(fields):
+            fields.append(item_fields(item))
+        place_of.append(place)
+        records.append(score_row(run, row["model"], item, row, row["strategy"] in chains, others))
+    own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | dict(factors)
+    per_item = _frame(([field.get(name) for field in fields] for name in own), own)
+    rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
+    per_row = _frame(zip(*map(itemgetter(*rest), records), strict=True) if records else [()] * len(rest), rest)
+    per_item = per_item[pl.Series(place_of, dtype=pl.UInt32)]
+    return pl.concat([per_row, per_item], how="horizontal").select(*COLUMNS, *factors)
+
+
+def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    columns = {}
+    for (name, kind), values in zip(schema.items(), by_column, strict=True):
+        if isinstance(kind, pl.List):  # far quicker than a list of lists; no label has a control character
+            joined = [None if value is None else _SEPARATOR.join(map(str, value)) for value in values]
+            columns[name] = pl.Series(name, joined, dtype=pl.String).str.split(_SEPARATOR).cast(kind)
+        elif kind == pl.String and name not in COLUMNS:
+            columns[name] = pl.Series(name, [_as_text(value) for value in values], dtype=kind)
+        else:
+            columns[name] = pl.Series(name, values, dtype=kind)
+    return pl.DataFrame(columns)
+
+
+_SEPARATOR = "\x1f"
+
+
+def _as_text(value: Any) -> str | None:
+    """The value of a factor that holds texts and others, as JSON writes it: true, 2, 0.5."""
+    return value if value is None or type(value) is str else orjson.dumps(value).decode()
+
+
+def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
+    """The run's scores: ``scores.parquet`` where it is newer than what it was made from, else made again."""
+    path = folder / "scores.parquet"
+    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json")]
+    if not fresh and path.exists():
+        made = path.stat().st_mtime_ns
+        if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
+            with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
+                kept = pl.read_parquet(path)
+                if kept.columns[: len(COLUMNS)] == list(COLUMNS):  # else another version of tomserve made it
+                    return kept
+    partial = path.with_suffix(".part")
+    try:
+        write_run(folder, partial, note=note).replace(path)
+    except OSError:  # a read-only folder can still be looked at
+        partial.unlink(missing_ok=True)
+        return score_run(folder, note=note)
+    return pl.read_parquet(path)
+
+
+def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
+    """Scores of a run (name, path, or None for the newest), or a score table (.parquet, .jsonl, .csv)."""
+    if source is None or not source.endswith(TABLES):
+        return scores_of(existing_run(source), note=note)
+    path = Path(source).expanduser()
+    lists = {name: kind for name, kind in COLUMNS.items() if isinstance(kind, pl.List)}
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+        elif path.suffix == ".jsonl":
+            frame = pl.read_ndjson(path, infer_schema_length=None)
+        else:
+            text = {**COLUMNS, **dict.fromkeys(lists, pl.String)}
+            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides=text)
+            frame = frame.with_columns(
+                pl.col(name).str.json_decode(kind) for name, kind in lists.items() if name in frame.columns
+            )
+        known = [name for name in COLUMNS if name in frame.columns]  # JSON does not keep an order
+        return frame.with_columns(pl.col(name).cast(COLUMNS[name]) for name in known).select(*known, pl.exclude(*known))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({' '.join(str(error).split())[:200]})") from None
+
+
+def write_scores(scores: pl.DataFrame, path: Path) -> None:
+    """Write a score table by its suffix: .parquet, .jsonl or .csv (lists as JSON text). Raises ConfigError."""
+    lists = [name for name, kind in scores.schema.items() if isinstance(kind, pl.List)]
+    as_text = (
+        pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
+    )
+    try:
+        if path.suffix == ".parquet":
+            scores.write_parquet(path)
+        elif path.suffix == ".jsonl":
+            scores.write_ndjson(path)
+        elif path.suffix == ".csv":
+            # An interface, not a sheet to look at: nothing is escaped, so that it reads back as it was.
+            scores.with_columns(as_text).write_csv(path)
+        else:
+            raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
