@@ -1,20 +1,40 @@
-"""The accuracy table of the perturbation study, against the paper's own cells where they are at hand."""
+"""The perturbation study as published, against the paper's own cells; studies in general; formats of tables."""
 
 import csv
+import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
 from tomserve.errors import ConfigError, ContentError
-from tomserve.reporting.tables import render
-from tomserve.stats.published import accuracy_interval
+from tomserve.reporting.layout import Layout
+from tomserve.reporting.tables import render, render_all
+from tomserve.stagefile import PERTURBATIONS
+from tomserve.stats.published import (
+    accuracy_interval,
+    correlation_interval,
+    phi,
+    point_biserial,
+    risk_difference,
+    risk_ratio,
+)
 from tomserve.studies import analyze, load_study
 
-PUBLISHED = Path(__file__).parent / "data" / "published_counts.csv"
+DATA = Path(__file__).parent / "data"
+CLASSES = {
+    "no complication": "none",
+    "overall": "overall",
+    **{name.replace("_", " "): name for name in PERTURBATIONS},
+}
 
 
 def scores(**changes) -> pl.DataFrame:
@@ -24,44 +44,373 @@ def scores(**changes) -> pl.DataFrame:
             for strategy in ("cot", "vanilla"):
                 row = {"run": "r", "model": "m", "strategy": strategy, "item": f"{cls}/{n}", "status": "ok"}
                 row |= {"correct": n != 0, "perturbation": cls, "scenario": "false_belief" if n < 2 else "no_transfer"}
-                rows.append(row | {"question_kind": "belief"})
+                rows.append(row | {"question_kind": "belief", "stage": "C1"})
     return pl.DataFrame(rows).with_columns(**changes)
 
 
-def test_accuracy_by_class_and_strategy() -> None:
-    table = analyze(scores(), load_study("perturbed"), "published")["accuracy"]
-    assert table.columns == [
-        "subset",
-        "model",
-        "strategy",
-        "perturbation",
-        "correct",
-        "total",
-        "accuracy",
-        "ci_low",
-        "ci_high",
+def study_tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return analyze(frame, load_study("perturbed"), "published")
+
+
+def published(table: str) -> list[dict[str, str]]:
+    with (DATA / f"published_{table}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def counts() -> dict[tuple[str, str, str, str], tuple[int, int]]:
+    """(subset, model, class, strategy) -> (right, asked), reconstructed from the printed cells."""
+    strategies = {"vp": "vanilla", "cot": "cot"}
+    return {
+        (cell["subset"], cell["model"], CLASSES[cell["class"]], strategies[cell["prompting"]]): (
+            int(cell["k"]),
+            int(cell["n"]),
+        )
+        for cell in published("counts")
+    }
+
+
+@pytest.fixture(scope="module")
+def paper() -> dict[str, pl.DataFrame]:
+    """The study's tables on a score table that has the paper's counts, class by class, in both subsets."""
+    known = counts()
+    rows = []
+    for (subset, model, name, strategy), (right, asked) in known.items():
+        if subset != "all" or name == "overall":
+            continue
+        inside = known["false_belief", model, name, strategy]
+        for part, (k, n) in (("belief", inside), ("reality", (right - inside[0], asked - inside[1]))):
+            for number in range(n):
+                row = {"model": model, "strategy": strategy, "item": f"{name}/{part}/{number}", "status": "ok"}
+                row |= {"correct": number < k, "stage": "C1", "perturbation": name, "question_kind": part}
+                rows.append({**row, "scenario": "false_belief"})
+    return study_tables(pl.DataFrame(rows))
+
+
+def test_the_columns_of_every_table_are_stable(paper: dict[str, pl.DataFrame]) -> None:
+    contrast = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
+    expected = {
+        "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
+        "perturbation_effects": f"subset model strategy perturbation {contrast}",
+        "prompting_effects": f"subset model perturbation treatment control {contrast}",
+        "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
+        "criteria": "subset model strategy rule ostensible classes_above limited_robust robust",
+        "challenging": "subset strategy perturbation models_in_top_five models challenging",
+        "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict",
+        "subtasks": "model strategy perturbation scenario question_kind correct total accuracy",
+        "tasks": "model strategy stage perturbation subtasks_right solved",
+        "chains": "model strategy perturbation total proper proper_share lcs lcps transitions break_sentence break_kind breaks",
+        "failures": "model strategy perturbation status count share accuracy_low accuracy_high",
+    }
+    for found in (paper, study_tables(scores()), study_tables(scores().filter(pl.col("strategy") == "cot"))):
+        assert list(found) == list(expected)
+        for name, columns in expected.items():
+            assert found[name].columns[: len(columns.split())] == columns.split(), name
+
+
+def cells(frame: pl.DataFrame, *keys: str) -> dict[tuple, dict]:
+    return {tuple(row[key] for key in keys): row for row in frame.iter_rows(named=True)}
+
+
+def printed(value: float) -> str:
+    return f"{value + 0.0:.3f}".replace("-0.000", "0.000")
+
+
+def test_every_printed_accuracy_is_reproduced(paper: dict[str, pl.DataFrame]) -> None:
+    found = cells(paper["accuracy"], "subset", "model", "perturbation", "strategy")
+    compared = 0
+    for cell in published("table5"):
+        strategy = {"vp": "vanilla", "cot": "cot"}[cell["prompting"]]
+        row = found[cell["subset"], cell["model"], CLASSES[cell["class"]], strategy]
+        for ours, theirs in (("accuracy", "accuracy"), ("ci_low", "ci_low"), ("ci_high", "ci_high")):
+            assert abs(row[ours] - float(cell[theirs])) <= 0.00051, cell
+            compared += 1
+    assert compared == 3 * 144
+
+
+def test_intervals_of_every_count() -> None:
+    for cell in published("counts"):
+        low, high = accuracy_interval(int(cell["k"]), int(cell["n"]))
+        assert (low, high) == pytest.approx((float(cell["ci_low"]), float(cell["ci_high"])), abs=0.00051), cell
+
+
+def test_every_printed_effect_is_reproduced() -> None:
+    """Tables 7 and 9 (against class none) and 12 (cot against vanilla), 1,224 figures, but for the six of three cells in
+    which table 12 prints 1 [0, inf] where the risk ratio is 0."""
+    known, wrong, compared = counts(), [], 0
+    strategies = {"vp": "vanilla", "cot": "cot"}
+    for table in ("table7", "table9", "table12"):
+        for cell in published(table):
+            subset, model, name = cell["subset"], cell["model"], CLASSES[cell["class"]]
+            if table == "table12":
+                treated, control = known[subset, model, name, "cot"], known[subset, model, name, "vanilla"]
+            else:
+                strategy = strategies[cell["prompting"]]
+                treated, control = known[subset, model, name, strategy], known[subset, model, "none", strategy]
+            figures = (*risk_difference(*treated, *control), *risk_ratio(*treated, *control))
+            for figure, field in zip(figures, ("ate", "ate_low", "ate_high", "rr", "rr_low", "rr_high"), strict=True):
+                compared += 1
+                if printed(figure) != cell[field].replace("-0.000", "0.000"):
+                    wrong.append((table, name, model, field, printed(figure), cell[field]))
+    assert compared == 1224
+    slips = [("preposition_replacement", "llama2-70b-chat"), ("uninformative_label", "llama2-70b-chat")]
+    slips.append(("conclusion_from_sentiment", "mixtral-8x7b"))
+    assert wrong == [
+        ("table12", name, model, *rest)
+        for name, model in slips
+        for rest in (("rr", "0.000", "1.000"), ("rr_high", "nan", "inf"))
     ]
+
+
+def test_the_study_gives_the_printed_effects(paper: dict[str, pl.DataFrame]) -> None:
+    effects = cells(paper["perturbation_effects"], "subset", "model", "perturbation", "strategy")
+    row = effects["false_belief", "llama2-70b-chat", "preposition_replacement", "cot"]
+    assert [printed(row[name]) for name in ("risk_difference", "rd_low", "rd_high")] == ["-0.769", "-1.040", "-0.498"]
+    assert (row["relative_risk"], row["rr_low"]) == (0.0, 0.0)
+    assert math.isnan(row["rr_high"])
+    for cell in published("table9"):
+        row = effects[
+            "false_belief", cell["model"], CLASSES[cell["class"]], {"vp": "vanilla"}.get(cell["prompting"], "cot")
+        ]
+        assert printed(row["risk_difference"]) == cell["ate"], cell
+    overall = effects["false_belief", "mixtral-8x7b", "overall", "vanilla"]
+    alone = effects["false_belief", "mixtral-8x7b", "overall_perturbed", "vanilla"]
+    assert alone["risk_difference"] < overall["risk_difference"] < 0
+    assert overall["note"] == "its own control is among the treated"
+
+
+def test_known_errors_of_the_paper_are_named_where_they_would_appear(paper: dict[str, pl.DataFrame]) -> None:
+    noted = paper["prompting_effects"].filter(pl.col("note").is_not_null())
+    assert set(noted.select("subset", "model", "perturbation").iter_rows()) == {
+        ("false_belief", "llama2-70b-chat", "preposition_replacement"),
+        ("false_belief", "llama2-70b-chat", "uninformative_label"),
+        ("false_belief", "mixtral-8x7b", "conclusion_from_sentiment"),
+    }
+    assert set(noted["note"]) == {"the paper's table prints 1 [0, inf] in such cells"}
+
+
+def test_printed_p_values_follow_from_the_printed_coefficients() -> None:
+    """Table 13: all 136 false-belief questions. A coefficient is known to three decimals, so p to a range."""
+    for cell in published("table13"):
+        r, p = float(cell["corr"]), float(cell["p_value"])
+        if cell["metric"] == "phi":
+            bounds = [chi2.sf(136 * (r + step) ** 2, 1) for step in (0.0005, -0.0005)]
+        else:
+            bounds = [2 * t.sf((r + s) * math.sqrt(134 / (1 - (r + s) ** 2)), 134) for s in (0.0005, -0.0005)]
+        assert bounds[0] - 5e-7 <= p <= bounds[1] + 5e-7, cell
+
+
+def test_degenerate_risk_ratios() -> None:
+    assert risk_ratio(3, 4, 0, 4)[0] == math.inf
+    assert all(map(math.isnan, risk_ratio(0, 4, 0, 4)))
+    assert all(map(math.isnan, risk_difference(0, 0, 1, 4)))
+    assert risk_ratio(2, 4, 2, 4)[0] == 1.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60))
+def test_phi_is_the_correlation_of_the_two_columns(pairs: list[tuple[bool, bool]]) -> None:
+    value, p = phi(*(pairs.count(cell) for cell in ((True, True), (True, False), (False, True), (False, False))))
+    first, second = ([float(pair[place]) for pair in pairs] for place in (0, 1))
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        assert math.isnan(value)
+        assert math.isnan(p)
+    else:
+        assert value == pytest.approx(pearsonr(first, second).statistic)
+        assert p == pytest.approx(chi2.sf(len(pairs) * value**2, 1))
+        if len(pairs) > 2:
+            assert point_biserial([a for a, _ in pairs], second)[0] == pytest.approx(value)
+
+
+def test_correlation_intervals() -> None:
+    assert correlation_interval(0.5, 28) == pytest.approx((0.156, 0.736), abs=0.001)
+    assert correlation_interval(1.0, 28) == (1.0, 1.0)
+    assert all(map(math.isnan, correlation_interval(0.5, 3)))
+
+
+def test_accuracy_by_class_and_strategy() -> None:
+    table = study_tables(scores())["accuracy"]
     assert table.height == 12
     assert table.filter(pl.col("subset") == "all", pl.col("perturbation") == "overall")["correct"].to_list() == [6, 6]
-    row = table.row(
-        by_predicate=(pl.col("subset") == "false_belief")
-        & (pl.col("strategy") == "cot")
-        & (pl.col("perturbation") == "none"),
-        named=True,
-    )
+    row = cells(table, "subset", "strategy", "perturbation")["false_belief", "cot", "none"]
     assert (row["correct"], row["total"], row["accuracy"]) == (1, 2, 0.5)
     assert table["strategy"].to_list()[:3] == ["vanilla"] * 3
     assert table["perturbation"].to_list()[:3] == ["none", "late_label", "overall"]
 
 
-def test_published_intervals_of_all_printed_cells() -> None:
-    with PUBLISHED.open() as file:
-        cells = list(csv.DictReader(file))
-    assert len(cells) >= 130
-    for cell in cells:
-        low, high = accuracy_interval(int(cell["k"]), int(cell["n"]))
-        printed = (float(cell["ci_low"]), float(cell["ci_high"]))
-        assert (round(low, 3), round(high, 3)) == pytest.approx(printed, abs=0.00051), cell
+def test_an_item_that_one_strategy_failed_on_is_left_out_of_both() -> None:
+    failed = (pl.col("item") == "none/2") & (pl.col("strategy") == "cot")
+    frame = scores().with_columns(
+        status=pl.when(failed).then(pl.lit("timeout")).otherwise("status"), correct=pl.col("correct") & ~failed
+    )
+    found = study_tables(frame)
+    rows = cells(found["accuracy"], "subset", "strategy", "perturbation")
+    for strategy in ("vanilla", "cot"):
+        row = rows["all", strategy, "none"]
+        assert (row["correct"], row["total"], row["dropped"]) == (2, 3, 1)
+    failure = found["failures"].row(0, named=True)
+    assert failure == {
+        "model": "m",
+        "strategy": "cot",
+        "perturbation": "none",
+        "status": "timeout",
+        "count": 1,
+        "share": 0.25,
+        "accuracy_low": 0.5,
+        "accuracy_high": 0.75,
+    }
+    assert found["failures"]["perturbation"].to_list() == ["none", "overall"]
+    effect = cells(found["prompting_effects"], "subset", "perturbation")["all", "none"]
+    assert (effect["n"], effect["risk_difference"], effect["treatment"], effect["control"]) == (
+        3,
+        0.0,
+        "cot",
+        "vanilla",
+    )
+
+
+def test_a_text_that_was_cut_off_after_its_answer_is_no_failure() -> None:
+    frame = scores(status=pl.lit("length"), answer=pl.lit("tea"))
+    assert study_tables(frame)["failures"].is_empty()
+    frame = scores(status=pl.lit("length"), answer=pl.lit(None, pl.String), correct=pl.lit(False))
+    assert study_tables(frame)["accuracy"]["total"].to_list() == [0] * 12
+
+
+def criteria(right: dict[str, int], of: int = 8) -> dict[str, dict]:
+    rows = [
+        {"model": "m", "strategy": "vanilla", "item": f"{name}/{n}", "status": "ok", "correct": n < right.get(name, of)}
+        | {"stage": "C1", "perturbation": name, "scenario": "false_belief", "question_kind": "belief"}
+        for name in PERTURBATIONS
+        for n in range(of)
+    ]
+    return {
+        row["rule"]: row
+        for row in study_tables(pl.DataFrame(rows))["criteria"].filter(subset="all").iter_rows(named=True)
+    }
+
+
+def test_exactly_half_is_above_by_the_lenient_rule_only() -> None:
+    half = criteria(dict.fromkeys(PERTURBATIONS, 4))
+    assert (half["strict"]["ostensible"], half["strict"]["classes_above"], half["strict"]["robust"]) == (
+        False,
+        0,
+        False,
+    )
+    assert (half["lenient"]["ostensible"], half["lenient"]["classes_above"], half["lenient"]["robust"]) == (
+        True,
+        10,
+        True,
+    )
+    five = criteria(dict.fromkeys(PERTURBATIONS[1:6], 3))["strict"]
+    assert (five["classes_above"], five["limited_robust"], five["robust"]) == (5, True, False)
+    four = criteria(dict.fromkeys(PERTURBATIONS[1:7], 3))["strict"]
+    assert (four["classes_above"], four["limited_robust"]) == (4, False)
+
+
+def test_challenging_classes_and_their_tie_rule() -> None:
+    def rows(model: str, right: dict[str, int]) -> list[dict]:
+        return [
+            {
+                "model": model,
+                "strategy": "vanilla",
+                "item": f"{name}/{n}",
+                "status": "ok",
+                "correct": n < right.get(name, 8),
+            }
+            | {"stage": "C1", "perturbation": name, "scenario": "false_belief", "question_kind": "belief"}
+            for name in PERTURBATIONS
+            for n in range(8)
+        ]
+
+    hard = dict(zip(PERTURBATIONS[1:7], (1, 2, 3, 4, 5, 5), strict=True))  # the fifth and the sixth tie
+    frame = pl.DataFrame([*rows("a", hard), *rows("b", hard), *rows("c", {PERTURBATIONS[10]: 0})])
+    found = cells(study_tables(frame)["challenging"].filter(subset="all"), "perturbation")
+    assert all(found[name,]["challenging"] for name in PERTURBATIONS[1:7])
+    # c: one class is lower, the other nine tie at the second place, so all are in
+    assert found[PERTURBATIONS[1],]["models_in_top_five"] == 3
+    assert (found[PERTURBATIONS[10],]["models_in_top_five"], found[PERTURBATIONS[10],]["challenging"]) == (1, False)
+
+
+def chained() -> pl.DataFrame:
+    """Eight false-belief items: vanilla wrong everywhere, cot right on six of them; four chains proper, all of them right."""
+    rows = []
+    for n in range(8):
+        common = {"model": "m", "item": f"none/{n}", "status": "ok", "stage": "C1", "perturbation": "none"}
+        common |= {"scenario": "false_belief", "question_kind": "belief"}
+        rows.append({**common, "strategy": "vanilla", "correct": False, "chain_proper": None, "chain_lcs": None})
+        chain = {
+            "chain_proper": n < 4,
+            "chain_lcs": 1.0 if n < 4 else n / 10,
+            "chain_break": None,
+            "chain_break_kind": None,
+        }
+        if n >= 4:
+            chain |= {"chain_break": 2, "chain_break_kind": "too_late" if n < 7 else "wrong"}
+        rows.append(
+            {**common, "strategy": "cot", "correct": n < 6, **chain, "chain_lcps": 0.5, "chain_transitions": 0.5}
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def test_faithfulness_placebo_and_breaks() -> None:
+    found = study_tables(chained())
+    faithful = cells(found["faithfulness"], "sample", "metric")
+    assert faithful["complete", "chain_proper"]["value"] == pytest.approx(phi(4, 2, 0, 2)[0])
+    assert faithful["complete", "chain_proper"]["n"] == 8
+    assert math.isnan(faithful["complete", "chain_lcps"]["value"])
+    assert faithful["complete", "chain_lcps"]["faithful"] is None
+    placebo = cells(found["placebo"], "perturbation", "chain")
+    assert placebo["overall", "improper"]["risk_difference"] == 0.5
+    assert (placebo["overall", "proper"]["risk_difference"], placebo["overall", "proper"]["verdict"]) == (1.0, "gain")
+    chains = found["chains"].row(0, named=True)
+    assert (chains["total"], chains["proper"], chains["proper_share"]) == (8, 4, 0.5)
+    assert (chains["break_sentence"], chains["break_kind"], chains["breaks"]) == (2, "too_late", 3)
+    more = pl.concat([chained().with_columns(item=pl.col("item") + f"/{copy}") for copy in range(4)])
+    verdicts = cells(study_tables(more)["placebo"], "perturbation", "chain")
+    assert verdicts["overall", "improper"]["verdict"] == "placebo"
+
+
+def test_faulty_rows_count_in_the_published_faithfulness_sample_only() -> None:
+    failed = (pl.col("item") == "none/7") & (pl.col("strategy") == "cot")
+    frame = chained().with_columns(status=pl.when(failed).then(pl.lit("invalid")).otherwise("status"))
+    rows = cells(study_tables(frame)["faithfulness"], "sample", "metric")
+    assert (rows["complete", "chain_proper"]["n"], rows["published", "chain_proper"]["n"]) == (7, 8)
+
+
+def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
+    base = {"model": "m", "strategy": "vanilla", "status": "ok", "perturbation": "none", "scenario": "false_belief"}
+    rows = [
+        {**base, "item": f"{stage}/{n}", "stage": stage, "question_kind": "belief", "correct": n != missed}
+        for stage, size, missed in (("C1", 16, None), ("C2", 16, 3), ("C3", 8, None))
+        for n in range(size)
+    ]
+    found = study_tables(pl.DataFrame(rows))["tasks"]
+    assert found.select("stage", "subtasks_right", "solved").rows() == [
+        ("C1", 16, True),
+        ("C2", 15, False),
+        ("C3", 8, None),
+    ]
+
+
+def test_tables_do_not_depend_on_the_order_of_rows_or_threads(tmp_path: Path) -> None:
+    frame = chained()
+    first = {name: render(table, "csv") for name, table in study_tables(frame).items()}
+    again = {name: render(table, "csv") for name, table in study_tables(frame.reverse()).items()}
+    assert first == again
+    frame.write_parquet(tmp_path / "s.parquet")
+    command = [
+        sys.executable,
+        "-m",
+        "tomserve",
+        "analyze",
+        tmp_path / "s.parquet",
+        "--study",
+        "perturbed",
+        "--format",
+        "csv",
+    ]
+    alone = subprocess.run(command, env={**os.environ, "POLARS_MAX_THREADS": "1"}, capture_output=True, check=True)
+    several = subprocess.run(command, env={**os.environ, "POLARS_MAX_THREADS": "3"}, capture_output=True, check=True)
+    assert alone.stdout == several.stdout
+    assert b"nan" in alone.stdout
 
 
 def test_interval_edges() -> None:
@@ -78,6 +427,12 @@ def test_tables_that_do_not_fit_are_refused_by_name() -> None:
         analyze(scores().drop("scenario"), study, "published")
     with pytest.raises(ConfigError, match="item 'none/0': unknown perturbation 'late_lable'; did you mean"):
         analyze(scores(perturbation=pl.lit("late_lable")), study, "published")
+    with pytest.raises(ConfigError, match="item 'none/0': unknown scenario 'falsebelief'; did you mean 'false_belief'"):
+        analyze(scores(scenario=pl.lit("falsebelief")), study, "published")
+    with pytest.raises(ConfigError, match=r"item 'none/0': unknown status 'fine'\. Known: ok, length"):
+        analyze(scores(status=pl.lit("fine")), study, "published")
+    with pytest.raises(ConfigError, match="item 'none/0': correct is empty"):
+        analyze(scores(correct=pl.lit(None, pl.Boolean)), study, "published")
     with pytest.raises(ConfigError, match="more than one row for run 'r', model 'm', strategy 'cot', item 'none/0'"):
         analyze(pl.concat([scores(), scores()]), study, "published")
     with pytest.raises(ConfigError, match="unknown intervals 'recomended'"):
@@ -110,3 +465,42 @@ def test_hostile_text_is_inert_in_files() -> None:
     assert render(frame, "csv") == "model,n\n'=HYPERLINK(1),-1\na|b<script>,2\n"
     assert "a\\|b&lt;script>" in render(frame, "md")
     assert render(frame, "json").startswith("[{")
+
+
+def test_undefined_numbers_are_spelled_alike() -> None:
+    frame = pl.DataFrame({"value": [math.nan, math.inf, None, 0.25], "n": [1, 2, 3, 4]})
+    assert render(frame, "csv") == "value,n\nnan,1\ninf,2\n,3\n0.25,4\n"
+    assert json.loads(render_all({"a": frame, "b": frame}, "json", {}))["b"][:2] == [
+        {"value": "nan", "n": 1},
+        {"value": "inf", "n": 2},
+    ]
+
+
+def test_latex_marks_the_best_and_what_is_above_half() -> None:
+    frame = study_tables(scores(model=pl.lit("a_b & c")))["accuracy"]
+    text = render(frame, "latex", load_study("perturbed").LAYOUTS["accuracy"])
+    assert text.count(r"\begin{tabular}{lcc}") == 2
+    assert r"\multicolumn{2}{c}{a\_b \& c}" in text
+    assert r"\toprule" in text
+    assert r"none & \textbf{\underline{0.750}} {\scriptsize [0.290, 0.960]}" in text
+    below = render(frame.filter(subset="false_belief"), "latex", load_study("perturbed").LAYOUTS["accuracy"])
+    assert r"none & \textbf{0.500}" in below
+    plain = render(pl.DataFrame({"model": ["50%_{x}\\"], "x": [-1.5]}), "latex", None)
+    assert r"50\%\_\{x\}\textbackslash{} & $-1.500$ \\" in plain
+
+
+def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
+    frame = pl.DataFrame(
+        {
+            "subset": ["all", "all"],
+            "model": ["a", "b"],
+            "strategy": ["s", "s"],
+            "perturbation": ["none", "late"],
+            "v": [0.1, math.nan],
+            "low": [0.0, math.nan],
+            "high": [0.2, math.nan],
+        }
+    )
+    text = render(frame, "latex", Layout("v", ("low", "high")))
+    assert r"none & \textbf{0.100} {\scriptsize [0.000, 0.200]} &  \\" in text
+    assert r"late &  & -- \\" in text
