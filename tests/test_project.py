@@ -1,7 +1,9 @@
 """The house itself: public surface, packaging, Makefile, README, start-up."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -11,6 +13,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
+from tomserve.manifest import portable
 
 PUBLIC = [
     "EvalOptions",
@@ -160,6 +163,11 @@ def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) ->
     for stamp in (".core", ".dev"):
         (venv / stamp).touch()
     runs = tmp_path / "runs"
+    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
+        (runs / "example").mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "runs/example" / name, runs / "example" / name)
+    theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
+    (tmp_path / "theirs.jsonl").write_text(json.dumps(theirs))
     env = {**os.environ, "TOMSERVE_RUNS": str(runs), "PYTHONPATH": str(ROOT)}
     env["PATH"] = f"{venv / 'bin'}:{env['PATH']}"
     first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11"]
@@ -185,6 +193,7 @@ def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) ->
         "perturbed-my-model",
         "items-my-model",
         "mine",
+        "example",
     }
     assert (tmp_path / "tables/accuracy.csv").exists()
 
@@ -192,3 +201,29 @@ def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) ->
 def test_no_module_has_grown_out_of_hand() -> None:
     for path in (ROOT / "tomserve").rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 360, path
+
+
+def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
+    """Committed, so that scoring and analysis can be looked at on a machine with nothing else."""
+    folder = tmp_path / "example"
+    shutil.copytree(
+        ROOT / "runs/example", folder, ignore=shutil.ignore_patterns("scores.parquet", ".lock", "*.txt", "*.log")
+    )
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
+    text = (folder / "manifest.json").read_text()
+    assert json.loads(text)["complete"] is True
+    assert not re.search(r'"/|[^.~]/home/|/root/', text), "a path of somebody's machine"
+    assert "352 rows scored" in cli("score", folder).out
+    assert cli("analyze", folder, "--intervals", "published", "--format", "csv", "--out", tmp_path / "tables").code == 0
+    written = {path.stem: path.read_text().count("\n") for path in (tmp_path / "tables").iterdir()}
+    assert len(written) == 11
+    assert written.pop("failures") == 1  # none failed
+    assert all(count > 1 for count in written.values()), written
+
+
+def test_manifests_name_no_folder_of_the_machine() -> None:
+    home, root = Path.home(), ROOT
+    found = portable(
+        {"root": f"{home}/models/x", "command": [sys.executable, f"{root}/launch/a.yaml"], "n": 1, "s": "/opt/m"}
+    )
+    assert found == {"root": "~/models/x", "command": ["python", "./launch/a.yaml"], "n": 1, "s": "/opt/m"}

@@ -31,7 +31,7 @@ from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Timeouts
 from tomserve.errors import ConfigError, ServerLostError, StoppedError
 from tomserve.items import Item
-from tomserve.manifest import is_complete, run_manifest, snapshot
+from tomserve.manifest import is_complete, portable, run_manifest, snapshot
 from tomserve.reporting.progress import RunProgress
 from tomserve.serving import install, reference, target
 from tomserve.serving.command import vllm_command
@@ -186,9 +186,9 @@ class _Job:
         with contextlib.ExitStack() as stack:
             server = self._start(stack, folder) if self.target.embedded else None
             self._preflight(folder)
-            manifest["server"], manifest["endpoints"] = self.target.server, self.target.endpoints
+            manifest["server"], manifest["endpoints"] = portable(self.target.server), self.target.endpoints
             manifest["limit"] = self.options.limit
-            session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **self.target.server}
+            session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **manifest["server"]}
             manifest["sessions"].append({**session, "tomserve": tomserve.__version__, "limit": self.options.limit})
             folder.write_manifest({**manifest, "complete": False})
             done = self.total - self.left(journal)

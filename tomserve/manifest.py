@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,25 @@ def snapshot(folder: Path, items: list[Item], *, fresh: bool) -> Collection[str]
     return known
 
 
+def portable(value: Any) -> Any:
+    """Paths of this machine in a form that can be shared: the checkout as ".", the home as "~", Python as "python".
+
+    Applied to what only tells where something lay; nothing reads these fields back.
+    """
+    if isinstance(value, dict):
+        return {name: portable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [portable(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if value == sys.executable or value.startswith(f"{sys.prefix}/bin/python"):
+        return "python"
+    for folder, short in ((Path(tomserve.__file__).parents[1], "."), (Path.home(), "~")):
+        if value.startswith(f"{folder}/"):
+            return short + value[len(str(folder)) :]
+    return value
+
+
 def run_manifest(
     folder: Path,
     benchmark: str,
@@ -55,7 +75,7 @@ def run_manifest(
         "preset": chosen.preset.name if chosen.preset else None,
         "sampling": sampling.to_dict(),
         "strategies": {s.name: {"digest": s.digest, "max_tokens": s.max_tokens, "chain": s.chain} for s in strategies},
-        "content": {s.name: str(s.folder) for s in strategies},
+        "content": portable({s.name: str(s.folder) for s in strategies}),
         "endpoints": [],
         "server": {},
         "sessions": [],
