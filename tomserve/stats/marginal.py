@@ -1,0 +1,175 @@
+"""Effects for *these* strata: GEE with stratum effects, and Mantel-Haenszel beside it.
+
+The target is conditional on the strata asked: the mean over them of (treated - control) probability, if further
+tasks of the same kind were written. It says nothing about new stages; `clustered.matched_effect` does.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tomserve.stats.clustered import FEW, Effect, matched_cells
+from tomserve.stats.proportions import newcombe
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MantelHaenszel:
+    """Stratum-pooled effects of item counts; point estimates only, since their usual errors take items as independent.
+
+    nan where undefined (no stratum has both arms, or a sum of the ratio is zero).
+    """
+
+    risk_difference: float
+    risk_ratio: float
+    odds_ratio: float
+    strata: int
+
+
+def these_strata_effect(
+    outcome: npt.ArrayLike,
+    treated: npt.ArrayLike,
+    cluster: npt.ArrayLike,
+    stratum: npt.ArrayLike,
+    level: float = 0.95,
+) -> Effect:
+    """Marginal risk difference over these strata, each weighted equally.
+
+    GEE (statsmodels): binomial, groups = clusters, exchangeable, stratum effects plus treatment, bias-reduced
+    covariance; the coefficients are standardised to a risk difference (delta method), its interval is t with
+    (clusters of the smaller arm - 1) df, since that arm carries the variance. Where logit coefficients do not exist (a
+    stratum or an arm all right or all wrong) or the fit fails: the same with Gaussian family and identity link, whose
+    treatment coefficient is the difference itself; no residual variance: Newcombe with n = clusters. `method`
+    names what was used. No sign-flip test. Strata without both arms are left out.
+    Raises ValueError for columns of unequal length.
+    """
+    y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
+    clusters, strata = np.asarray(cluster), np.asarray(stratum)
+    cells = matched_cells(y, arm, clusters, strata)
+    if not len(cells.means):
+        return Effect(*(math.nan,) * 6, units=0, tasks=0, method="undefined: no stratum with both arms", few_tasks=True)
+    y, arm, clusters, codes = _matched_rows(y, arm, clusters, strata)
+    n0, n1 = (int(count) for count in cells.counts.sum(axis=0))
+    tasks, smaller = n0 + n1, min(n0, n1)
+    design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
+    fit = None if _separated(y, arm, codes) else _standardised(y, design, clusters)
+    how = "GEE binomial, standardised"
+    if fit is None:
+        fit, how = _linear(y, design, clusters), "GEE linear (a stratum or arm is all right or all wrong)"
+    few = smaller < FEW
+    if fit is None or smaller < 2 or not fit[1] > 1e-9:
+        p0, p1 = (float(share) for share in cells.means.mean(axis=0))
+        found = newcombe(p1 * n1, n1, p0 * n0, n0, level)
+        method = f"{found.method} clusters (no residual variance)"
+        return Effect(
+            found.estimate,
+            found.low,
+            found.high,
+            *(math.nan,) * 3,
+            units=tasks,
+            tasks=tasks,
+            method=method,
+            few_tasks=few,
+        )
+    from scipy.stats import t as student
+
+    estimate, error = fit
+    df = smaller - 1
+    spread = float(student.ppf(0.5 + level / 2, df)) * error
+    p = 2 * float(student.sf(abs(estimate) / error, df))
+    low, high = max(-1.0, estimate - spread), min(1.0, estimate + spread)
+    return Effect(estimate, low, high, p, math.nan, math.nan, tasks, tasks, f"{how}, t {df} df", few)
+
+
+def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt.ArrayLike) -> MantelHaenszel:
+    """Pooled risk difference (Greenland and Robins 1985), risk ratio and odds ratio (statsmodels' `StratifiedTable`).
+
+    The odds ratio sums over strata, so a stratum with a zero cell adds what it has and no logit is ever taken.
+    """
+    y, arm, strata = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(stratum)
+    known = ~np.isnan(y)
+    y, arm, strata = y[known], arm[known], strata[known]
+    tables, top, bottom = [], 0.0, 0.0
+    for name in np.unique(strata):
+        here = strata == name
+        t, c = y[here & arm], y[here & ~arm]
+        if t.size and c.size:
+            weight = t.size * c.size / (t.size + c.size)
+            top, bottom = top + weight * float(t.mean() - c.mean()), bottom + weight
+            tables.append([[t.sum(), t.size - t.sum()], [c.sum(), c.size - c.sum()]])
+    if not tables:
+        return MantelHaenszel(math.nan, math.nan, math.nan, 0)
+    from statsmodels.stats.contingency_tables import StratifiedTable
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # 0/0 is reported as nan, x/0 as inf
+        table = StratifiedTable([np.array(table) for table in tables])
+        odds, risk = float(table.oddsratio_pooled), float(table.riskratio_pooled)
+    return MantelHaenszel(top / bottom, risk, odds, len(tables))
+
+
+def _matched_rows(
+    y: Floats, arm: npt.NDArray[np.bool_], clusters: npt.NDArray[np.generic], strata: npt.NDArray[np.generic]
+) -> tuple[Floats, npt.NDArray[np.bool_], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows with an outcome in strata with both arms, ordered by cluster; clusters and strata as codes from 0."""
+    known = ~np.isnan(y)
+    both = np.isin(strata, strata[known & arm]) & np.isin(strata, strata[known & ~arm])
+    keep = np.flatnonzero(known & both)
+    _, code = np.unique(clusters[keep], return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    keep = keep[order]
+    _, codes = np.unique(strata[keep], return_inverse=True)
+    return y[keep], arm[keep], code[order], codes
+
+
+def _separated(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.intp]) -> bool:
+    """Whether a stratum or an arm is all right or all wrong, so that its logit is infinite."""
+    shares = np.bincount(codes, weights=y) / np.bincount(codes)
+    arms = np.array([y[arm].mean(), y[~arm].mean()])
+    return bool(np.any((shares <= 0) | (shares >= 1)) or np.any((arms <= 0) | (arms >= 1)))
+
+
+def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:
+    """Risk difference standardised equally over strata, and its standard error; None where the fit fails."""
+    fit = _gee(y, design, clusters, binomial=True)
+    if fit is None:
+        return None
+    beta, covariance = fit
+    control = np.eye(design.shape[1])[:-1]
+    treatment = control.copy()
+    treatment[:, -1] = 1.0
+    p1, p0 = 1 / (1 + np.exp(-(treatment @ beta))), 1 / (1 + np.exp(-(control @ beta)))
+    if np.min(p0 * (1 - p0)) < 1e-6 or np.min(p1 * (1 - p1)) < 1e-6:
+        return None
+    gradient = ((p1 * (1 - p1))[:, None] * treatment - (p0 * (1 - p0))[:, None] * control).mean(axis=0)
+    return float((p1 - p0).mean()), math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
+
+
+def _linear(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:
+    fit = _gee(y, design, clusters, binomial=False)
+    return None if fit is None else (float(fit[0][-1]), math.sqrt(max(float(fit[1][-1, -1]), 0.0)))
+
+
+def _gee(y: Floats, design: Floats, clusters: npt.NDArray[np.intp], binomial: bool) -> tuple[Floats, Floats] | None:
+    """Coefficients and bias-reduced (Mancl and DeRouen) covariance, or None where they are not finite."""
+    from statsmodels.genmod.cov_struct import Exchangeable
+    from statsmodels.genmod.families import Binomial, Gaussian
+    from statsmodels.genmod.generalized_estimating_equations import GEE
+
+    family = Binomial() if binomial else Gaussian()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a fit that does not converge is answered by the fallback
+        try:
+            model = GEE(y, design, groups=clusters, family=family, cov_struct=Exchangeable())
+            result = model.fit(cov_type="bias_reduced")
+        except (np.linalg.LinAlgError, ValueError):
+            return None
+    beta, covariance = np.asarray(result.params), np.asarray(result.cov_params())
+    finite = bool(np.isfinite(beta).all() and np.isfinite(covariance).all())
+    return (beta, covariance) if finite and getattr(result, "converged", True) else None
