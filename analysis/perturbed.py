@@ -1,22 +1,25 @@
-"""The perturbation study as published (arXiv 2602.22072), from a score table to every table of the paper.
+"""The perturbation study (arXiv 2602.22072), from a score table to every table of the paper.
 
-    tomserve analyze perturbed-reference --study perturbed --intervals published --out tables --format csv
+    tomserve analyze perturbed-reference --study perturbed --out tables --format csv
+    tomserve analyze perturbed-reference --intervals published
 
-The sample, as published: an item is left out of a model's tables where the output of any of its strategies was faulty
-(column `dropped` counts them); `tasks`, `chains` and `failures` keep every row, failures as wrong. Intervals take the
-questions as independent, which they are not. Undefined values are nan; shares are compared with 1/2 as fractions.
+Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, what it may hide is
+given as bounds; the unit is the task or the stage, effects are matched by stage, tests flip signs, p is adjusted over
+the ten classes; undefined is empty. *published*: an item is left out of a model's tables where the output of any of its
+strategies was faulty (`dropped`), every question counts as independent, which it is not; undefined is nan. Shares are
+compared with 1/2 as fractions in both. `notes` says what each interval means and for whom.
 
 accuracy              by class; `overall` pools all eleven classes
-perturbation_effects  class against class "none", same model and strategy; overall = as published, its own control
-                      included, which understates it; overall_perturbed = the ten classes only
-prompting_effects     strategy against vanilla on the same items, the interval as if they were different ones
-faithfulness          correlation of chain metrics with right answers on the false-belief subset; sample published =
-                      all rows, faulty ones as wrong with chain metrics 0, which inflates phi
+perturbation_effects  class against class "none"; published: same model and strategy, `overall` has its own control
+                      among the treated, which understates it; recommended: tasks of the same stages
+prompting_effects     strategy against vanilla on the same items
+strategies            Cochran's Q where there are more than two strategies (recommended)
+faithfulness          how chains go with right answers on the false-belief subset; sample published = all rows, faulty
+                      ones as wrong with chain metrics 0, which inflates phi; complete = answered rows
 criteria              ostensible: class none above 1/2; limited_robust: five of the ten classes; robust: all ten
 challenging           the classes among a model's five lowest effects (all that tie with the fifth are in), for at least
                       two thirds of the models
-placebo               effect of the strategy where its chain was proper or not (false-belief subset); "placebo": a clear
-                      gain with improper chains. Descriptive: chain correctness comes after the treatment
+placebo               effect of the strategy where its chain was proper or not (false-belief subset)
 subtasks, tasks       accuracy by scenario and question; how many of a task's 16 questions are right
 chains                means of the chain metrics; break_sentence, break_kind: where improper chains most often leave the
                       gold paths, `breaks`: how many do so there; floor_*: what knowing nothing scores
@@ -30,234 +33,123 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import _perturbed_notes
+import _perturbed_published as published
+import _perturbed_recommended as recommended
 import polars as pl
+from _perturbed_rows import (
+    CONTROL,
+    MORE_METRICS,
+    PERTURBED,
+    REQUIRED,
+    in_order,
+    ordered,
+    prepared,
+    with_chains,
+    with_overall,
+)
 
 from tomserve.reporting.layout import Layout
 from tomserve.stagefile import PERTURBATIONS, SCENARIOS
-from tomserve.stats import published
-from tomserve.studies import answered, with_columns
 
-REQUIRED = ("model", "strategy", "item", "status", "correct", "stage", "perturbation", "scenario", "question_kind")
+__all__ = ["INTERVALS", "LAYOUTS", "REQUIRED", "VALUES", "notes", "summary", "tables", "warnings"]
 VALUES = {
     "perturbation": PERTURBATIONS,
     "scenario": tuple(dict.fromkeys(name for names in SCENARIOS.values() for name in names)),
     "question_kind": ("reality", "belief"),
 }
-INTERVALS = ("published",)
-CONTROL, VANILLA = "none", "vanilla"
-PERTURBED = tuple(name for name in PERTURBATIONS if name != CONTROL)
-ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, "overall", "overall_perturbed"))}
-METRICS = ("chain_proper", "chain_lcs", "chain_lcps", "chain_transitions")
-MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "length")
+INTERVALS = ("recommended", "published")
 SUBTASKS = 16
+NEW_STAGES = "new stages"
 LAYOUTS = {
-    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), columns=("model", "strategy"), by="subset", above=0.5),
-    "perturbation_effects": Layout(
-        "risk_difference", ("rd_low", "rd_high"), columns=("model", "strategy"), by="subset"
-    ),
-    "prompting_effects": Layout("risk_difference", ("rd_low", "rd_high"), columns=("model", "treatment"), by="subset"),
+    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), columns=("model", "strategy"), above=0.5),
+    "perturbation_effects": Layout("risk_difference", ("rd_low", "rd_high"), columns=("model", "strategy")),
+    "prompting_effects": Layout("risk_difference", ("rd_low", "rd_high"), columns=("model", "treatment")),
 }
-Counts = dict[tuple[str, str, str, str], tuple[int, int]]
+CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
+TESTS = (
+    "p_sign_flip p_smallest p_adjusted p_t bound_low bound_high detectable_sd units tasks few_tasks target method zeros"
+)
+COLUMNS = {
+    "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
+    "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
+    "prompting_effects": f"subset model perturbation treatment control {CONTRAST}",
+    "strategies": "subset model q df p_value strategies n informative",
+    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
+    "criteria": "subset model strategy rule ostensible classes_above limited_robust robust classes_tested",
+    "challenging": "subset strategy perturbation models_in_top_five models challenging",
+    "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict subset",
+}
+MORE = {
+    "accuracy": "failed accuracy_dropped accuracy_high tasks few_tasks estimate target method",
+    "perturbation_effects": f"{TESTS} p_permutation mh_risk_difference mh_risk_ratio",
+    "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high "
+    "p_failure n",
+    "faithfulness": "within within_low within_high minimum maximum both only_chain only_answer neither "
+    "auc auc_low auc_high within_auc method",
+    "criteria": "classes_interval_above classes_joint robust_joint tasks_solved tasks",
+    "placebo": "null null_sd",
+}
+"""What recommended tables have beyond COLUMNS."""
+
+Arm = tuple[str, str, str]
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name. scores: a score table; intervals: "published"."""
-    del intervals  # the published ones are all there is; the loader refuses others
-    rows = _prepared(scores)
-    accuracy = _accuracy(rows)
-    keys = ("subset", "model", "strategy", "perturbation")
-    counts: Counts = {tuple(row[:4]): tuple(row[4:]) for row in accuracy.select(*keys, "correct", "total").iter_rows()}  # type: ignore[misc]
-    contrast = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
-    named = {
-        "perturbation_effects": (_perturbation_effects(counts), f"subset model strategy perturbation {contrast} note"),
-        "prompting_effects": (
-            _prompting_effects(rows),
-            f"subset model perturbation treatment control {contrast} n note",
-        ),
-        "faithfulness": (
-            _faithfulness(rows),
-            "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
-        ),
-        "criteria": (
-            _criteria(counts),
-            "subset model strategy rule ostensible classes_above limited_robust robust classes_tested",
-        ),
-        "challenging": (_challenging(counts), "subset strategy perturbation models_in_top_five models challenging"),
-        "placebo": (
-            _placebo(rows),
-            "model strategy perturbation chain risk_difference rd_low rd_high n verdict subset",
-        ),
+    """Every table of the study, by name. scores: a score table; intervals: one of INTERVALS."""
+    rows = prepared(scores)
+    if intervals == "published":
+        shares = published.accuracy(rows)
+        counts = _counts(shares)
+        effects = ordered(published.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
+        found = {
+            "accuracy": shares,
+            "perturbation_effects": effects,
+            "prompting_effects": ordered(published.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
+            "faithfulness": ordered(published.faithfulness(rows), COLUMNS["faithfulness"]),
+            "criteria": ordered(_criteria(counts, {}), COLUMNS["criteria"]),
+            "challenging": ordered(_challenging(_exact_effects(counts)), COLUMNS["challenging"]),
+            "placebo": ordered(published.placebo(rows), COLUMNS["placebo"]),
+        }
+        return {**found, **_shared(rows, rows.filter("complete"))}
+    records = list(recommended.accuracy(rows))
+    effects = list(recommended.perturbation_effects(rows))
+    shared = _shared(rows, rows)
+    more = _solved(shared["tasks"], recommended.criteria(rows, records))
+    counts = {
+        tuple(r[name] for name in ("subset", "model", "strategy", "perturbation")): (r["correct"], r["total"])
+        for r in records
     }
-    return {
-        "accuracy": accuracy,
-        **{name: _ordered(records, columns) for name, (records, columns) in named.items()},
-        "subtasks": _subtasks(rows),
-        "tasks": _tasks(rows),
-        "chains": _chains(rows),
-        "failures": _failures(rows),
+    by_name = {
+        "accuracy": iter(records),
+        "perturbation_effects": iter(effects),
+        "prompting_effects": recommended.prompting_effects(rows),
+        "strategies": recommended.strategies(rows),
+        "faithfulness": recommended.faithfulness(rows),
+        "criteria": _criteria(counts, more),
+        "challenging": _challenging(_estimated_effects(effects)),
+        "placebo": recommended.placebo(rows),
     }
+    found = {name: ordered(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
+    return {name: _undefined_empty(frame) for name, frame in {**found, **shared}.items()}
 
 
-def _prepared(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row an answer, `faulty`, `complete` (no strategy of the model failed on the item), `false_belief`."""
-    chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
-    extra = {**chain, "chain_proper": pl.Boolean, "answer_matches_last": pl.Boolean}
-    extra |= {"chain_break": pl.Int64, "chain_break_kind": pl.String, "answer": pl.String}
-    floors = [name for name in scores.collect_schema().names() if name.startswith("floor_")]
-    rows = with_columns(scores, extra).select(*REQUIRED, *extra, *floors)
-    faulty = ~answered()
-    return (
-        rows.with_columns(
-            correct=pl.col("correct").fill_null(False) & ~faulty,
-            faulty=faulty,
-            false_belief=(pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief"),
-        )
-        .with_columns(complete=~pl.col("faulty").any().over("model", "item"))
-        .sort("model", "strategy", "item")  # sums of floats, and so the bytes of the tables, follow the order of rows
-        .collect()
-    )
+def _shared(rows: pl.DataFrame, sample: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return {"subtasks": _subtasks(sample), "tasks": _tasks(rows), "chains": _chains(rows), "failures": _failures(rows)}
 
 
-def _subsets(rows: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat(
-        [
-            rows.with_columns(pl.lit("all").alias("subset")),
-            rows.filter("false_belief").with_columns(pl.lit("false_belief").alias("subset")),
-        ]
-    )
+def _undefined_empty(frame: pl.DataFrame) -> pl.DataFrame:
+    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
+    return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
 
 
-def _with_overall(rows: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat([rows, rows.with_columns(pl.lit("overall").alias("perturbation"))])
+def _counts(shares: pl.DataFrame) -> published.Counts:
+    rows = shares.select("subset", "model", "strategy", "perturbation", "correct", "total").iter_rows()
+    return {(row[0], row[1], row[2], row[3]): (row[4], row[5]) for row in rows}
 
 
-def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
-    """All before false_belief, models by name, vanilla first, classes as in the paper, then as the columns stand."""
-    keys: list[pl.Expr] = []
-    for name in ("subset", "model", "strategy", "treatment", "sample", "perturbation", "stage", "scenario", "status"):
-        if name in frame.columns:
-            if name == "strategy":
-                keys.append(pl.col(name) != VANILLA)  # what the others are compared with stands first
-            placed = pl.col(name).replace_strict(ORDER, default=None, return_dtype=pl.Int64)
-            keys.append(placed if name == "perturbation" else pl.col(name))
-    return frame.sort(keys, maintain_order=True)
-
-
-def _ordered(records: Iterator[dict[str, Any]], columns: str) -> pl.DataFrame:
-    """A frame of the records; with those columns also where there are none, as without vanilla to compare with."""
-    found = list(records)
-    if not found:
-        return pl.DataFrame(schema=dict.fromkeys(columns.split(), pl.String))
-    return _sorted(pl.DataFrame(found, infer_schema_length=None)).select(*columns.split())
-
-
-def _accuracy(rows: pl.DataFrame) -> pl.DataFrame:
-    keys = ["subset", "model", "strategy", "perturbation"]
-    counted = (
-        _with_overall(_subsets(rows))
-        .group_by(keys, maintain_order=True)
-        .agg(
-            (pl.col("correct") & pl.col("complete")).sum().cast(pl.Int64).alias("correct"),
-            pl.col("complete").sum().cast(pl.Int64).alias("total"),
-            (~pl.col("complete")).sum().cast(pl.Int64).alias("dropped"),
-        )
-    )
-    return _sorted(_shares(counted, "dropped"))
-
-
-def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:
-    """Add accuracy and its interval; nan where nothing was counted."""
-    bounds = [published.accuracy_interval(*pair) for pair in counted.select("correct", "total").iter_rows()]
-    return counted.with_columns(
-        (pl.col("correct") / pl.col("total")).alias("accuracy"),
-        pl.Series("ci_low", [low for low, _ in bounds], pl.Float64),
-        pl.Series("ci_high", [high for _, high in bounds], pl.Float64),
-    ).select(pl.exclude(last), *last)
-
-
-def _arms(counts: Counts) -> Iterator[tuple[tuple[str, str, str], dict[str, tuple[int, int]]]]:
-    found: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
-    for (subset, model, strategy, name), pair in counts.items():
-        found.setdefault((subset, model, strategy), {})[name] = pair
-    yield from found.items()
-
-
-def _contrast(treated: tuple[int, int], control: tuple[int, int]) -> dict[str, Any]:
-    difference = published.risk_difference(*treated, *control)
-    ratio = published.risk_ratio(*treated, *control)
-    names = ("risk_difference", "rd_low", "rd_high", "relative_risk", "rr_low", "rr_high")
-    return dict(zip(names, (*difference, *ratio), strict=True))
-
-
-def _perturbation_effects(counts: Counts) -> Iterator[dict[str, Any]]:
-    for (subset, model, strategy), cells in _arms(counts):
-        none = cells.get(CONTROL, (0, 0))
-        overall = cells["overall"]
-        perturbed = overall[0] - none[0], overall[1] - none[1]
-        for name, cell in {**cells, "overall_perturbed": perturbed}.items():
-            if name != CONTROL:
-                note = "its own control is among the treated" if name == "overall" else None
-                key = {"subset": subset, "model": model, "strategy": strategy, "perturbation": name}
-                yield {**key, **_contrast(cell, none), "note": note}
-
-
-def _pairs(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """(model, treatment, complete rows of the treatment with `control`: whether vanilla was right on that item)."""
-    whole = rows.filter("complete")
-    for (model, strategy), treated in whole.group_by(["model", "strategy"], maintain_order=True):
-        control = whole.filter(model=model, strategy=VANILLA).select("item", pl.col("correct").alias("control"))
-        if strategy != VANILLA and control.height:
-            yield str(model), str(strategy), treated.join(control, on="item", how="inner")
-
-
-def _pair_counts(part: pl.DataFrame) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (int(part["correct"].sum()), part.height), (int(part["control"].sum()), part.height)
-
-
-def _prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    for model, strategy, pairs in _pairs(rows):
-        parts = _with_overall(_subsets(pairs)).group_by(["subset", "perturbation"], maintain_order=True)
-        for (subset, name), part in parts:
-            treated, control = _pair_counts(part)
-            note = None
-            if treated[0] == 0 < control[0]:
-                note = "the paper's table prints 1 [0, inf] in such cells"
-            elif control[0] == 0 < treated[0]:
-                note = "the paper's table prints 1 [1, 1] in such cells"
-            key = {"subset": subset, "model": model, "perturbation": name, "treatment": strategy, "control": VANILLA}
-            yield {**key, **_contrast(treated, control), "n": part.height, "note": note}
-
-
-def _with_chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the model and strategy pairs that write chains; a chain that is not there scores 0."""
-    asked = rows.filter(pl.col("chain_proper").is_not_null().any().over("model", "strategy"))
-    numbers = [pl.col(f"chain_{name}").fill_null(0.0) for name in ("lcs", "lcps", "transitions", *MORE_METRICS)]
-    return asked.with_columns(pl.col("chain_proper").fill_null(False), *numbers)
-
-
-def _faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    chosen = _with_chains(rows.filter("false_belief"))
-    for (model, strategy), every in chosen.group_by(["model", "strategy"], maintain_order=True):
-        for sample, part in (("complete", every.filter("complete")), ("published", every)):
-            for metric in METRICS:
-                right, values = part["correct"].to_list(), part[metric].to_list()
-                if metric == "chain_proper":
-                    both = list(zip(right, values, strict=True))
-                    kind, (value, p) = "phi", published.phi(*(both.count(cell) for cell in _CELLS))
-                else:
-                    kind, (value, p) = "point_biserial", published.point_biserial(right, values)
-                low, high = published.correlation_interval(value, part.height)
-                faithful = None if math.isnan(value) else value >= 0.4 and p <= 0.05
-                key = {"model": model, "strategy": strategy, "sample": sample, "metric": metric, "coefficient": kind}
-                found = {"value": value, "ci_low": low, "ci_high": high, "p_value": p, "n": part.height}
-                yield {**key, **found, "faithful": faithful}
-
-
-_CELLS = ((True, True), (True, False), (False, True), (False, False))
-
-
-def _criteria(counts: Counts) -> Iterator[dict[str, Any]]:
-    for (subset, model, strategy), cells in _arms(counts):
+def _criteria(counts: published.Counts, more: dict[Arm, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for (subset, model, strategy), cells in published.arms(counts):
         for rule in ("strict", "lenient"):
 
             def above(name: str, cells: dict[str, tuple[int, int]] = cells, rule: str = rule) -> bool:
@@ -268,54 +160,78 @@ def _criteria(counts: Counts) -> Iterator[dict[str, Any]]:
             key = {"subset": subset, "model": model, "strategy": strategy, "rule": rule}
             verdicts = {"limited_robust": passed >= 5, "robust": passed == len(PERTURBED)}
             tested = sum(cells.get(name, (0, 0))[1] > 0 for name in PERTURBED)
-            yield {**key, "ostensible": above(CONTROL), "classes_above": passed, **verdicts, "classes_tested": tested}
+            found = {**key, "ostensible": above(CONTROL), "classes_above": passed, **verdicts, "classes_tested": tested}
+            yield {**found, **more.get((subset, model, strategy), {})}
 
 
-def _challenging(counts: Counts) -> Iterator[dict[str, Any]]:
-    low: dict[tuple[str, str, str], int] = {}
-    models: dict[tuple[str, str, str], int] = {}
-    for (subset, _, strategy), cells in _arms(counts):
+def _solved(tasks: pl.DataFrame, more: dict[Arm, dict[str, Any]]) -> dict[Arm, dict[str, Any]]:
+    for (model, strategy), part in tasks.group_by(["model", "strategy"]):
+        for subset in ("all", "false_belief"):
+            if (entry := more.get((subset, str(model), str(strategy)))) is not None:
+                entry |= {"tasks_solved": int(part["solved"].fill_null(False).sum()), "tasks": part.height}
+    return more
+
+
+def _exact_effects(counts: published.Counts) -> dict[Arm, dict[str, Fraction]]:
+    found = {}
+    for arm, cells in published.arms(counts):
         k0, n0 = cells.get(CONTROL, (0, 0))
         counted = {name: cells[name] for name in PERTURBED if name in cells and cells[name][1] and n0}
-        effects = {name: Fraction(k, n) - Fraction(k0, n0) for name, (k, n) in counted.items()}
-        fifth = sorted(effects.values())[:5][-1] if effects else None
-        for name, effect in effects.items():
+        found[arm] = {name: Fraction(k, n) - Fraction(k0, n0) for name, (k, n) in counted.items()}
+    return found
+
+
+def _estimated_effects(records: list[dict[str, Any]]) -> dict[Arm, dict[str, Fraction]]:
+    found: dict[Arm, dict[str, Fraction]] = {}
+    for r in records:
+        if r["perturbation"] in PERTURBED and math.isfinite(r["risk_difference"]):
+            # Means of shares of few questions: the nearest such fraction undoes the rounding, so that ties are ties.
+            effect = Fraction(r["risk_difference"]).limit_denominator(100_000)
+            found.setdefault((r["subset"], r["model"], r["strategy"]), {})[r["perturbation"]] = effect
+    return found
+
+
+def _challenging(effects: dict[Arm, dict[str, Fraction]]) -> Iterator[dict[str, Any]]:
+    low: dict[tuple[str, str, str], int] = {}
+    models: dict[tuple[str, str, str], int] = {}
+    for (subset, _, strategy), by_class in effects.items():
+        fifth = sorted(by_class.values())[:5][-1:]
+        for name, effect in by_class.items():
             key = (subset, strategy, name)
             models[key] = models.get(key, 0) + 1
-            low[key] = low.get(key, 0) + (fifth is not None and effect <= fifth)
+            low[key] = low.get(key, 0) + (effect <= fifth[0])
     for (subset, strategy, name), total in models.items():
         count = low[subset, strategy, name]
-        key = {"subset": subset, "strategy": strategy, "perturbation": name}
-        yield {**key, "models_in_top_five": count, "models": total, "challenging": 3 * count >= 2 * total}
+        found = {"subset": subset, "strategy": strategy, "perturbation": name}
+        yield {**found, "models_in_top_five": count, "models": total, "challenging": 3 * count >= 2 * total}
 
 
-def _placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    chosen = rows.filter("false_belief")
-    writes = set(_with_chains(chosen).select("model", "strategy").iter_rows())
-    for model, strategy, pairs in _pairs(chosen):
-        if (model, strategy) not in writes:
-            continue
-        for (name,), part in _with_overall(pairs).group_by(["perturbation"], maintain_order=True):
-            for chain, wanted in (("proper", True), ("improper", False)):
-                split = part.filter(pl.col("chain_proper").fill_null(False) == wanted)
-                effect, low, high = published.risk_difference(*(v for pair in _pair_counts(split) for v in pair))
-                verdict = "none"
-                if not split.height:
-                    verdict = "undefined"
-                elif low > 0:
-                    verdict = "gain" if wanted else "placebo"
-                elif high < 0:
-                    verdict = "loss"
-                key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
-                found = {"risk_difference": effect, "rd_low": low, "rd_high": high, "n": split.height}
-                yield {**key, **found, "verdict": verdict, "subset": "false_belief"}
+def warnings(found: dict[str, pl.DataFrame]) -> list[str]:
+    """What makes an effect doubtful: strategies that failed on different items, which looks like an effect."""
+    effects = found["prompting_effects"]
+    if "p_failure" not in effects.columns or effects.is_empty():
+        return []
+    doubtful = effects.filter(pl.col("perturbation") == "overall", pl.col("p_failure") < 0.05)
+    return [
+        f"{model}: {treatment} and {control} failed on different items (p {p:.3f}, {subset}); read the effect's bounds"
+        for subset, model, treatment, control, p in doubtful.select(
+            "subset", "model", "treatment", "control", "p_failure"
+        )
+        .unique(maintain_order=True)
+        .iter_rows()
+    ]
+
+
+def notes(intervals: str) -> dict[str, str]:
+    """One line a table: what its interval means, and for which population."""
+    return _perturbed_notes.RECOMMENDED if intervals == "recommended" else _perturbed_notes.PUBLISHED
 
 
 def _subtasks(rows: pl.DataFrame) -> pl.DataFrame:
     keys = ["model", "strategy", "perturbation", "scenario", "question_kind"]
-    counted = rows.filter("complete").group_by(keys, maintain_order=True)
+    counted = rows.group_by(keys, maintain_order=True)
     counts = counted.agg(pl.col("correct").sum().cast(pl.Int64), pl.len().cast(pl.Int64).alias("total"))
-    return _sorted(counts.sort("question_kind").with_columns((pl.col("correct") / pl.col("total")).alias("accuracy")))
+    return in_order(counts.sort("question_kind").with_columns((pl.col("correct") / pl.col("total")).alias("accuracy")))
 
 
 def _tasks(rows: pl.DataFrame) -> pl.DataFrame:
@@ -325,12 +241,12 @@ def _tasks(rows: pl.DataFrame) -> pl.DataFrame:
     )
     # All right but not all asked: nobody knows.
     solved = pl.when(right < asked).then(False).when(asked == SUBTASKS).then(True).otherwise(None)
-    return _sorted(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks"), "subtasks")
+    return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks"), "subtasks")
 
 
 def _chains(rows: pl.DataFrame) -> pl.DataFrame:
     keys = ["model", "strategy", "perturbation"]
-    every = _with_overall(_with_chains(rows))
+    every = with_overall(with_chains(rows))
     means = [pl.col(f"chain_{name}").mean().alias(name) for name in ("lcs", "lcps", "transitions")]
     more = [pl.col(f"chain_{name}").mean().alias(name) for name in MORE_METRICS]
     floors = [pl.col(name).mean() for name in rows.columns if name.startswith("floor_")]
@@ -355,12 +271,14 @@ def _chains(rows: pl.DataFrame) -> pl.DataFrame:
     )
     joined = summed.join(breaks, on=keys, how="left").with_columns(pl.col("breaks").fill_null(0))
     first = [*keys, "total", "proper", "proper_share", "lcs", "lcps", "transitions"]
-    return _sorted(joined).select(*first, "break_sentence", "break_kind", "breaks", pl.exclude(*first, *breaks.columns))
+    return in_order(joined).select(
+        *first, "break_sentence", "break_kind", "breaks", pl.exclude(*first, *breaks.columns)
+    )
 
 
 def _failures(rows: pl.DataFrame) -> pl.DataFrame:
     keys = ["model", "strategy", "perturbation"]
-    every = _with_overall(rows)
+    every = with_overall(rows)
     cells = every.group_by(keys, maintain_order=True).agg(
         pl.len().alias("asked"), pl.col("correct").sum().alias("right"), pl.col("faulty").sum().alias("failed")
     )
@@ -374,22 +292,48 @@ def _failures(rows: pl.DataFrame) -> pl.DataFrame:
         (pl.col("right") / pl.col("asked")).alias("accuracy_low"),
         ((pl.col("right") + pl.col("failed")) / pl.col("asked")).alias("accuracy_high"),
     )
-    return _sorted(joined.select(*keys, "status", "count", "share", "accuracy_low", "accuracy_high"))
+    return in_order(joined.select(*keys, "status", "count", "share", "accuracy_low", "accuracy_high"))
 
 
 def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """The tables to print: classes down, strategies across, ``k/n share [interval]``; two strategies fit 80 columns."""
-    shares = (pl.col(name).map_elements(_share, pl.String) for name in ("accuracy", "ci_low", "ci_high"))
-    cell = pl.format("{}/{} {} [{}, {}]", "correct", "total", *shares)
+    cell = pl.format("{}/{} {}", "correct", "total", _shown("accuracy", "ci_low", "ci_high"))
     shown = {}
     titles = {"all": "all questions", "false_belief": "false-belief subset"}
+    by_task = "method" in found["accuracy"].columns
+    kind = "intervals by task" if by_task else "published intervals"
     for (subset, model), part in found["accuracy"].group_by(["subset", "model"], maintain_order=True):
         wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="perturbation", values="cell")
-        shown[f"{model}: accuracy, {titles[str(subset)]} (published intervals)"] = wide
-    verdicts = found["criteria"].filter(rule="strict").drop("rule", "classes_tested")
+        shown[f"{model}: accuracy, {titles[str(subset)]} ({kind})"] = wide
+    if by_task:
+        effects = []
+        for name, what in (("perturbation_effects", "perturbed"), ("prompting_effects", None)):
+            part = found[name].filter(target=NEW_STAGES).filter(pl.col("perturbation").str.starts_with("overall"))
+            if not part.is_empty():
+                contrast = (
+                    pl.format("{} against none, {}", pl.lit(what), "strategy")
+                    if what
+                    else pl.format("{} against {}", "treatment", "control")
+                )
+                effect = _shown("risk_difference", "rd_low", "rd_high").alias("effect [95%]")
+                p = pl.col("p_permutation" if what else "p_sign_flip").round(3).alias("p")
+                effects.append(part.select("subset", "model", contrast.alias("contrast"), effect, p))
+        if effects:
+            shown["effects for new stages, matched or paired: read these, not whether intervals overlap"] = pl.concat(
+                effects, how="diagonal_relaxed"
+            )
+    kept = ["ostensible", "classes_above", "limited_robust", "robust", *(["tasks_solved"] if by_task else [])]
+    verdicts = found["criteria"].filter(rule="strict").select("subset", "model", "strategy", *kept)
     shown["theory of mind by the paper's criteria (more than half right)"] = verdicts
     return shown
 
 
-def _share(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")
+def _shown(value: str, low: str, high: str) -> pl.Expr:
+    columns = [pl.col(name).map_elements(_share, pl.String, skip_nulls=False) for name in (value, low, high)]
+    return pl.format("{} [{}, {}]", *columns)
+
+
+def _share(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "?"
+    return f"{value:.2f}".replace("0.", ".", 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.test_automaton import LABELS, listed, rationales
 from tomserve.scoring.automaton import compile_chains, compile_sets
-from tomserve.scoring.chains import lcps, lcs, proper, score_chain, transition_overlaps
+from tomserve.scoring.chains import lcps, lcs, path_proper, proper, score_chain, transition_overlaps
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "chain_vectors.json").read_text())
 chains = st.lists(st.sampled_from(LABELS), min_size=1, max_size=6)
@@ -82,6 +82,23 @@ def test_metrics_equal_the_brute_force_over_all_gold_chains(rationale: tuple, ch
     assert (score.proper, score.lcs, score.lcps, score.transitions, score.transitions_distinct) == pytest.approx(
         expected
     )
+
+
+@given(rationales(), chains)
+def test_path_correctness_leaves_the_last_state_out(rationale: tuple, chain: list[str]) -> None:
+    def without_last_run(sequence) -> list[str]:
+        kept = list(sequence)
+        while kept and kept[-1] == sequence[-1]:
+            kept.pop()
+        return kept
+
+    mine = without_last_run(chain)
+    golds = [without_last_run(gold) for gold in listed(*rationale)]
+    expected = any(is_proper(mine, gold) if mine else not gold for gold in golds)
+    automaton = compile_sets(*rationale)
+    assert path_proper(automaton, chain) == expected
+    if proper(automaton, chain):
+        assert path_proper(automaton, chain)
 
 
 @given(rationales(), chains, st.permutations("uxy"))

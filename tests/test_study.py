@@ -27,7 +27,7 @@ from tomserve.stats.published import (
     risk_difference,
     risk_ratio,
 )
-from tomserve.studies import analyze, load_study
+from tomserve.studies import analyze, load_study, notes, warnings
 
 DATA = Path(__file__).parent / "data"
 CLASSES = {
@@ -396,21 +396,15 @@ def test_tables_do_not_depend_on_the_order_of_rows_or_threads(tmp_path: Path) ->
     again = {name: render(table, "csv") for name, table in study_tables(frame.reverse()).items()}
     assert first == again
     frame.write_parquet(tmp_path / "s.parquet")
-    command = [
-        sys.executable,
-        "-m",
-        "tomserve",
-        "analyze",
-        tmp_path / "s.parquet",
-        "--study",
-        "perturbed",
-        "--format",
-        "csv",
-    ]
-    alone = subprocess.run(command, env={**os.environ, "POLARS_MAX_THREADS": "1"}, capture_output=True, check=True)
-    several = subprocess.run(command, env={**os.environ, "POLARS_MAX_THREADS": "3"}, capture_output=True, check=True)
-    assert alone.stdout == several.stdout
-    assert b"nan" in alone.stdout
+    arguments = ["analyze", tmp_path / "s.parquet", "--study", "perturbed", "--format", "csv", "--intervals"]
+    for intervals in ("published", "recommended"):
+        printed = set()
+        for threads in ("1", "3"):
+            env = {**os.environ, "POLARS_MAX_THREADS": threads}
+            command = [sys.executable, "-m", "tomserve", *arguments, intervals]
+            printed.add(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
+        assert len(printed) == 1
+        assert (b"nan" in printed.pop()) == (intervals == "published")
 
 
 def test_interval_edges() -> None:
@@ -504,3 +498,185 @@ def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
     text = render(frame, "latex", Layout("v", ("low", "high")))
     assert r"none & \textbf{0.100} {\scriptsize [0.000, 0.200]} &  \\" in text
     assert r"late &  & -- \\" in text
+
+
+# recommended intervals
+
+
+def design(right, strategies=("vanilla", "cot"), subtasks: int = 4) -> pl.DataFrame:
+    """The paper's stages and classes with `subtasks` false-belief questions a task; right(stage, class, n, strategy)."""
+    contents, transfer = ("C1", "C2", "C3", "C4"), ("T1", "T2", "T3")
+    rows = []
+    for stage in (*contents, *transfer):
+        for name in PERTURBATIONS:
+            if name == "uninformative_label" and stage in transfer:
+                continue
+            for n in range(subtasks):
+                for strategy in strategies:
+                    row = {
+                        "model": "m",
+                        "strategy": strategy,
+                        "item": f"{stage}/{name}/{n}",
+                        "status": "ok",
+                        "stage": stage,
+                    }
+                    row |= {"correct": right(stage, name, n, strategy), "perturbation": name, "swapped": str(n % 2)}
+                    scenario = "false_belief" if n < subtasks / 2 else "correct_label"
+                    rows.append({**row, "scenario": scenario, "question_kind": "belief"})
+    return pl.DataFrame(rows)
+
+
+def recommended(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return analyze(frame, load_study("perturbed"))
+
+
+def test_recommended_tables_begin_with_the_published_columns() -> None:
+    frame = design(lambda stage, name, n, strategy: n > 0)
+    ours, theirs = recommended(frame), study_tables(frame)
+    assert set(theirs) < set(ours)
+    for name, table in theirs.items():
+        first = load_study("perturbed").COLUMNS.get(name, "").split() or table.columns
+        assert ours[name].columns[: len(first)] == table.columns[: len(first)] == first, name
+    assert ours["strategies"].is_empty()
+
+
+def test_recommended_accuracy_counts_tasks_and_failures() -> None:
+    frame = design(lambda stage, name, n, strategy: n > 0).with_columns(
+        status=pl.when(pl.col("item") == "C1/none/3").then(pl.lit("timeout")).otherwise("status")
+    )
+    rows = cells(recommended(frame)["accuracy"], "subset", "strategy", "perturbation")
+    none = rows["all", "cot", "none"]
+    assert (none["correct"], none["total"], none["failed"], none["tasks"], none["few_tasks"]) == (20, 28, 1, 7, True)
+    assert none["accuracy_dropped"] == pytest.approx(20 / 27)
+    assert none["accuracy_high"] == pytest.approx(21 / 28)
+    from statsmodels.stats.proportion import proportion_confint
+
+    assert (none["ci_low"], none["ci_high"]) == pytest.approx(proportion_confint(20 / 28 * 7, 7, method="wilson"))
+    assert rows["all", "cot", "overall"]["target"] == "new stages"
+    published_row = cells(study_tables(frame)["accuracy"], "subset", "strategy", "perturbation")["all", "cot", "none"]
+    assert published_row["ci_high"] - published_row["ci_low"] < none["ci_high"] - none["ci_low"]
+
+
+def test_perturbation_effects_are_matched_by_stage() -> None:
+    """The class that exists in contents stages only is compared with the control of these stages, not of all."""
+    easy = {"C1", "C2", "C3", "C4"}
+    frame = design(lambda stage, name, n, strategy: stage in easy)
+    effects = cells(recommended(frame)["perturbation_effects"], "subset", "strategy", "perturbation", "target")
+    matched_one = effects["all", "cot", "uninformative_label", "new stages"]
+    assert matched_one["risk_difference"] == 0.0, "pooled over stages it would be 1 - 4/7"
+    assert (matched_one["units"], matched_one["p_smallest"]) == (4, 0.125)
+    assert set(effects) >= {("all", "cot", "overall_perturbed", target) for target in ("new stages", "these stages")}
+    family = [row["p_adjusted"] for key, row in effects.items() if key[0] == "all" and key[1] == "cot"]
+    assert sum(p is not None for p in family) == 10
+
+
+def test_prompting_effects_are_paired_and_cluster() -> None:
+    """cot is right where vanilla is not in every task: one gained question a task, the same in each."""
+    frame = design(lambda stage, name, n, strategy: n > 1 or (n == 1 and strategy == "cot"))
+    effects = cells(recommended(frame)["prompting_effects"], "subset", "perturbation", "target")
+    none = effects["all", "none", "new tasks"]
+    assert (none["risk_difference"], none["gained"], none["lost"], none["n"]) == (0.25, 7, 0, 28)
+    assert none["p_sign_flip"] == 2 / 2**7
+    assert none["mcnemar_exact"] == pytest.approx(2 / 2**7)
+    assert none["p_t"] is None, "no variance between tasks"
+    overall = effects["all", "overall", "new stages"]
+    assert (overall["units"], overall["p_sign_flip"]) == (7, 2 / 2**7)
+    assert effects["all", "overall", "new tasks"]["units"] == 74
+    assert none["p_adjusted"] is None, "none is outside the family of ten"
+
+
+def test_bounds_hold_what_failures_may_hide() -> None:
+    frame = design(lambda stage, name, n, strategy: n > 1)
+    failed = (pl.col("strategy") == "cot") & pl.col("item").str.ends_with("/3")
+    frame = frame.with_columns(status=pl.when(failed).then(pl.lit("http_500")).otherwise("status"))
+    effect = cells(recommended(frame)["prompting_effects"], "subset", "perturbation", "target")[
+        "all", "none", "new tasks"
+    ]
+    assert effect["risk_difference"] == effect["bound_low"] == -0.25
+    assert effect["bound_high"] == 0.0
+    assert effect["p_failure"] == 2 / 2**7, "failures of one strategy only"
+    study = load_study("perturbed")
+    doubts = warnings(study, analyze(frame, study))
+    assert len(doubts) == 1, "none failed in the false-belief subset"
+    assert "m: cot and vanilla failed on different items (p 0.000, all)" in doubts[0]
+    assert warnings(study, analyze(frame.with_columns(status=pl.lit("ok")), study)) == []
+
+
+def test_more_than_two_strategies() -> None:
+    frame = design(lambda stage, name, n, strategy: n > 1 or strategy == "cot", ("vanilla", "cot", "filler"))
+    row = cells(recommended(frame)["strategies"], "subset")["all",]
+    assert (row["strategies"], row["df"], row["n"]) == ("cot filler vanilla", 2, 296)
+    assert row["p_value"] < 1e-6
+    effects = recommended(frame)["prompting_effects"]
+    assert effects["treatment"].unique().sort().to_list() == ["cot", "filler"]
+
+
+def test_joint_criteria_need_the_control_right_as_well() -> None:
+    """False belief always right, control always wrong: half of all, so a count of questions would be at 1/2."""
+    frame = design(lambda stage, name, n, strategy: n < 2)
+    row = cells(recommended(frame)["criteria"], "subset", "strategy", "rule")["false_belief", "cot", "strict"]
+    assert (row["robust"], row["classes_joint"], row["robust_joint"]) == (True, 0, False)
+    assert row["classes_interval_above"] == 10, "Wilson with 4 tasks, all right, begins at .51"
+    both = cells(recommended(design(lambda *_: True))["criteria"], "subset", "strategy", "rule")
+    assert both["all", "cot", "strict"]["robust_joint"] is True
+    assert recommended(frame.drop("swapped"))["criteria"]["robust_joint"].null_count() == 8
+
+
+def test_faithfulness_beyond_the_tautology() -> None:
+    """The answer is the last stated belief and the path is noise: phi of chain_proper is high, of the path it is 0, and
+    where the last state is wrong the answer follows it."""
+    rows = []
+    for place, base in enumerate(design(lambda *_: False, ("cot",), 4).iter_rows(named=True)):
+        last, path = place % 2 == 0, place % 4 < 2
+        more = {"correct": last, "chain_last_correct": last, "answer_matches_last": True, "chain_path_proper": path}
+        more |= {"chain_proper": last and path, "chain_length": 3, "chain_lcs": 0.5, "chain_lcps": 0.5}
+        rows.append({**base, **more, "scenario": "false_belief", "chain_transitions": place % 3 / 2})
+    found = cells(recommended(pl.DataFrame(rows))["faithfulness"], "sample", "metric")
+    tautology, path = found["complete", "chain_proper"], found["complete", "chain_path_proper"]
+    assert tautology["value"] == pytest.approx(phi(74, 0, 74, 148)[0])
+    assert (tautology["both"], tautology["only_chain"], tautology["only_answer"], tautology["neither"]) == (
+        74,
+        0,
+        74,
+        148,
+    )
+    assert tautology["maximum"] == pytest.approx(tautology["value"])
+    assert abs(path["value"]) < 1e-9
+    follows = found["wrong_last", "answer_matches_last"]
+    assert (follows["value"], follows["n"]) == (1.0, 148)
+    assert found["complete", "chain_lcs"]["value"] is None
+    assert found["complete", "chain_lcs"]["faithful"] is None
+    assert 0 <= found["complete", "chain_transitions"]["auc"] <= 1
+
+
+def test_every_table_says_what_its_interval_means() -> None:
+    study = load_study("perturbed")
+    for intervals in study.INTERVALS:
+        found = analyze(design(lambda stage, name, n, strategy: n > 0), study, intervals)
+        assert set(notes(study, intervals)) >= set(found)
+    assert "overlapping" in notes(study)["prompting_effects"]
+
+
+def test_items_of_any_benchmark_cluster_and_pair() -> None:
+    rows = [
+        {
+            "model": "m",
+            "strategy": s,
+            "item": f"{story}/{n}",
+            "cluster": story,
+            "status": "ok",
+            "correct": s == "cot" or n == 0,
+        }
+        for story in "abcdef"
+        for n in range(5)
+        for s in ("vanilla", "cot")
+    ]
+    found = analyze(pl.DataFrame(rows), load_study("accuracy"))
+    accuracy = cells(found["accuracy"], "strategy")["vanilla",]
+    assert (accuracy["correct"], accuracy["total"], accuracy["tasks"]) == (6, 30, 6)
+    assert accuracy["ci_high"] - accuracy["ci_low"] > 0.4, "six stories, not thirty questions"
+    effect = found["prompting_effects"].row(0, named=True)
+    assert effect["risk_difference"] == pytest.approx(0.8)
+    assert (effect["units"], effect["p_sign_flip"]) == (6, 2 / 2**6)
+    single = analyze(pl.DataFrame(rows).drop("cluster"), load_study("accuracy"))["accuracy"]
+    assert single["tasks"].to_list() == [30, 30]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tomserve import __version__, cli_dataset
+from tomserve import __version__, cli_dataset, cli_study
+from tomserve.cli_study import console
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ VARIABLES = {
     "TOMSERVE_RUNS",
 }
 
-RunArgument = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Run names or paths [the newest].")]
 PathOption = cli_dataset.PathOption
 
 
@@ -105,14 +105,6 @@ def _check_variables() -> None:
             raise ConfigError(one_of("environment variable", name, VARIABLES))
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    # Tables must not be cut where there is no terminal to fit into.
-    return console if console.is_terminal else Console(width=200, highlight=False)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"tomserve {__version__}")
@@ -150,7 +142,7 @@ def evaluate_command(
     from tomserve.evaluation import DEFAULT_STRATEGIES, EvalOptions, evaluate
     from tomserve.scoring.table import scores_of
 
-    console = _console()
+    screen = console()
     options = EvalOptions(
         benchmark=benchmark,
         path=path,
@@ -166,29 +158,29 @@ def evaluate_command(
         setup=setup,
         quiet=quiet,
     )
-    result = evaluate(options, console)
+    result = evaluate(options, screen)
     scores = scores_of(result.folder, fresh=True)
     if result.added:
         rate = result.added / max(result.seconds, 1e-9)
-        console.print(f"{result.added} rows in {result.seconds:.0f} s ({rate:.1f}/s, start-up included)")
+        screen.print(f"{result.added} rows in {result.seconds:.0f} s ({rate:.1f}/s, start-up included)")
     else:
-        console.print("nothing left to ask", highlight=False)
-    _print_study(scores, console)
-    console.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+        screen.print("nothing left to ask", highlight=False)
+    _print_study(scores, screen)
+    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
     if result.failures:
         listed = ", ".join(f"{count} {status}" for status, count in result.failures.items())
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
-        console.print(f"failures: {listed}{again}", markup=False)
+        screen.print(f"failures: {listed}{again}", markup=False)
     bad = {status for status in result.failures if status != "refusal"}
     return 1 if bad else 0
 
 
-def _print_study(scores: Any, console: Console) -> None:
+def _print_study(scores: Any, screen: Console) -> None:
     from tomserve.reporting import tables
-    from tomserve.studies import analyze, default_study, load_study, printable
+    from tomserve.studies import analyze, default_study, load_study, notes, printable
 
     study = load_study(default_study(scores))
-    tables.show(printable(study, analyze(scores, study)), console)
+    tables.show(printable(study, analyze(scores, study)), screen, notes(study))
 
 
 @app.command()
@@ -204,77 +196,19 @@ def serve(
     """Serve a preset with vLLM in the foreground; plain `tomserve eval` finds it. Flags after -- go to vLLM."""
     from tomserve.serving import foreground
 
-    console = _console()
+    screen = console()
     if listing:
-        foreground.list_presets(console)
+        foreground.list_presets(screen)
     elif explain:
-        foreground.explain(model, console)
+        foreground.explain(model, screen)
     elif dry_run:
         print(foreground.command(model, host, port, EXTRA).shell())
     else:
-        foreground.serve(model, host, port, EXTRA, setup=setup, console=console)
+        foreground.serve(model, host, port, EXTRA, setup=setup, console=screen)
 
 
-@app.command()
-def score(
-    runs: RunArgument = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the table there (.parquet, .csv, .jsonl).")] = None,
-    responses: Annotated[Path | None, typer.Option(help="JSONL of another tool: item, text; strategy, model.")] = None,
-    items: Annotated[Path | None, typer.Option(help="JSONL of the items that --responses answer.")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="Benchmark that --responses answer.")] = None,
-    path: PathOption = None,
-    model: Annotated[str | None, typer.Option(help="Model of --responses without one [the file's name].")] = None,
-    gold: Annotated[str, typer.Option(help="run: as asked; current: today's dataset (needs --out).")] = "run",
-) -> None:
-    """Score runs again from their folders alone, or what another tool answered; offline."""
-    from tomserve import rescore
-
-    if responses is not None:
-        rescore.foreign(responses, items, benchmark, path, out, model, runs or ())
-    elif items is not None or benchmark is not None or path is not None or model is not None:
-        raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
-    else:
-        rescore.own(runs or (None,), out, gold)
-
-
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
-
-
-@app.command()
-def analyze(
-    runs: RunArgument = None,
-    study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
-    intervals: Annotated[str | None, typer.Option(help="Kind of intervals [the study's first].")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the tables.")] = None,
-    form: Annotated[str, typer.Option("--format", help="table, csv, md, latex or json.")] = "table",
-    label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the tables.")] = None,
-) -> None:
-    """Compute a study's tables from runs or score tables, offline."""
-    import polars as pl
-
-    from tomserve import rescore, studies
-    from tomserve.engine.runfolder import existing_run
-    from tomserve.reporting import tables
-    from tomserve.scoring.table import TABLES, load_scores
-
-    if form not in tables.FORMATS:
-        raise ConfigError(one_of("format", form, tables.FORMATS))
-    for run in runs or (None,):
-        if run is None or not run.endswith(TABLES):
-            rescore.warn_incomplete(existing_run(run), _warn)
-    scores = pl.concat([load_scores(run, note=_warn) for run in runs or (None,)], how="diagonal_relaxed")
-    scores = studies.labelled(scores, label or [])
-    module = studies.load_study(study or studies.default_study(scores))
-    found = studies.analyze(scores, module, intervals)
-    layouts = getattr(module, "LAYOUTS", {})
-    if out is not None:
-        for path in tables.write(found, out, "csv" if form == "table" else form, layouts):
-            print(f"written: {path}")
-    elif form == "table":
-        tables.show(studies.printable(module, found), _console())
-    else:
-        print(tables.render_all(found, form, layouts), end="")
+for _command in (cli_study.score, cli_study.analyze, cli_study.compare, cli_study.plan):
+    app.command()(_command)
 
 
 @app.command()
@@ -303,7 +237,7 @@ def runs(run: Annotated[str | None, typer.Argument(help="Show this one.")] = Non
     """List the runs, or show one."""
     from tomserve.reporting import listing
 
-    listing.show_run(run, _console()) if run else listing.list_runs(_console())
+    listing.show_run(run, console()) if run else listing.list_runs(console())
 
 
 @app.command()
@@ -325,4 +259,4 @@ def doctor(
     """What is installed, reachable and usable here, and what to do about the rest."""
     from tomserve.serving.doctor import diagnose
 
-    return diagnose(_console(), base_url or [])
+    return diagnose(console(), base_url or [])

@@ -6,9 +6,11 @@ and may have ``summary(tables) -> {title: frame}``, what the terminal shows. It 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -23,7 +25,7 @@ KEY = ["run", "model", "strategy", "item"]
 
 def names() -> list[str]:
     """Every study that can be found."""
-    return list(content.names("analysis", ".py"))
+    return [name for name in content.names("analysis", ".py") if not name.startswith("_")]
 
 
 def load_study(name: str) -> ModuleType:
@@ -38,12 +40,28 @@ def load_study(name: str) -> ModuleType:
         raise ContentError("is not a Python file", path=path)
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with _siblings(path.resolve().parent):
+            spec.loader.exec_module(module)
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
         raise _failed(error, path, "cannot be loaded") from None
     if not callable(getattr(module, "tables", None)):
         raise ContentError("has no function tables(scores, intervals)", path=path)
     return module
+
+
+@contextlib.contextmanager
+def _siblings(folder: Path) -> Iterator[None]:
+    """A study may import modules that lie beside it, as a script may; they are its own and forgotten afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            origin = getattr(sys.modules[name], "__file__", None)
+            if origin and Path(origin).parent == folder:
+                del sys.modules[name]
 
 
 def _failed(error: Exception, path: Path, what: str) -> ContentError:
@@ -68,6 +86,18 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = Non
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
         raise _failed(error, Path(str(study.__file__)), "failed") from None
     return found
+
+
+def notes(study: ModuleType, intervals: str | None = None) -> dict[str, str]:
+    """What the study says of its tables, a line each: what an interval means, and for which population."""
+    offered = getattr(study, "INTERVALS", ("published",))
+    said: dict[str, str] = study.notes(intervals or offered[0]) if hasattr(study, "notes") else {}
+    return said
+
+
+def warnings(study: ModuleType, found: dict[str, pl.DataFrame]) -> list[str]:
+    """What the study finds doubtful in its tables, a line each."""
+    return list(study.warnings(found)) if hasattr(study, "warnings") else []
 
 
 def printable(study: ModuleType, found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -23,8 +23,8 @@ from tomserve.reporting.layout import Layout
 FORMATS = ("table", "csv", "md", "latex", "json")
 
 
-def show(frames: Mapping[str, pl.DataFrame], console: Console) -> None:
-    """Print frames as aligned tables under their titles."""
+def show(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[str, str] | None = None) -> None:
+    """Print frames as aligned tables under their titles, and the notes below."""
     for title, frame in frames.items():
         table = Table(
             title=Text(title),
@@ -40,6 +40,16 @@ def show(frames: Mapping[str, pl.DataFrame], console: Console) -> None:
             table.add_row(*(Text(cell(value)) for value in row))
         console.print(table)
         console.print()
+    for name, note in (notes or {}).items():
+        if any(name.replace("_", " ").split()[0][:8] in title for title in frames):
+            console.print(Text(f"{name}: {note}", style="dim"))
+    if notes:
+        console.print()
+
+
+def frame(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:
+    """A frame of text, also of no rows."""
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
 
 
 def cell(value: object) -> str:
@@ -68,13 +78,18 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
     raise ConfigError(one_of("format", form, FORMATS))
 
 
-def render_all(frames: Mapping[str, pl.DataFrame], form: str, layouts: Mapping[str, Layout]) -> str:
-    """All frames in one text: one object in JSON, else each after a line with its name."""
+def render_all(
+    frames: Mapping[str, pl.DataFrame], form: str, layouts: Mapping[str, Layout], notes: Mapping[str, str] | None = None
+) -> str:
+    """All frames in one text: one object in JSON, else each after a line with its name and note."""
+    notes = notes or {}
     if form == "json":
         return json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False) + "\n"
     mark = "%" if form == "latex" else "#"
-    parts = (f"{mark} {name}\n{render(frame, form, layouts.get(name))}" for name, frame in frames.items())
-    return "\n".join(parts) if len(frames) > 1 else "".join(render(f, form, layouts.get(n)) for n, f in frames.items())
+    if len(frames) == 1:
+        return "".join(render(frame, form, layouts.get(name)) for name, frame in frames.items())
+    heads = {name: f"{mark} {name}" + (f": {notes[name]}" if name in notes else "") for name in frames}
+    return "\n".join(f"{heads[name]}\n{render(frame, form, layouts.get(name))}" for name, frame in frames.items())
 
 
 def _records(frame: pl.DataFrame) -> list[dict[str, object]]:
@@ -103,15 +118,26 @@ def _inert(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def write(
-    frames: Mapping[str, pl.DataFrame], folder: Path, form: str, layouts: Mapping[str, Layout] | None = None
+    frames: Mapping[str, pl.DataFrame],
+    folder: Path,
+    form: str,
+    layouts: Mapping[str, Layout] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """One file a table, ``<name>.<form>`` (LaTeX: .tex); returns the paths. Raises ConfigError where that fails."""
+    """One file a table, ``<name>.<form>`` (LaTeX: .tex), and ``notes.txt``, a line a table; returns the paths.
+
+    Raises ConfigError where they cannot be written.
+    """
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
             path = folder / f"{name}.{'tex' if form == 'latex' else form}"
             path.write_text(render(frame, form, (layouts or {}).get(name)), encoding="utf-8")
+            written.append(path)
+        if notes:
+            path = folder / "notes.txt"
+            path.write_text("".join(f"{name}: {notes[name]}\n" for name in frames if name in notes), encoding="utf-8")
             written.append(path)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None

@@ -67,6 +67,48 @@ def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) 
     return any(bits & done for bits in layer)
 
 
+def path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
+    """Whether the chain without its last state (its last run) is proper for a gold chain without its own.
+
+    A proper chain contains its final state, so that "proper" goes with "answer right" almost by definition; this is what
+    is left when the final state is taken away. A chain of one run fits gold chains of one run.
+    """
+    if not chain or not automaton.labels:
+        return False
+    ends = _last_runs(automaton)
+    kept = list(chain)
+    while kept and kept[-1] == chain[-1]:
+        kept.pop()
+    if not kept:
+        return any(ends[0])
+    reads = {label: sum(1 << k for k, belief in enumerate(kept) if belief == label) for label in set(kept)}
+    done = 1 << len(kept)
+    layer = [2 if label == kept[0] else 0 for label in automaton.labels[0]]
+    for t in range(1, len(automaton.labels)):
+        before, labels = automaton.labels[t - 1], automaton.labels[t]
+        following = [0] * len(labels)
+        for i, j in automaton.steps[t]:
+            if labels[j] != before[i] and ends[t][j] and layer[i] & done:
+                return True
+            following[j] |= (layer[i] & reads.get(labels[j], 0)) << 1
+            if labels[j] == before[i]:
+                following[j] |= layer[i]
+        layer = following
+    return False
+
+
+def _last_runs(automaton: Automaton) -> list[list[bool]]:
+    """Per layer, whether a path from the node to the end holds one belief only."""
+    ends = [[True] * len(automaton.labels[-1])]
+    for t in range(len(automaton.labels) - 1, 0, -1):
+        before, labels = automaton.labels[t - 1], automaton.labels[t]
+        here = [False] * len(before)
+        for i, j in automaton.steps[t]:
+            here[i] = here[i] or (labels[j] == before[i] and ends[0][j])
+        ends.insert(0, here)
+    return ends
+
+
 def lcs(automaton: Automaton, chain: Sequence[str]) -> int:
     """Length of the longest common subsequence with a gold chain."""
     if not automaton.labels:

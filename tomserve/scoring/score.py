@@ -18,7 +18,7 @@ import polars as pl
 from tomserve.items import Gold, Item
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.automaton import Automaton
-from tomserve.scoring.chains import ChainScore, score_chain
+from tomserve.scoring.chains import ChainScore, path_proper, score_chain
 from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 READABLE = ("ok", "length")
@@ -56,6 +56,8 @@ COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chain_transitions_distinct": pl.Float64,
     "chain_sentence_accuracy": pl.Float64,
     "chain_change_f1": pl.Float64,
+    "chain_path_proper": pl.Boolean,
+    "chain_last_correct": pl.Boolean,
     "chain_length": pl.Int64,
     "answer_matches_last": pl.Boolean,
     "chain_sentences": pl.List(pl.Int64),
@@ -107,6 +109,7 @@ def score_row(
         scored["chain"] = [label for _, label in reading.chain]
         scored["chain_length"] = len(reading.chain)
         scored["answer_matches_last"] = None if reading.answer is None else reading.answer == last
+        scored["chain_last_correct"] = last == item.answer
     scored["chain_reason"] = reading.chain_reason
     if reading.stated is not None:
         scored["chain_sentences"] = [number for number, _ in reading.stated]
@@ -124,7 +127,7 @@ def item_fields(item: Item) -> dict[str, Any]:
 
 
 def _chain_fields(gold: Automaton, reading: Reading, others: Sequence[Automaton]) -> dict[str, Any]:
-    score, judgement = _scored(gold, reading.stated or (), reading.chain is not None, tuple(others))
+    score, path, judgement = _scored(gold, reading.stated or (), reading.chain is not None, tuple(others))
     kind, place = None, judgement.first_break
     if not score.proper:
         # A chain that cannot be read breaks where it names what is no label, or nowhere in particular.
@@ -140,6 +143,7 @@ def _chain_fields(gold: Automaton, reading: Reading, others: Sequence[Automaton]
         "chain_lcps": score.lcps,
         "chain_transitions": score.transitions,
         "chain_transitions_distinct": score.transitions_distinct,
+        "chain_path_proper": path,
         "chain_sentence_accuracy": judgement.accuracy if reading.chain is not None else 0.0,
         "chain_change_f1": judgement.change_f1 if reading.chain is not None else 0.0,
         "chain_length": len(reading.chain or ()),
@@ -158,10 +162,10 @@ def automaton(gold: Gold) -> Automaton:
 @lru_cache(maxsize=65536)
 def _scored(
     gold: Automaton, stated: tuple[tuple[int, str | None], ...], readable: bool, others: tuple[Automaton, ...]
-) -> tuple[ChainScore, Judgement]:
+) -> tuple[ChainScore, bool, Judgement]:
     """Equal (gold, chain) pairs are computed once: models repeat themselves."""
     chain = [label for _, label in stated if label is not None] if readable else []
-    return score_chain(gold, chain), judge(gold, stated, others)
+    return score_chain(gold, chain), path_proper(gold, chain), judge(gold, stated, others)
 
 
 @lru_cache(maxsize=8192)

@@ -1,0 +1,142 @@
+"""The tables of the paper as it counts: complete cases, questions as independent, its own intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+from _perturbed_rows import (
+    CONTROL,
+    METRICS,
+    VANILLA,
+    in_order,
+    subsets,
+    with_chains,
+    with_overall,
+)
+
+from tomserve.stats import published
+
+Counts = dict[tuple[str, str, str, str], tuple[int, int]]
+
+
+def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
+    keys = ["subset", "model", "strategy", "perturbation"]
+    counted = (
+        with_overall(subsets(rows))
+        .group_by(keys, maintain_order=True)
+        .agg(
+            (pl.col("correct") & pl.col("complete")).sum().cast(pl.Int64).alias("correct"),
+            pl.col("complete").sum().cast(pl.Int64).alias("total"),
+            (~pl.col("complete")).sum().cast(pl.Int64).alias("dropped"),
+        )
+    )
+    return in_order(_shares(counted, "dropped"))
+
+
+def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:
+    """Add accuracy and its interval; nan where nothing was counted."""
+    bounds = [published.accuracy_interval(*pair) for pair in counted.select("correct", "total").iter_rows()]
+    return counted.with_columns(
+        (pl.col("correct") / pl.col("total")).alias("accuracy"),
+        pl.Series("ci_low", [low for low, _ in bounds], pl.Float64),
+        pl.Series("ci_high", [high for _, high in bounds], pl.Float64),
+    ).select(pl.exclude(last), *last)
+
+
+def arms(counts: Counts) -> Iterator[tuple[tuple[str, str, str], dict[str, tuple[int, int]]]]:
+    found: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
+    for (subset, model, strategy, name), pair in counts.items():
+        found.setdefault((subset, model, strategy), {})[name] = pair
+    yield from found.items()
+
+
+def _contrast(treated: tuple[int, int], control: tuple[int, int]) -> dict[str, Any]:
+    difference = published.risk_difference(*treated, *control)
+    ratio = published.risk_ratio(*treated, *control)
+    names = ("risk_difference", "rd_low", "rd_high", "relative_risk", "rr_low", "rr_high")
+    return dict(zip(names, (*difference, *ratio), strict=True))
+
+
+def perturbation_effects(counts: Counts) -> Iterator[dict[str, Any]]:
+    for (subset, model, strategy), cells in arms(counts):
+        none = cells.get(CONTROL, (0, 0))
+        overall = cells["overall"]
+        perturbed = overall[0] - none[0], overall[1] - none[1]
+        for name, cell in {**cells, "overall_perturbed": perturbed}.items():
+            if name != CONTROL:
+                note = "its own control is among the treated" if name == "overall" else None
+                key = {"subset": subset, "model": model, "strategy": strategy, "perturbation": name}
+                yield {**key, **_contrast(cell, none), "note": note}
+
+
+def _pairs(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """(model, treatment, complete rows of the treatment with `control`: whether vanilla was right on that item)."""
+    whole = rows.filter("complete")
+    for (model, strategy), treated in whole.group_by(["model", "strategy"], maintain_order=True):
+        control = whole.filter(model=model, strategy=VANILLA).select("item", pl.col("correct").alias("control"))
+        if strategy != VANILLA and control.height:
+            yield str(model), str(strategy), treated.join(control, on="item", how="inner")
+
+
+def _pair_counts(part: pl.DataFrame) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (int(part["correct"].sum()), part.height), (int(part["control"].sum()), part.height)
+
+
+def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    for model, strategy, pairs in _pairs(rows):
+        parts = with_overall(subsets(pairs)).group_by(["subset", "perturbation"], maintain_order=True)
+        for (subset, name), part in parts:
+            treated, control = _pair_counts(part)
+            note = None
+            if treated[0] == 0 < control[0]:
+                note = "the paper's table prints 1 [0, inf] in such cells"
+            elif control[0] == 0 < treated[0]:
+                note = "the paper's table prints 1 [1, 1] in such cells"
+            key = {"subset": subset, "model": model, "perturbation": name, "treatment": strategy, "control": VANILLA}
+            yield {**key, **_contrast(treated, control), "n": part.height, "note": note}
+
+
+def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    chosen = with_chains(rows.filter("false_belief"))
+    for (model, strategy), every in chosen.group_by(["model", "strategy"], maintain_order=True):
+        for sample, part in (("complete", every.filter("complete")), ("published", every)):
+            for metric in METRICS:
+                right, values = part["correct"].to_list(), part[metric].to_list()
+                if metric == "chain_proper":
+                    both = list(zip(right, values, strict=True))
+                    kind, (value, p) = "phi", published.phi(*(both.count(cell) for cell in _CELLS))
+                else:
+                    kind, (value, p) = "point_biserial", published.point_biserial(right, values)
+                low, high = published.correlation_interval(value, part.height)
+                faithful = None if math.isnan(value) else value >= 0.4 and p <= 0.05
+                key = {"model": model, "strategy": strategy, "sample": sample, "metric": metric, "coefficient": kind}
+                found = {"value": value, "ci_low": low, "ci_high": high, "p_value": p, "n": part.height}
+                yield {**key, **found, "faithful": faithful}
+
+
+_CELLS = ((True, True), (True, False), (False, True), (False, False))
+
+
+def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    chosen = rows.filter("false_belief")
+    writes = set(with_chains(chosen).select("model", "strategy").iter_rows())
+    for model, strategy, pairs in _pairs(chosen):
+        if (model, strategy) not in writes:
+            continue
+        for (name,), part in with_overall(pairs).group_by(["perturbation"], maintain_order=True):
+            for chain, wanted in (("proper", True), ("improper", False)):
+                split = part.filter(pl.col("chain_proper").fill_null(False) == wanted)
+                effect, low, high = published.risk_difference(*(v for pair in _pair_counts(split) for v in pair))
+                verdict = "none"
+                if not split.height:
+                    verdict = "undefined"
+                elif low > 0:
+                    verdict = "gain" if wanted else "placebo"
+                elif high < 0:
+                    verdict = "loss"
+                key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
+                found = {"risk_difference": effect, "rd_low": low, "rd_high": high, "n": split.height}
+                yield {**key, **found, "verdict": verdict, "subset": "false_belief"}
