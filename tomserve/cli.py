@@ -134,6 +134,10 @@ def evaluate_command(
     max_tokens: Annotated[int | None, typer.Option(min=1, max=2**31, help="Tokens a reply [the strategy's].")] = None,
     timeout: Annotated[float, typer.Option(min=1, max=1e6, help="Seconds a request.")] = 600.0,
     concurrency: Annotated[int, typer.Option(min=1, max=65536, help="Requests in flight.")] = 64,
+    transport: Annotated[str, typer.Option(help="aiohttp, or openai (its SDK) for hosted providers.")] = "aiohttp",
+    hedge: Annotated[
+        float | None, typer.Option(min=1, help="Ask a second endpoint too where the first is silent for S seconds.")
+    ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
@@ -155,14 +159,15 @@ def evaluate_command(
         max_tokens=max_tokens,
         timeout=timeout,
         concurrency=concurrency,
+        transport=transport,
+        hedge=hedge,
         setup=setup,
         quiet=quiet,
     )
     result = evaluate(options, screen)
     scores = scores_of(result.folder, fresh=True)
     if result.added:
-        rate = result.added / max(result.seconds, 1e-9)
-        screen.print(f"{result.added} rows in {result.seconds:.0f} s ({rate:.1f}/s, start-up included)")
+        screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
         screen.print("nothing left to ask", highlight=False)
     _print_study(scores, screen)

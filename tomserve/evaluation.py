@@ -28,8 +28,8 @@ from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Timeouts
-from tomserve.errors import ConfigError, ServerLostError, StoppedError
+from tomserve.engine.transport import AiohttpTransport, Timeouts, Transport
+from tomserve.errors import ConfigError, ServerLostError, StoppedError, one_of
 from tomserve.items import Item
 from tomserve.manifest import is_complete, portable, run_manifest, snapshot
 from tomserve.reporting.progress import RunProgress
@@ -41,6 +41,7 @@ from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
 
 DEFAULT_STRATEGIES = ("vanilla", "cot")
+TRANSPORTS = ("aiohttp", "openai")
 LIMIT_SEED = 0
 STRATUM = "perturbation"
 """The factor over which `limit` is spread; items without it are one stratum."""
@@ -61,6 +62,8 @@ class EvalOptions:
     max_tokens: int | None = None
     timeout: float = 600.0
     concurrency: int = 64
+    transport: str = "aiohttp"
+    hedge: float | None = None
     setup: bool = False
     quiet: bool = False
     policy: RetryPolicy = field(default_factory=RetryPolicy)
@@ -95,6 +98,8 @@ def limited(items: Sequence[Item], limit: int | None) -> list[Item]:
 def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     """Ask everything that is not final yet. Raises TomserveError subclasses; whatever completed is kept."""
     began = time.monotonic()
+    if options.transport not in TRANSPORTS:
+        raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     every = list(benchmarks.get(options.benchmark).load(options.path))
     chosen = target.choose(options.base_urls, options.model, options.revision)
     if chosen.embedded and chosen.revision is None:
@@ -143,6 +148,20 @@ def _need_engine(options: EvalOptions, console: Console) -> None:
     if options.setup:
         install.setup(None, lambda message: console.print(message, markup=False, highlight=False))
     install.require_engine()
+
+
+def _transport(name: str, timeouts: Timeouts) -> Transport:
+    if name == "openai":
+        from tomserve.engine.openai_transport import OpenAITransport
+
+        return OpenAITransport(target.api_key(), timeouts)
+    return AiohttpTransport(target.api_key(), timeouts)
+
+
+async def _tick(progress: RunProgress) -> None:
+    while True:
+        await asyncio.sleep(1)
+        progress.tick()
 
 
 @dataclass
@@ -203,6 +222,8 @@ class _Job:
             try:
                 asyncio.run(self._run(journal, progress, server))
             finally:
+                if progress.written:
+                    self.console.print(progress.summary(), markup=False, highlight=False)
                 folder.log(
                     f"{progress.written} rows added, {progress.reused} reused, by status {dict(progress.statuses)}"
                 )
@@ -253,7 +274,9 @@ class _Job:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal, number)
-        transport = AiohttpTransport(target.api_key(), Timeouts(stall=self.options.timeout, total=self.options.timeout))
+        timeouts = Timeouts(stall=self.options.timeout, total=self.options.timeout)
+        transport = _transport(self.options.transport, timeouts)
+        ticking = asyncio.create_task(_tick(progress))
         runner = Runner(
             self.target.endpoints,
             transport,
@@ -263,6 +286,7 @@ class _Job:
             observer=progress,
             stop=stop,
             alive=server.gone if server else lambda: None,
+            hedge=self.options.hedge,
         )
         try:
             await runner.run(self.requests())
@@ -272,6 +296,7 @@ class _Job:
         except ServerLostError as error:
             raise ServerLostError(f"{error}; {self.left(journal)} of {self.total} left to ask") from None
         finally:
+            ticking.cancel()
             await transport.close()
         if caught:
             raise StoppedError(

@@ -13,25 +13,27 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tomserve.engine.fleet import Fleet
 from tomserve.engine.journal import Journal
+from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import REFUSED_KEY, RetryPolicy
+from tomserve.engine.retry import REFUSED_KEY, RetryPolicy, transient
 from tomserve.engine.runfolder import now
 from tomserve.engine.transport import Reply, Transport
-from tomserve.errors import ServerError, ServerLostError
+from tomserve.errors import JournalError, ServerError, ServerLostError
 
-DOWN_FOR = 5.0
-"""Seconds for which a replica that could not be reached is left alone while another answers."""
+PROBE_EVERY = 2.0
+"""Seconds between two probes of a replica that could not be reached."""
 
 
 class Observer(Protocol):
     """Told what happens; a progress display or nothing."""
 
-    def row(self, status: str, reused: bool) -> None:
+    def row(self, row: dict[str, Any]) -> None:
         """A row was written."""
 
-    def sending(self, delta: int) -> None:
-        """The number in flight changed by `delta`."""
+    def sending(self, identity: Identity, delta: int) -> None:
+        """A request went out (+1) or came back (-1)."""
 
     def retrying(self, delta: int) -> None:
         """The number waiting to ask again changed by `delta`."""
@@ -40,10 +42,10 @@ class Observer(Protocol):
 class Silent:
     """An Observer that shows nothing."""
 
-    def row(self, status: str, reused: bool) -> None:
+    def row(self, row: dict[str, Any]) -> None:
         """See Observer."""
 
-    def sending(self, delta: int) -> None:
+    def sending(self, identity: Identity, delta: int) -> None:
         """See Observer."""
 
     def retrying(self, delta: int) -> None:
@@ -55,7 +57,8 @@ class Runner:
     """Drives `endpoints` (each ``.../v1``) through `transport`, writing to `journal`.
 
     stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a reason once the server is
-    known to be gone (an embedded one whose process ended), else None. clock: seconds, injectable for tests.
+    known to be gone (an embedded one whose process ended), else None. hedge: seconds after which a request without an
+    answer is sent to a second endpoint as well, the first answer counting (None: never). clock: seconds, injectable.
     """
 
     endpoints: list[str]
@@ -67,22 +70,24 @@ class Runner:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     drain: float = 30.0
     alive: Callable[[], str | None] = lambda: None
+    hedge: float | None = None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._pending: dict[str, list[Identity]] = {}
-        self._contact = self.clock()
-        self._outstanding = dict.fromkeys(self.endpoints, 0)
-        self._down: dict[str, float] = {}
+        self._fleet = Fleet(self.endpoints, self.policy.lost_after, self.clock)
+        self._refusals = FirstRefusals(decided=bool(self.journal.final))
 
     async def run(self, requests: Iterable[Request]) -> bool:
         """Ask everything not final yet; True when all was asked, False when stopped early by `stop`.
 
-        Raises ServerLostError after `policy.lost_after` seconds without contact, ServerError for a refused key,
-        JournalError when rows cannot be written. In all cases what completed is kept.
+        Raises ServerLostError after `policy.lost_after` seconds without contact, or of failures without an answer;
+        ServerError for a refused key, or where the first requests are all refused alike; JournalError when rows cannot
+        be written. In all cases what completed is kept.
         """
         iterator = iter(requests)
-        self._contact = self.clock()
+        self._fleet = Fleet(self.endpoints, self.policy.lost_after, self.clock)
+        probing = asyncio.create_task(self._probe())
         workers = [asyncio.create_task(self._work(iterator)) for _ in range(self.concurrency)]
         syncing = asyncio.create_task(self._sync())
         stopping = asyncio.create_task(self._stopped(workers))
@@ -93,14 +98,18 @@ class Runner:
             if syncing.done():  # it only ever ends by failing: the disk takes nothing any more
                 await syncing
             await finished
+            if not self.stop.is_set():
+                self._write(self._refusals.finish())
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
         finally:
-            for task in (*workers, syncing, stopping):
+            for task in (*workers, syncing, stopping, probing):
                 task.cancel()
-            await asyncio.gather(finished, syncing, stopping, return_exceptions=True)
+            await asyncio.gather(finished, syncing, stopping, probing, return_exceptions=True)
             await asyncio.gather(*workers, return_exceptions=True)
+            with contextlib.suppress(JournalError):  # where the disk is full that is being reported already
+                self._write(self._refusals.give_up())
             self.journal.sync()
         return not self.stop.is_set()
 
@@ -114,6 +123,14 @@ class Runner:
         while True:
             await asyncio.sleep(0.5)
             await asyncio.to_thread(self.journal.sync)
+
+    async def _probe(self) -> None:
+        """Let replicas back in that answer again."""
+        while len(self.endpoints) > 1:
+            await asyncio.sleep(PROBE_EVERY)
+            for endpoint in list(self._fleet.down):
+                if await self.transport.alive(endpoint):
+                    self._fleet.revived(endpoint)
 
     async def _work(self, requests: Iterator[Request]) -> None:
         for request in requests:
@@ -135,46 +152,39 @@ class Runner:
             answered = await self._exchange(request)
             if answered is None:
                 return
-            reply, endpoint, attempts = answered
-            row = _row(request, reply, endpoint, attempts)
-            self.journal.append(row)
-            self.observer.row(reply.status, False)
+            row = _row(request, *answered)
+            self._write(self._refusals.take(row))
             self._reuse(row, self._pending[request.key])
         finally:
             del self._pending[request.key]
 
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.journal.append(row)
+            self.observer.row(row)
+
     def _reuse(self, row: dict[str, Any], identities: list[Identity]) -> None:
-        for item, strategy, turn in identities:
-            self.journal.append({**row, "item": item, "strategy": strategy, "turn": turn, "reused": True})
-            self.observer.row(row["status"], True)
+        copies = ({**row, "item": item, "strategy": s, "turn": turn, "reused": True} for item, s, turn in identities)
+        for copy in copies:
+            self._write(self._refusals.take(copy))
 
     async def _exchange(self, request: Request) -> tuple[Reply, str, int] | None:
         """Ask until the policy is satisfied; None when the run was stopped while waiting to ask again.
 
-        A server that cannot be reached costs no attempt: either it comes back, or the run ends as lost.
+        A server that cannot be reached, or fails for everybody, costs no attempt: either it comes back, or the run ends
+        as lost.
         """
         attempt = sent = 0
         while True:
             sent += 1
-            endpoint = self._pick()
-            self._outstanding[endpoint] += 1
-            self.observer.sending(1)
-            try:
-                reply = await self.transport.send(endpoint, request.body)
-            finally:
-                self._outstanding[endpoint] -= 1
-                self.observer.sending(-1)
-            if reply.reached:
-                self._down.pop(endpoint, None)
-                attempt += 1
-                if reply.status != "timeout":
-                    self._contact = self.clock()
-            else:
-                self._down[endpoint] = self.clock() + DOWN_FOR
+            reply, endpoint = await self._hedged(request)
+            self._fleet.heard(endpoint, reply, request.identity)
             self._raise_if_hopeless(reply, endpoint)
-            if reply.reached and not self.policy.again(reply, attempt):
+            outage = not reply.reached or (self._fleet.suspected and transient(reply) and reply.status != "timeout")
+            attempt += not outage
+            if not outage and not self.policy.again(reply, attempt):
                 return reply, endpoint, sent
-            if not reply.reached and len(self._down) < len(self.endpoints):
+            if not reply.reached and self._fleet.others_up:
                 continue  # another replica can have it at once
             self.observer.retrying(1)
             with contextlib.suppress(TimeoutError):
@@ -183,25 +193,45 @@ class Runner:
             if self.stop.is_set():
                 return None
 
-    def _pick(self) -> str:
-        """The endpoint with the fewest requests out, of those not known to be down; of all where all are."""
-        if len(self.endpoints) == 1:
-            return self.endpoints[0]
-        now_ = self.clock()
-        self._down = {endpoint: until for endpoint, until in self._down.items() if until > now_}
-        up = [endpoint for endpoint in self.endpoints if endpoint not in self._down] or self.endpoints
-        return min(up, key=self._outstanding.__getitem__)
+    async def _hedged(self, request: Request) -> tuple[Reply, str]:
+        """One exchange; with `hedge`, a second copy elsewhere once the first is late, and the other one dropped."""
+        first = self._fleet.pick()
+        if self.hedge is None or len(self.endpoints) < 2:
+            return await self._send(first, request), first
+        tasks = {asyncio.create_task(self._send(first, request)): first}
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=self.hedge)
+            second = self._fleet.pick()
+            if not done and second != first:
+                tasks[asyncio.create_task(self._send(second, request))] = second
+            while True:
+                done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                good = [task for task in done if task.result().final]
+                if good or not waiting:
+                    best = (good or list(done))[0]
+                    return best.result(), tasks[best]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, endpoint: str, request: Request) -> Reply:
+        self._fleet.out[endpoint] += 1
+        self.observer.sending(request.identity, 1)
+        try:
+            return await self.transport.send(endpoint, request.body)
+        finally:
+            self._fleet.out[endpoint] -= 1
+            self.observer.sending(request.identity, -1)
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
         if reply.status in REFUSED_KEY:
             raise ServerError(
                 f"{endpoint}: the API key was refused in mid-run ({reply.error}); set a valid key and resume"
             )
-        silence = self.clock() - self._contact
         gone = self.alive() if reply.status in ("connection", "http_500", "http_503") else None
-        if gone or (not reply.reached and silence > self.policy.lost_after):
-            since = f"no contact for {silence:.0f} s; last error: {reply.error}"
-            raise ServerLostError(f"{endpoint}: server lost ({gone or since}); repeat the command to resume")
+        if reason := gone or (self._fleet.lost() if not reply.final else None):
+            raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")
 
 
 def _row(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:

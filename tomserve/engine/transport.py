@@ -6,8 +6,10 @@ aiohttp + orjson, because an evaluation client must cost less than the cheapest 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 import aiohttp
@@ -59,6 +61,10 @@ class Transport(Protocol):
         """POST a chat completion to ``<endpoint>/chat/completions``; never raises but for cancellation."""
         ...
 
+    async def alive(self, endpoint: str) -> bool:
+        """Whether the endpoint answers at all."""
+        ...
+
     async def close(self) -> None:
         """Release connections."""
         ...
@@ -90,18 +96,24 @@ class AiohttpTransport:
             async with self._session.post(url, data=body, allow_redirects=False) as response:
                 raw = await _bounded(response)
                 reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
-                reply.retry_after = _seconds(response.headers.get("Retry-After"))
+                reply.retry_after = retry_after(response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reply = Reply("connection", error=f"{type(error).__name__}: {error}", reached=False)
         except TimeoutError:
             reply = Reply("timeout", error="no complete reply in time")
         except (aiohttp.ClientError, OSError) as error:
             reply = Reply("connection", error=f"{type(error).__name__}: {error}")
-        if reply.error:  # masked before it is cut, or half a key would be left
-            error_line = reply.error.replace(self._key, "***") if self._key else reply.error
-            reply.error = " ".join(error_line.split())[:500]
+        reply.error = masked(reply.error, self._key)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
+
+    async def alive(self, endpoint: str) -> bool:
+        """See Transport: whether it lists its models within two seconds."""
+        try:
+            async with self._session.get(f"{endpoint}/models", timeout=aiohttp.ClientTimeout(total=2)) as response:
+                return response.status < 500
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
 
     async def close(self) -> None:
         """See Transport."""
@@ -122,12 +134,25 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
     return b"".join(pieces)
 
 
-def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; dates and nonsense are None."""
-    try:
-        return max(0.0, float(header)) if header else None
-    except ValueError:
+def masked(error: str | None, key: str | None) -> str | None:
+    """One line of bounded length without the key: masked before it is cut, or half a key would be left."""
+    if not error:
+        return error
+    return " ".join((error.replace(key, "***") if key else error).split())[:500]
+
+
+def retry_after(header: str | None) -> float | None:
+    """Retry-After in seconds from now, given as seconds or as an HTTP date; nonsense is None."""
+    if not header:
         return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def read_reply(code: int, raw: bytes) -> Reply:

@@ -1,0 +1,109 @@
+"""The openai SDK as a transport, for hosted providers whose requests its client knows best (`--transport openai`).
+
+Its own retries are off: the runner's policy decides, so that journal and statuses are the same as with aiohttp. It
+costs some milliseconds of CPU a request, which does not matter where a provider's answer takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from typing import Any
+
+import orjson
+
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, masked, read_reply, retry_after
+from tomserve.errors import MachineError
+
+
+class OpenAITransport:
+    """See tomserve.engine.transport.Transport. Raises MachineError where the package openai is missing."""
+
+    def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise MachineError("--transport openai needs the package openai: pip install openai") from None
+        self._openai = openai
+        # The SDK has changed its HTTP library before; its errors are those of the one it brings.
+        bases = (kind.__module__.partition(".")[0] for kind in openai.DefaultAsyncHttpxClient.__mro__)
+        self._http: Any = importlib.import_module(next(name for name in bases if name.startswith("httpx")))
+        self._timeouts = timeouts or Timeouts()
+        self._key = api_key
+        self._clients: dict[str, Any] = {}
+
+    def _client(self, endpoint: str) -> Any:
+        if endpoint not in self._clients:
+            limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
+            timeout = self._openai.Timeout(self._timeouts.stall, connect=self._timeouts.connect)
+            self._clients[endpoint] = self._openai.AsyncOpenAI(
+                base_url=endpoint,
+                api_key=self._key or "none",
+                max_retries=0,
+                timeout=timeout,
+                http_client=self._http.AsyncClient(limits=limits, timeout=timeout, follow_redirects=False),
+            )
+        return self._clients[endpoint]
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        """See Transport."""
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._timeouts.total):
+                reply = await self._exchange(endpoint, orjson.loads(body))
+        except TimeoutError:
+            reply = Reply("timeout", error="no complete reply in time")
+        reply.error = masked(reply.error, self._key)
+        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
+        return reply
+
+    async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
+        create = self._client(endpoint).chat.completions.with_streaming_response.create
+        known = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
+        named = {name: body.pop(name) for name in known if name in body}
+        try:
+            # Streamed, so that a body without end is cut off; read as bytes, so that one reader judges every reply.
+            async with create(**named, extra_body=body or None) as response:
+                return await self._read(response.http_response, 200)
+        except self._openai.APIStatusError as error:
+            reply = await self._read(error.response, error.status_code)
+            reply.retry_after = retry_after(error.response.headers.get("Retry-After"))
+            return reply
+        except self._openai.APITimeoutError as error:
+            reached = not isinstance(error.__cause__, self._http.ConnectTimeout)
+            return Reply("timeout" if reached else "connection", error="no complete reply in time", reached=reached)
+        except self._openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            reached = not isinstance(cause, self._http.ConnectError)
+            return Reply("connection", error=f"{type(cause).__name__}: {cause}", reached=reached)
+        except self._http.TimeoutException:
+            return Reply("timeout", error="no complete reply in time")
+        except (self._http.HTTPError, OSError) as error:
+            return Reply("connection", error=f"{type(error).__name__}: {error}")
+
+    async def _read(self, response: Any, code: int) -> Reply:
+        if response.is_closed or response.is_stream_consumed:
+            return read_reply(code, response.content)
+        pieces, size = [], 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > MAX_BODY:
+                return Reply("malformed", error="huge body")
+            pieces.append(piece)
+        return read_reply(code, b"".join(pieces))
+
+    async def alive(self, endpoint: str) -> bool:
+        """See Transport."""
+        try:
+            await self._client(endpoint).models.list(timeout=2.0)
+        except self._openai.APIStatusError as error:
+            return bool(error.status_code < 500)
+        except (self._openai.OpenAIError, self._http.HTTPError, OSError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        """See Transport."""
+        for client in self._clients.values():
+            await client.close()
