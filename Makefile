@@ -16,11 +16,12 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval score analyze test bench lint clean
+.PHONY: help setup setup-dev setup-server serve eval score analyze report test bench lint clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
 	@echo 'make serve MODEL=yi-34b serve a model of launch/models/ with vLLM; plain `make eval` then finds it'
+	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test | lint | bench | setup | clean'
 
@@ -57,6 +58,9 @@ score: $(VENV)/.core
 
 analyze: $(VENV)/.core
 	@$(BIN)/tomserve analyze $(call option,STUDY,study) $(call option,OUT,out) $(ARGS) $(RUN)
+
+report: $(VENV)/.core
+	@$(BIN)/tomserve report $(call option,OUT,out) $(ARGS) $(RUN)
 
 test: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest $(ARGS)

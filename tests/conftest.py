@@ -202,7 +202,9 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
     from tomserve.cli import main
 
     def run(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["tomserve", *map(str, arguments)])
+        # The report has its own tests; here it would cost every run some seconds.
+        plain = ["--no-report"] if arguments[:1] == ("eval",) and "--report" not in arguments else []
+        monkeypatch.setattr(sys, "argv", ["tomserve", *map(str, arguments), *plain])
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with pytest.raises(SystemExit) as ended:

@@ -62,6 +62,19 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
         assert row["correct"] == (row["answer"] == items[row["item"]]["answer"])
 
 
+def test_the_main_job_ends_with_a_report(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r", "--report")
+    assert done.code == 0, done.err
+    path = tmp_path / "runs/r/report.html"
+    assert done.out.splitlines()[-1] == f"report: {path}"
+    first = path.stat().st_mtime_ns
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r", "--report")
+    assert f"report: {path}" in again.out
+    assert path.stat().st_mtime_ns == first, "nothing was added"
+    assert cli("report", "r", "--out", tmp_path / "elsewhere.html").code == 0
+    assert (tmp_path / "elsewhere.html").read_bytes() == path.read_bytes()
+
+
 def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")
     again = cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")

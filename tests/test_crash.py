@@ -22,7 +22,19 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.items import write_items
 
 ITEMS = 40
-EVAL = [sys.executable, "-m", "tomserve", "eval", "--benchmark", "items", "--run", "r", "--concurrency", "4"]
+EVAL = [
+    sys.executable,
+    "-m",
+    "tomserve",
+    "eval",
+    "--benchmark",
+    "items",
+    "--run",
+    "r",
+    "--concurrency",
+    "4",
+    "--no-report",
+]
 
 
 @pytest.fixture

@@ -55,12 +55,24 @@ def test_help_imports_none_of_the_heavy_parts() -> None:
         "sys.argv = ['tomserve', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'polars', 'aiohttp', 'httpx', 'jinja2', 'pydantic', 'torch', 'vllm'} & set(sys.modules)\n"
+        "heavy = {'polars', 'aiohttp', 'httpx', 'jinja2', 'pydantic', 'scipy', 'altair', 'vl_convert', 'torch', 'vllm'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("eval", "serve", "score", "analyze", "items", "runs", "doctor", "dataset"):
+    for command in (
+        "eval",
+        "serve",
+        "score",
+        "analyze",
+        "report",
+        "compare",
+        "plan",
+        "items",
+        "runs",
+        "doctor",
+        "dataset",
+    ):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.M)
 
 
@@ -99,6 +111,9 @@ def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
     assert run("items", "perturbed").count("\n") % 16 == 0
     assert "dbrx-instruct" in run("serve", "dbrx", "--dry-run")
     assert not (site / "tomserve" / "_content" / "runs").exists()
+    assert (site / "tomserve/reporting/html/assets/report.html.j2").exists()
+    run("report", str(ROOT / "runs/example"), "--out", "r.html")
+    assert (empty / "r.html").read_text().startswith("<!doctype html>")
 
 
 # make

@@ -139,6 +139,8 @@ def evaluate_command(
         float | None, typer.Option(min=1, help="Ask a second endpoint too where the first is silent for S seconds.")
     ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
+    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
+    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
@@ -172,12 +174,29 @@ def evaluate_command(
         screen.print("nothing left to ask", highlight=False)
     _print_study(scores, screen)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+    if report and (path := _report(result.folder, bool(result.added))) is not None:
+        screen.print(f"report: {path}", soft_wrap=True, markup=False)
+        if opened:
+            typer.launch(str(path.resolve()))
     if result.failures:
         listed = ", ".join(f"{count} {status}" for status, count in result.failures.items())
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
         screen.print(f"failures: {listed}{again}", markup=False)
     bad = {status for status in result.failures if status != "refusal"}
     return 1 if bad else 0
+
+
+def _report(folder: Path, again: bool) -> Path | None:
+    """The run's report; what goes wrong with a picture must not look like a failed run."""
+    from tomserve.reporting.html.build import write_report
+
+    if not again and (folder / "report.html").exists():
+        return folder / "report.html"
+    try:
+        return write_report([str(folder) + "/"])
+    except TomserveError as error:
+        print(f"warning: no report ({error})", file=sys.stderr)
+        return None
 
 
 def _print_study(scores: Any, screen: Console) -> None:
@@ -212,7 +231,7 @@ def serve(
         foreground.serve(model, host, port, EXTRA, setup=setup, console=screen)
 
 
-for _command in (cli_study.score, cli_study.analyze, cli_study.compare, cli_study.plan):
+for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study.compare, cli_study.plan):
     app.command()(_command)
 
 

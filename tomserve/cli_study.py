@@ -135,3 +135,24 @@ def plan(
     )
     shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
     tables.show(shown, console())
+
+
+def report(
+    runs: RunArgument = None,
+    out: Annotated[Path | None, typer.Option(help="HTML file to write [report.html in the run's folder].")] = None,
+    opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
+    intervals: Annotated[str | None, typer.Option(help="recommended or published [the study's first].")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the report.")] = None,
+) -> None:
+    """Write one self-contained HTML file: verdicts, figures, tables, every item. It opens offline, anywhere."""
+    from tomserve import rescore
+    from tomserve.engine.runfolder import existing_run
+    from tomserve.reporting.html.build import write_report
+
+    for run in runs or (None,):
+        rescore.warn_incomplete(existing_run(run), _warn)
+    path = write_report(runs or (None,), out, intervals, label or [], study, _warn)
+    print(f"report: {path}")
+    if opened:
+        typer.launch(str(path.resolve()))

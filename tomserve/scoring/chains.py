@@ -70,8 +70,8 @@ def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) 
 def path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
     """Whether the chain without its last state (its last run) is proper for a gold chain without its own.
 
-    A proper chain contains its final state, so that "proper" goes with "answer right" almost by definition; this is what
-    is left when the final state is taken away. A chain of one run fits gold chains of one run.
+    A proper chain contains its final state, so that "proper" goes with "answer right" almost by definition; this is
+    what is left when the final state is taken away. A chain of one run fits gold chains of one run.
     """
     if not chain or not automaton.labels:
         return False

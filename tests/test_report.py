@@ -1,0 +1,539 @@
+"""The HTML report without a browser: what it says, that nothing in it can run, that it is small and always the same."""
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tomserve.errors import ConfigError
+from tomserve.items import Item, write_items
+from tomserve.reporting.html import items as items_module
+from tomserve.reporting.html import page as page_module
+from tomserve.reporting.html.build import report, write_report
+from tomserve.reporting.html.charts import Line, Point, points
+from tomserve.reporting.html.figures import figures
+from tomserve.reporting.html.headline import percent, verdicts
+from tomserve.reporting.html.sources import load, provenance
+from tomserve.reporting.html.svg import draw, plain
+
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    "<img src=x onerror=alert(3)>",
+    '"><svg/onload=alert(4)>',
+    "' onmouseover='alert(5)",
+    "[click](javascript:alert(6))",
+    "javascript:alert(7)",
+    "{{ 7*7 }}{% raw %}",
+    "datum.x && (window.hacked=1)",
+    "${window.hacked=1}",
+    '=HYPERLINK("http://evil.example/","x")',
+    "@SUM(1+1)*cmd|' /C calc'!A0",
+    r"\input{/etc/passwd}$\write18{id}$ % & # _",
+    "<!-- <style>*{display:none}</style>",
+    "]]><![CDATA[",
+    "\u2028alert(8)\u2029",
+    '<a href="http://evil.example/">x</a>',
+    "&lt;b&gt;&#x27;",
+    "url(http://evil.example/x)",
+]
+
+
+def run_folder(
+    folder: Path, answers: dict[str, dict[str, Any]], items: list[Item], model: str = "tiny", **more: Any
+) -> Path:
+    """A run folder of these items; answers: strategy -> item id -> fields of the response."""
+    folder.mkdir(parents=True)
+    write_items(folder / "items.jsonl", items)
+    with (folder / "responses.jsonl").open("wb") as journal:
+        for strategy, given in answers.items():
+            for item, fields in given.items():
+                row = {"schema": 1, "item": item, "strategy": strategy, "turn": 0, "key": "k", "status": "ok"}
+                journal.write(orjson.dumps({**row, "reasoning": None, **fields}) + b"\n")
+    strategies = {name: {"digest": "sha256:0", "chain": name == "cot"} for name in answers}
+    manifest = {"schema": 1, "run": folder.name, "model": model, "benchmark": items[0].benchmark, "complete": True}
+    (folder / "manifest.json").write_bytes(orjson.dumps({**manifest, "strategies": strategies, **more}))
+    return folder
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The committed run, in a place of its own."""
+    folder = tmp_path / "example"
+    folder.mkdir()
+    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
+        shutil.copy(ROOT / "runs/example" / name, folder / name)
+    return folder
+
+
+def hostile_run(tmp_path: Path, model: str = "<b>m</b>") -> Path:
+    """A run in which everything that others write is a payload: stories, labels, factors, ids, texts, manifest."""
+    items, vanilla, cot = [], {}, {}
+    for number, payload in enumerate(PAYLOADS):
+        choices = [f"{payload} a".strip(), f"{payload} b".strip(), "unknown"]
+        item = Item(
+            id=f"{number}/{payload}",
+            story=[payload, f"Then {payload}", "Ada leaves."],
+            question=payload,
+            choices=choices,
+            answer=choices[0],
+            gold={
+                "sets": [["unknown"], [choices[0], choices[1]], [choices[0]]],
+                "edges": [[2, choices[1], choices[0]]],
+            },
+            factors={"perturbation": payload, "evil": payload, "stage": payload},
+            cluster=payload,
+            canary=payload,
+        )
+        items.append(item)
+        beliefs = [{"sentence": place, "belief": choices[0]} for place in (1, 2, 3)]
+        vanilla[item.id] = {"text": json.dumps({"answer": choices[number % 3]}), "reasoning": payload}
+        cot[item.id] = {"text": f"{payload} " + json.dumps({"beliefs": beliefs, "answer": choices[0]})}
+    cot[items[0].id] = {"text": None, "status": "http_500", "error": PAYLOADS[0]}
+    server = {"command": ["vllm", PAYLOADS[0], "--api-key", "sk-verysecret"], "<b>": PAYLOADS[2]}
+    return run_folder(tmp_path / "hostile", {"vanilla": vanilla, "cot": cot}, items, model, server=server)
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, and the text of each kind."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self._open.append(tag)
+        self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts[self._open[-1]][-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def data_of(text: str) -> dict[str, Any]:
+    """What the item browser unpacks."""
+    (packed,) = re.findall(r'<script type="text/plain" id="data">([A-Za-z0-9+/=]*)</script>', text)
+    found: dict[str, Any] = orjson.loads(gzip.decompress(base64.b64decode(packed)))
+    return found
+
+
+# what it says
+
+
+def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
+    path = write_report([str(example)])
+    assert path == example / "report.html"
+    text = path.read_text()
+    headings = [
+        "Verdicts",
+        "Where does it break?",
+        "Does step-by-step reasoning help?",
+        "Is its reasoning honest?",
+        "Control questions",
+        "Show me the items",
+        "Tables",
+        "Failures",
+        "Provenance",
+    ]
+    places = [text.index(f">{heading}</h2>") for heading in headings]
+    assert places == sorted(places)
+    assert "of 176 right (" in text
+    assert "chance (33%)" in text
+    assert "Descriptive only: whether a chain is proper comes after the treatment." in text
+    assert "None: all 352 answers could be read." in text
+    assert "sha256:1ca006e9484fa15feda048fcd2f8e0b9fd8dd4abe4a199605db3f939476e2c5f" in text
+    assert "tomserve-perturbed-6f0c9d1e" in text  # the canary travels with every export
+    assert text.count('role="img"') >= 8
+    assert "Not drawn" not in text
+
+
+def test_every_table_is_there_with_its_note_and_can_be_copied(example: Path) -> None:
+    text = report([str(example)], intervals="published")
+    copies = data_of(text)["tables"]
+    page = Elements(text)
+    shown = {attributes["id"].removeprefix("table-") for attributes in page.all("details") if "id" in attributes}
+    assert shown == set(copies)
+    assert {"accuracy", "criteria", "faithfulness", "placebo", "subtasks", "failures"} <= shown
+    assert copies["accuracy"]["latex"].count(r"\begin{tabular}") == 2  # laid out: one a subset
+    assert copies["accuracy"]["csv"].startswith("subset,model,strategy,perturbation,correct,total,accuracy")
+    assert "as if unpaired" in text
+    assert "published intervals" in text
+
+
+def test_intervals_and_labels_are_handed_on(example: Path) -> None:
+    text = report([str(example)], intervals="recommended", labels=["example=Big Model"])
+    assert "<h1>Big Model</h1>" in text
+    assert [arm["model"] for arm in data_of(text)["arms"]] == ["Big Model"]
+    with pytest.raises(ConfigError, match="unknown intervals 'x'"):
+        report([str(example)], intervals="x")
+
+
+def test_several_runs_make_one_report_here(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(example, other)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="are of one model, 'reference'; tell them apart by --label example=NAME"):
+        write_report([str(example), str(other)])
+    path = write_report([str(example), str(other)], labels=["other=second"])
+    assert path == Path("report.html")
+    text = path.read_text()
+    assert "<h1>reference, second</h1>" in text
+    assert 'class="glance"' in text
+    found = data_of(text)
+    assert [arm["model"] for arm in found["arms"]] == ["reference", "second"]
+    assert len(found["rows"]["item"]) == 704
+    assert len(found["items"]) == 176  # the same items once
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (["scores.parquet"], "a report shows items and texts, which a table does not hold; give the run folder"),
+        (["./nowhere"], "no run there"),
+        (["EXAMPLE", "EXAMPLE"], "given twice"),
+    ],
+)
+def test_what_is_no_run_is_refused(example: Path, runs: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        report([run.replace("EXAMPLE", str(example)) for run in runs])
+
+
+def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "empty", {"vanilla": {}}, [make_item()])
+    with pytest.raises(ConfigError, match="nothing was answered yet"):
+        report([str(folder)])
+
+
+def test_an_unwritable_place_is_said(example: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="choose another --out"):
+        write_report([str(example)], tmp_path / "file/report.html")
+
+
+def test_an_incomplete_run_is_marked(tmp_path: Path) -> None:
+    items = [make_item(1), make_item(2)]
+    text = json.dumps({"answer": "tea"})
+    folder = run_folder(tmp_path / "r", {"vanilla": {"demo/1": {"text": text}}}, items, complete=False)
+    assert "Run r is incomplete" in report([str(folder)])
+
+
+def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
+    """The study `accuracy` knows no classes: figures that need them are left out, and say so."""
+    items = [make_item(n, choices=["tea", *["salt"][: n % 2], "unknown"], gold=None) for n in (1, 2, 3)]
+    right = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
+    wrong = {item.id: {"text": "I do not know at all"} for item in items}
+    text = report([str(run_folder(tmp_path / "r", {"vanilla": right, "cot": wrong}, items))])
+    assert "Not drawn: the table accuracy has no column subset." in text
+    assert "Not drawn: this study has no table faithfulness." in text
+    assert "Accuracy with its uncertainty" in text
+    assert "vanilla: 3 of 3 right" in text
+    assert "tiny, cot: 3 of 3 without an answer (100.0%)." in text
+    assert "strategies differ by 100 points in how often they fail" in text
+    assert "0.39 (mean over questions of 1 / number of choices)" in text  # 1/3, 1/2, 1/3
+
+
+# verdicts
+
+
+def criteria(**changes: Any) -> pl.DataFrame:
+    row = {"subset": "all", "model": "m", "strategy": "vanilla", "rule": "strict", "ostensible": True}
+    return pl.DataFrame([{**row, "classes_above": 10, "limited_robust": True, "robust": True, **changes}])
+
+
+def accuracy(low: float, high: float) -> pl.DataFrame:
+    row = {"subset": "all", "model": "m", "strategy": "vanilla", "correct": 5, "total": 8, "accuracy": 5 / 8}
+    classes = ["none", *map(str, range(10)), "overall"]
+    return pl.DataFrame([{**row, "perturbation": name, "ci_low": low, "ci_high": high} for name in classes])
+
+
+@pytest.mark.parametrize(
+    ("changes", "interval", "verdict", "tone"),
+    [
+        ({}, (0.6, 0.7), "Yes, in every class", "good"),
+        ({}, (0.4, 0.7), "By count yes, but not for certain", "open"),
+        ({"robust": False}, (0.4, 0.7), "Limited: in some classes only", "open"),
+        ({"robust": False, "limited_robust": False}, (0.1, 0.7), "No: on unperturbed stories only", "bad"),
+        ({"robust": False, "limited_robust": False, "ostensible": False}, (0.1, 0.4), "No", "bad"),
+        (
+            {"robust": False, "limited_robust": False, "ostensible": False},
+            (0.1, 0.7),
+            "Not shown, but not ruled out",
+            "open",
+        ),
+    ],
+)
+def test_a_verdict_is_as_sure_as_its_intervals(
+    changes: dict[str, Any], interval: tuple[float, float], verdict: str, tone: str
+) -> None:
+    (found,) = verdicts({"accuracy": accuracy(*interval), "criteria": criteria(**changes)}, 1 / 3)
+    card = found.cards[0]
+    assert (card.verdict, card.tone) == (verdict, tone)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"),
+    [((0.01, 0.2), "Yes, it helps"), ((-0.2, -0.01), "No, it hurts"), ((-0.1, 0.1), "No clear effect"),
+     ((None, None), "No clear effect")],
+)  # fmt: skip
+def test_whether_reasoning_helps_is_read_off_the_interval(
+    bounds: tuple[float | None, float | None], verdict: str
+) -> None:
+    row = {"subset": "all", "model": "m", "perturbation": "overall", "treatment": "cot", "control": "vanilla"}
+    effects = pl.DataFrame([{**row, "risk_difference": 0.0, "rd_low": bounds[0], "rd_high": bounds[1]}])
+    (found,) = verdicts({"accuracy": accuracy(0.4, 0.6), "prompting_effects": effects}, None)
+    assert [card.verdict for card in found.cards] == [verdict]
+
+
+def test_a_class_is_harder_only_where_the_corrected_test_agrees() -> None:
+    row = {"subset": "all", "model": "m", "strategy": "cot", "perturbation": "late_label", "risk_difference": -0.3}
+    frame = pl.DataFrame([{**row, "rd_low": -0.5, "rd_high": -0.1, "p_adjusted": 0.2}])
+    tables = {"accuracy": accuracy(0.4, 0.6), "perturbation_effects": frame}
+    assert verdicts(tables, None)[0].cards[0].verdict == "No class clearly harder"
+    tables["perturbation_effects"] = frame.drop("p_adjusted")
+    assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
+
+
+def test_shares_are_said_as_a_reader_says_them() -> None:
+    assert [percent(value) for value in (None, float("nan"), 0, 0.002, 0.5, 0.998, 1)] == [
+        "undefined", "undefined", "0%", "0.2%", "50%", "99.8%", "100%",
+    ]  # fmt: skip
+
+
+# figures
+
+
+def test_accuracy_is_drawn_from_0_to_1_with_a_chance_line() -> None:
+    found = figures({"accuracy": accuracy(0.4, 0.6)}, {"all": 0.25})["accuracy"]
+    (panel,) = found.panels
+    assert ">0.0</text>" in panel.svg
+    assert ">1.0</text>" in panel.svg
+    assert "chance 0.25" in panel.svg
+    assert "<title>1, vanilla: 0.62 [0.40, 0.60]</title>" in panel.svg
+
+
+def test_undefined_values_are_not_drawn() -> None:
+    frame = accuracy(0.4, 0.6).with_columns(accuracy=pl.lit(float("nan")), ci_low=pl.lit(None, pl.Float64))
+    found = figures({"accuracy": frame}, {})
+    assert found["accuracy"].missing == "Not drawn: no defined values."
+    assert found["perturbing"].missing == "Not drawn: this study has no table perturbation_effects."
+    empty = figures({"accuracy": frame.clear()}, {})
+    assert empty["heat"].missing == "Not drawn: the table accuracy is empty."
+
+
+def test_a_drawing_holds_no_more_than_shapes_and_text() -> None:
+    marks = [Point(payload, payload, 0.5, 0.1, 0.9) for payload in map(plain, PAYLOADS)]
+    names = [mark.row for mark in marks]
+    svg = str(draw(points(marks, names, names[:1], (0, 1), [Line(0.3, "chance")], "x"), PAYLOADS[3], "p"))
+    page = Elements(svg)
+    assert {name for name, _ in page.found} <= {"svg", "g", "path", "rect", "line", "text", "title", "defs", "clippath"}
+    for name, attributes in page.found:
+        assert not [key for key in attributes if key.startswith("on") or key in ("href", "style", "src")], name
+    assert page.all("svg")[0]["role"] == "img"
+    assert "http:" not in svg.replace("http://www.w3.org/2000/svg", "").replace("http://evil", "")
+
+
+def test_names_in_charts_are_short_and_whole() -> None:
+    assert plain("a\x00\nb\u2028c") == "a b c"
+    assert len(plain("x" * 500)) == 34
+    frame = accuracy(0.4, 0.6)
+    twins = pl.concat([frame.with_columns(model=pl.lit("m" * 60 + end)) for end in "ab"])
+    titles = [panel.title for panel in figures({"accuracy": twins}, {})["accuracy"].panels]
+    assert len(set(titles)) == 2
+
+
+# the data of the item browser
+
+
+def test_the_browser_has_every_item_with_its_gold_chain_and_base(example: Path) -> None:
+    found = data_of(report([str(example)]))
+    rows, words = found["rows"], found["words"]
+    assert {len(column) for column in rows.values()} == {352}
+    place = {item["id"]: at for at, item in enumerate(found["items"])}
+    identifier = next(i for i in place if "/none/" not in i and i.replace(i.split("/")[1], "none") in place)
+    base = found["items"][found["base"][place[identifier]]]["id"]
+    assert base == identifier.replace(identifier.split("/")[1], "none")
+    assert all(found["base"][place[i]] == -1 for i in place if "/none/" in i)
+    at = next(row for row in range(352) if rows["kind"][row] >= 0)
+    numbers, labels, verdicts_ = found["chains"][rows["chain"][at]]
+    item = found["items"][rows["item"][at]]
+    assert len(verdicts_) == len(item["story"])
+    assert words[verdicts_[rows["break"][at] - 1]] == words[rows["kind"][at]]
+    assert {words[label] for label in labels} <= {words[choice] for choice in item["choices"]}
+    assert numbers == list(range(1, len(item["story"]) + 1))
+    assert len(found["golds"][item["gold"]][0]) == len(item["story"])
+    text = json.loads(found["texts"][rows["text"][at]])
+    assert text["answer"] == words[rows["answer"][at]]
+
+
+def test_items_of_one_id_that_differ_are_kept_apart(tmp_path: Path) -> None:
+    answer = {"demo/1": {"text": json.dumps({"answer": "tea"})}}
+    one = run_folder(tmp_path / "one", {"vanilla": answer}, [make_item(1)], "a")
+    two = run_folder(tmp_path / "two", {"vanilla": answer}, [make_item(1, question="Another?")], "b")
+    found = data_of(report([str(one), str(two)]))
+    assert [item["id"] for item in found["items"]] == ["demo/1", "demo/1 (version 2)"]
+
+
+def test_long_texts_are_cut_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(items_module, "BUDGET", 20_000)
+    items = [make_item(n) for n in range(40)]
+    noise = ["".join(hashlib.sha256(bytes([n, m])).hexdigest() for m in range(40)) for n in range(40)]
+    answers = {i.id: {"text": json.dumps({"answer": "tea"}), "reasoning": noise[n]} for n, i in enumerate(items)}
+    text = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items))])
+    cut = data_of(text)["cut"]
+    assert cut in items_module.CUTS[1:]
+    assert f"Texts are cut to {cut} characters each" in text
+    assert "[…]" in "".join(data_of(text)["texts"])
+
+
+# hostile content
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> str:
+    return report([str(hostile_run(tmp_path))])
+
+
+def attributes_of(text: str) -> Iterator[tuple[str, str, str]]:
+    for tag, attributes in Elements(text).found:
+        for name, value in attributes.items():
+            yield tag, name, value
+
+
+KNOWN = {
+    *("html", "head", "meta", "title", "link", "style", "body", "a", "header", "p", "h1", "dl", "div", "dt", "dd"),
+    *("nav", "main", "section", "h2", "article", "ul", "li", "h3", "h4", "span", "b", "details", "summary"),
+    *("figure", "figcaption", "strong", "code", "table", "thead", "tbody", "tr", "th", "td", "button", "form"),
+    *("noscript", "footer", "dialog", "script", "svg", "g", "path", "rect", "line", "text", "defs", "clippath"),
+    *("lineargradient", "stop"),
+}
+
+
+def test_nothing_that_others_wrote_becomes_an_element(hostile: str) -> None:
+    page = Elements(hostile)
+    assert {tag for tag, _ in page.found} <= KNOWN
+    assert len(page.all("script")) == 3
+    assert len(page.all("style")) == 1
+    assert not page.all("img")
+    for tag, name, value in attributes_of(hostile):
+        assert not name.startswith("on"), (tag, name)
+        assert name not in ("style", "src", "srcdoc", "action", "formaction"), (tag, name)
+        if name in ("href", "xlink:href"):
+            assert value.startswith("#") or value == "data:,", (tag, value)
+    shown = " ".join(text for texts in page.texts.values() for text in texts)
+    assert "<b>m</b>" in shown  # the model's name, as text
+    assert PAYLOADS[0] in shown
+
+
+def test_the_policy_lets_only_our_script_and_style_in(hostile: str) -> None:
+    page = Elements(hostile)
+    (policy,) = [a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert rules["base-uri"] == rules["form-action"] == "'none'"
+    assert "unsafe" not in policy
+    assert "connect-src" not in rules
+    for kind, tag, count in (("script-src", "script", 2), ("style-src", "style", 1)):
+        inline = re.findall(rf"<{tag}>(.*?)</{tag}>", hostile, re.S)
+        assert len(inline) == count
+        digests = [base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() for inside in inline]
+        assert rules[kind] == " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def test_our_script_never_makes_markup_or_code_from_text() -> None:
+    script = "".join((page_module.ASSETS / name).read_text() for name in ("core.js", "report.js", "browser.js"))
+    for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "new Function", "DOMParser"):
+        assert word not in script
+    assert "</script" not in script
+    assert not re.search(r"fetch\(|XMLHttpRequest|WebSocket|importScripts|https?://", script)
+
+
+def test_texts_arrive_as_they_were_written(hostile: str) -> None:
+    found = data_of(hostile)
+    assert set(PAYLOADS) <= set(found["texts"]) | set(found["sentences"])
+    assert len(found["items"]) == len(PAYLOADS)
+
+
+def test_copies_run_neither_in_a_spreadsheet_nor_in_latex() -> None:
+    frame = pl.DataFrame({"model": PAYLOADS, "accuracy": [0.5] * len(PAYLOADS)})
+    copies = page_module.copies({"t": frame}, {})["t"]
+    assert not re.search(r'^"?[=@+-]', copies["csv"], re.M)
+    assert r"\input{" not in copies["latex"]
+    assert r"\write18" not in copies["latex"]
+
+
+def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
+    assert "sk-verysecret" not in hostile
+    manifest = {
+        "endpoints": ["https://me:hunter2@host/v1?key=abc"],
+        "server": {"command": ["vllm", "--api-key=abc", "--hf-token", "hunter2", "--max-num-batched-tokens", "64"]},
+        "api_key": "hunter2",
+        "sessions": [{"headers": {"Authorization": "Bearer hunter2"}}],
+        "sampling": {"max_tokens": 256, "tokenizer": "t"},
+        "revision": None,
+        "limit": [],
+    }
+    found = dict(provenance(manifest))
+    assert "hunter2" not in str(found)
+    assert "abc" not in str(found)
+    assert found["endpoints"] == "https://host/v1"
+    assert found["server.command"] == ("vllm --api-key=(not shown) --hf-token (not shown) --max-num-batched-tokens 64")
+    assert found["sampling.max_tokens"] == "256"
+    assert found["sampling.tokenizer"] == "t"
+    assert found["revision"] == "unknown"
+
+
+# always the same, and small
+
+
+def test_the_same_runs_give_the_same_bytes(example: Path) -> None:
+    first = report([str(example)])
+    assert report([str(example)]) == first
+    code = f"from tomserve.reporting.html.build import report; print(report([{str(example)!r}]), end='')"
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
+        assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(first.encode()).digest()
+
+
+def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "bench"))
+    try:
+        import report as bench
+    finally:
+        sys.path.pop(0)
+    runs = bench.make(tmp_path / "runs", 6)
+    sources, scores = load(runs, [], None)
+    assert scores.height == 13_056
+    data, cut = items_module.packed(sources, {})
+    assert cut is None
+    rest = len(report([runs[0]])) - len(data_of_bytes(runs[0]))
+    assert len(data) + 6 * rest < 5_000_000
+
+
+def data_of_bytes(run: str) -> str:
+    return items_module.packed(load([run], [], None)[0], {})[0]

@@ -1,0 +1,169 @@
+"""`tomserve report`: from run folders to one HTML file.
+
+>>> write_report(["perturbed-reference"])                                                       # doctest: +SKIP
+PosixPath('runs/perturbed-reference/report.html')
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+import tomserve
+from tomserve import studies
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.manifest import portable
+from tomserve.reporting.html import page as pages
+from tomserve.reporting.html.figures import figures
+from tomserve.reporting.html.headline import verdicts
+from tomserve.reporting.html.items import packed
+from tomserve.reporting.html.sources import Source, load, provenance
+from tomserve.scoring.table import Note
+
+
+def write_report(
+    runs: Sequence[str | None] = (None,),
+    out: Path | None = None,
+    intervals: str | None = None,
+    labels: Sequence[str] = (),
+    study: str | None = None,
+    note: Note | None = None,
+) -> Path:
+    """Write the report of these runs (None: the newest) and return its path.
+
+    out: where to; without it `report.html` in the run's folder, or for several runs in the current one. intervals,
+    study, labels: as for `tomserve analyze`. note: told what could not be read. Raises ConfigError.
+    """
+    sources, text = _report(runs or (None,), intervals, labels, study, note)
+    path = out or (sources[0].folder if len(sources) == 1 else Path()) / "report.html"
+    partial = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
+    return path
+
+
+def report(
+    runs: Sequence[str | None],
+    intervals: str | None = None,
+    labels: Sequence[str] = (),
+    study: str | None = None,
+    note: Note | None = None,
+) -> str:
+    """The report as text; see write_report."""
+    return _report(runs, intervals, labels, study, note)[1]
+
+
+def _report(
+    runs: Sequence[str | None],
+    intervals: str | None,
+    labels: Sequence[str],
+    study: str | None,
+    note: Note | None,
+) -> tuple[list[Source], str]:
+    sources, scores = load(runs, labels, note)
+    name = study or studies.default_study(scores)
+    module = studies.load_study(name)
+    found = studies.analyze(scores, module, intervals)
+    kind = intervals or getattr(module, "INTERVALS", ("published",))[0]
+    said = studies.notes(module, intervals)
+    items = _items(sources)
+    chance = _chance(scores, items)
+    extra = {"tables": pages.copies(found, getattr(module, "LAYOUTS", {}))}
+    data, cut = packed(sources, extra)
+    models = list(scores["model"].unique(maintain_order=True))
+    page = pages.Page(
+        title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
+        facts=tuple(_facts(sources, scores, name, kind, chance)),
+        warnings=tuple(_warnings(sources)),
+        intervals=kind,
+        verdicts=tuple(verdicts(found, chance.get("all"))),
+        figures=figures(found, chance),
+        tables=tuple(pages.shown(title, frame, said.get(title, "")) for title, frame in found.items()),
+        failures=tuple(_failures(scores)),
+        provenance=tuple((source.run, provenance(portable(dict(source.manifest)))) for source in sources),
+        canaries=tuple(sorted({item.canary for item in items.values() if item.canary})),
+        cut=cut,
+        data=data,
+        version=tomserve.__version__,
+    )
+    return sources, pages.render(page)
+
+
+def _items(sources: Sequence[Source]) -> dict[str, Item]:
+    return {item.id: item for source in sources for item, _ in source.answers()}
+
+
+def _chance(scores: pl.DataFrame, items: Mapping[str, Item]) -> dict[str, float]:
+    """For each subset of the design what a guesser gets right: the mean of 1 / number of choices over its questions."""
+    asked = scores.select("item", *(name for name in ("scenario", "question_kind") if name in scores.columns)).unique()
+    subsets = {"all": asked}
+    if asked.width == 3:
+        text = asked.with_columns(pl.col("scenario", "question_kind").cast(pl.String))
+        subsets["false_belief"] = text.filter(scenario="false_belief", question_kind="belief")
+    shares = {
+        name: [1 / len(items[item].choices) for item in sorted(part["item"].unique()) if item in items]
+        for name, part in subsets.items()
+    }
+    return {name: sum(values) / len(values) for name, values in shares.items() if values}
+
+
+def _facts(
+    sources: Sequence[Source], scores: pl.DataFrame, study: str, kind: str, chance: Mapping[str, float]
+) -> list[tuple[str, str]]:
+    benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
+    strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (name != "vanilla", name)))
+    found = [
+        ("benchmark", benchmarks or "unknown"),
+        ("questions", f"{scores['item'].n_unique():,}"),
+        ("strategies", strategies),
+        ("answers", f"{scores.height:,}"),
+        ("runs", ", ".join(source.run for source in sources)),
+        ("study", f"{study}, {kind} intervals"),
+    ]
+    if "all" in chance:
+        found.append(("chance", f"{chance['all']:.2f} (mean over questions of 1 / number of choices)"))
+    return found
+
+
+def _warnings(sources: Sequence[Source]) -> list[str]:
+    return [
+        f"Run {source.run} is incomplete: it has not asked everything yet, and what it has may not be typical."
+        for source in sources
+        if not source.manifest.get("complete")
+    ]
+
+
+def _failures(scores: pl.DataFrame) -> list[str]:
+    """How many rows hold no answer, by model and strategy; a difference between strategies can fake an effect."""
+    counted = (
+        scores.with_columns(failed=~studies.answered())
+        .group_by("model", "strategy", maintain_order=True)
+        .agg(pl.len().alias("asked"), pl.col("failed").sum())
+        .sort("model", "strategy")
+    )
+    if not counted["failed"].sum():
+        return [f"None: all {scores.height:,} answers could be read."]
+    lines = [
+        f"{row['model']}, {row['strategy']}: {row['failed']:,} of {row['asked']:,} without an answer "
+        f"({100 * row['failed'] / row['asked']:.1f}%)."
+        for row in counted.iter_rows(named=True)
+        if row["failed"]
+    ]
+    shares = counted.with_columns(share=pl.col("failed") / pl.col("asked")).group_by("model", maintain_order=True)
+    for row in shares.agg((pl.col("share").max() - pl.col("share").min()).alias("gap")).iter_rows(named=True):
+        if row["gap"] >= 0.02:
+            lines.append(
+                f"{row['model']}: strategies differ by {100 * row['gap']:.0f} points in how often they fail, which can "
+                "look like an effect of the prompt; read the bounds in the table of failures."
+            )
+    return lines

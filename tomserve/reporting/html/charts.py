@@ -1,0 +1,193 @@
+"""The two kinds of picture the report draws: heat maps, and points with intervals on a fixed axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+from tomserve.reporting.html.svg import GRID, INK, MUTED, PALETTE, SHAPES
+
+CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
+BLUES = ["#f3f7fc", "#c9dcee", "#86b4d8", "#3d80b6", "#08417c"]
+"""Light for 0, dark for 1."""
+LOSS_GAIN = ["#b35806", "#e08b34", "#f9d0a0", "#f6f6f6", "#c3c5e3", "#8073ac", "#4b2d82"]
+"""Orange for a loss, violet for a gain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One mark: where it stands, its interval (None where there is none), and `other`, drawn as an upright stroke."""
+
+    row: str
+    series: str
+    value: float
+    low: float | None
+    high: float | None
+    other: float | None = None
+
+    def told(self) -> str:
+        """The point in words."""
+        interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.row}, {self.series}: {self.value:.2f}{interval}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A vertical line of reference with its name; `left`: the name stands left of it."""
+
+    at: float
+    name: str
+    dash: tuple[int, int] = (0, 0)
+    left: bool = False
+
+
+def points(
+    marks: Sequence[Point],
+    rows: Sequence[str],
+    series: Sequence[str],
+    domain: tuple[float, float],
+    lines: Sequence[Line],
+    axis: str,
+    *,
+    width: int = 250,
+    first: int = 0,
+) -> alt.LayerChart:
+    """Points with their intervals, a row each; intervals are cut off at the ends of the axis.
+
+    first: the place of the first series among colours and shapes, so that a strategy looks the same in every figure.
+    """
+    low, high = domain
+    data = [
+        {
+            "row": mark.row,
+            "series": mark.series,
+            "value": min(max(mark.value, low), high),
+            "low": None if mark.low is None else min(max(mark.low, low), high),
+            "high": None if mark.high is None else min(max(mark.high, low), high),
+            "other": mark.other,
+            "told": mark.told(),
+        }
+        for mark in marks
+    ]
+    several = len(series) > 1
+    x = alt.X("value:Q", scale=alt.Scale(domain=list(domain), nice=False), title=axis)
+    x = x.axis(tickCount=5, format=".1f", gridOpacity=0.7)
+    y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=list(rows)), title=None)
+    y = y.axis(domain=False, ticks=False, labelPadding=8, grid=True, gridOpacity=0.45, tickBand="extent")
+    colour = alt.Color("series:N", scale=alt.Scale(domain=list(series), range=list(PALETTE[first:])), sort=None)
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=list(SHAPES[first:])), sort=None)
+    key = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=14, offset=6) if several else None
+    base = alt.Chart(alt.InlineData(values=data)).encode(y=y)
+    if several:
+        base = base.encode(yOffset=alt.YOffset("series:N", sort=list(series), scale=alt.Scale(paddingOuter=0.35)))
+    interval = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("low:Q"), x2="high:Q", color=colour.legend(key), description="told:N"
+    )
+    dots = base.mark_point(filled=True, size=62, opacity=1).encode(
+        x=x, color=colour.legend(key), shape=shape.legend(key), description="told:N"
+    )
+    layers: list[alt.Chart] = []
+    if any(mark.other is not None for mark in marks):
+        stroke = base.mark_tick(thickness=2, size=13, opacity=1)
+        layers.append(stroke.encode(x=alt.X("other:Q"), color=colour.legend(key)))
+    for line in lines:
+        at = alt.Chart(alt.InlineData(values=[{"at": line.at, "name": line.name}])).encode(x=alt.X("at:Q"))
+        layers.append(at.mark_rule(color=INK if line.dash == (0, 0) else MUTED, strokeDash=list(line.dash), size=1.2))
+        if line.name:
+            side = {"align": "right", "dx": 2} if line.left else {"align": "left", "dx": -2}
+            words = at.mark_text(baseline="bottom", dy=-3, fontSize=11, color=MUTED, **side)  # type: ignore[arg-type]
+            layers.append(words.encode(y=alt.value(0), text="name:N"))
+    height = alt.Step(max(22, 11 * len(series) + 4), **{"for": "position"})
+    return alt.LayerChart(layer=[*layers, interval, dots], width=width, height=height)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One field of a heat map; told: the same in words."""
+
+    row: str
+    column: str
+    value: float
+    told: str
+
+
+def heat(
+    cells: Sequence[Cell],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    *,
+    difference: float | None = None,
+    chance: float | None = None,
+    names: bool = True,
+) -> alt.LayerChart:
+    """Cells with their numbers. difference: the largest absolute difference shown; None for shares from 0 to 1.
+
+    names: whether the rows are named (only the leftmost of several maps side by side needs to).
+    """
+    scale = (
+        alt.Scale(domain=[0, 1], range=BLUES)
+        if difference is None
+        else alt.Scale(domain=[-difference, difference], range=LOSS_GAIN)
+    )
+    marks = [0.0, 0.5, 1.0] if difference is None else [-difference, 0.0, difference]
+    if chance is not None and difference is None and abs(chance - 0.5) > 0.05:
+        marks.insert(1 if chance < 0.5 else 2, chance)
+    dark = [_is_dark(cell.value, difference) for cell in cells]
+    data = [
+        {
+            "row": cell.row,
+            "column": cell.column,
+            "value": cell.value,
+            "told": cell.told,
+            "text": f"{cell.value:.2f}" if difference is None else f"{cell.value + 0.0:+.2f}".replace("-", "−"),
+            "ink": CELL_DARK if is_dark else CELL_LIGHT,
+        }
+        for cell, is_dark in zip(cells, dark, strict=True)
+    ]
+    step = {1: 92, 2: 74, 3: 64}.get(len(columns), 46)
+    turned = any(8 * len(column) > step for column in columns)
+    legend = alt.Legend(
+        title=None, orient="bottom", direction="horizontal", values=marks, format=".2f", gradientThickness=9,
+        gradientLength=max(110, step * len(columns)), offset=8,
+    )  # fmt: skip
+    y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=list(rows)), title=None)
+    x = alt.X("column:N", sort=None, scale=alt.Scale(domain=list(columns)), title=None)
+    axis = alt.Axis(orient="top", domain=False, ticks=False, labelPadding=5, labelAngle=-40 if turned else 0)
+    axis.labels = len(columns) > 1
+    base = alt.Chart(alt.InlineData(values=data)).encode(
+        y=y.axis(alt.Axis(domain=False, ticks=False, labelPadding=6) if names else None), x=x.axis(axis)
+    )
+    fields = base.mark_rect(stroke=GRID, strokeWidth=1).encode(
+        color=alt.Color("value:Q", scale=scale, legend=legend), description="told:N"
+    )
+    numbers = [
+        base.properties(data=alt.InlineData(values=[row for row in data if row["ink"] == ink]))
+        .mark_text(fontSize=12, color=ink)
+        .encode(text="text:N")
+        for ink in (CELL_LIGHT, CELL_DARK)
+    ]
+    heading = alt.TitleParams(title, anchor="middle", fontSize=13, offset=8)
+    return alt.LayerChart(layer=[fields, *numbers], width=alt.Step(step), height=alt.Step(25), title=heading)
+
+
+def _is_dark(value: float, difference: float | None) -> bool:
+    """Whether white reads better than black on the colour of a cell (by the luminance of the two palettes)."""
+    if difference is None:
+        return value > 0.78
+    return value > 0.72 * difference or value < -0.93 * difference
+
+
+def beside(maps: Sequence[alt.LayerChart]) -> alt.HConcatChart:
+    """Heat maps side by side, each with its own colours."""
+    row = alt.HConcatChart(hconcat=list(maps), spacing=22)
+    row.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", y="independent"))
+    return row
+
+
+def finite(value: object) -> float | None:
+    """The number, or None for what is undefined."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

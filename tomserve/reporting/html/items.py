@@ -1,0 +1,212 @@
+"""The item browser's data: every item and answer once, packed so that thousands of them fit into a page.
+
+Texts, labels and chains go into pools and are named by their place; rows are columns of small numbers. All of it is
+one JSON text, compressed; the page unpacks it and shows it as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import polars as pl
+
+from tomserve.items import Item
+from tomserve.reporting.html.sources import Source
+
+BUDGET = 3_300_000
+"""Bytes that the packed data may take; longer texts are cut until it does, and say so."""
+
+CUTS = (None, 6000, 3000, 1500, 700, 300)
+"""Characters kept of a text, tried in this order."""
+
+MATCHED = ("stage", "scenario", "question_kind", "swapped")
+"""Factors that an item and its unperturbed version share."""
+
+
+@dataclass
+class Pool:
+    """Values, each once, by place."""
+
+    values: list[Any] = field(default_factory=list)
+    _places: dict[Any, int] = field(default_factory=dict)
+
+    def place(self, value: Any) -> int:
+        """Where the value is, put there if it is new. None is -1."""
+        if value is None:
+            return -1
+        found = self._places.setdefault(value, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+
+class Browser:
+    """Collects items and answers. Items of one id that differ between runs are kept apart."""
+
+    def __init__(self) -> None:
+        self.words = Pool()  # labels, factor values, statuses, names
+        self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
+        self.arms: list[dict[str, Any]] = []
+        self.factors: Pool = Pool()
+        self.items: list[dict[str, Any]] = []
+        self._known: dict[bytes, int] = {}
+        self._ids: dict[str, int] = {}
+        self.columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
+
+    def add(self, source: Source) -> None:
+        """Every scored answer of a run."""
+        wanted = {row[:3]: row[3:] for row in _selected(source.scores).iter_rows()}
+        names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
+        arms: dict[str, int] = {}
+        for item, row in source.answers():
+            strategy = str(row["strategy"])
+            # A label renames the run's model; several models in one run keep their names.
+            model = next(iter(names.values())) if len(names) == 1 else str(row["model"])
+            if (scored := wanted.get((model, strategy, item.id))) is None:
+                continue
+            if model not in arms:
+                arms[model] = len(self.arms)
+                self.arms.append({"run": source.run, "model": model})
+            self._row(arms[model], strategy, self._item(item), scored, row)
+
+    def _row(self, arm: int, strategy: str, item: int, scored: Sequence[Any], row: Mapping[str, Any]) -> None:
+        status, parse, reason, answer, correct, chain, broken, sentences, verdicts, place, kind = scored
+        stated = (
+            tuple(sentences or ()),
+            tuple(self.words.place(label) for label in chain or ()),
+            tuple(self.words.place(verdict) for verdict in verdicts or ()),
+        )
+        values = {
+            "item": item,
+            "arm": arm,
+            "strategy": self.words.place(strategy),
+            "status": self.words.place(status),
+            "parse": self.words.place(parse),
+            "reason": self.texts.place(reason),
+            "answer": self.words.place(answer),
+            "right": int(bool(correct)),
+            "chain": self.chains.place(stated) if any(stated) else -1,
+            "broken": self.texts.place(broken),
+            "break": place if place is not None else -1,
+            "kind": self.words.place(kind),
+            "text": self.texts.place(_string(row.get("text"))),
+            "reasoning": self.texts.place(_string(row.get("reasoning"))),
+        }
+        for name, value in values.items():
+            self.columns[name].append(value)
+
+    def _item(self, item: Item) -> int:
+        text = item.to_json()
+        if (known := self._known.get(text)) is not None:
+            return known
+        number = self._ids[item.id] = self._ids.get(item.id, 0) + 1
+        place = self._known[text] = len(self.items)
+        self.items.append(
+            {
+                "id": item.id if number == 1 else f"{item.id} (version {number})",
+                "story": [self.sentences.place(sentence) for sentence in item.story],
+                "question": self.sentences.place(item.question),
+                "choices": [self.words.place(choice) for choice in item.choices],
+                "answer": self.words.place(item.answer),
+                "gold": self._gold(item),
+                "factors": [
+                    [self.factors.place(name), self.words.place(_string(value))]
+                    for name, value in item.factors.items()
+                    if value is not None
+                ],
+                "cluster": self.words.place(item.cluster),
+            }
+        )
+        return place
+
+    def _gold(self, item: Item) -> int:
+        if item.gold is None:
+            return -1
+        if item.gold.chains is not None:
+            layers = [tuple(dict.fromkeys(layer)) for layer in zip(*item.gold.chains, strict=True)]
+        else:
+            layers = [tuple(layer) for layer in item.gold.sets or ()]
+        sets = tuple(tuple(self.words.place(label) for label in layer) for layer in layers)
+        edges = tuple((t, self.words.place(a), self.words.place(b)) for t, a, b in item.gold.edges)
+        return self.golds.place((sets, edges))
+
+    def data(self, cut: int | None) -> dict[str, Any]:
+        """All of it, texts cut to that many characters. -1 stands for "none"."""
+        return {
+            "arms": self.arms,
+            "words": self.words.values,
+            "factors": self.factors.values,
+            "sentences": self.sentences.values,
+            "texts": [_cut(text, cut) for text in self.texts.values],
+            "chains": self.chains.values,
+            "golds": self.golds.values,
+            "items": self.items,
+            "base": self._bases(),
+            "rows": self.columns,
+            "cut": cut,
+        }
+
+    def _bases(self) -> list[int]:
+        """For each item the place of its unperturbed version, -1 where there is none."""
+        described = []
+        for item in self.items:
+            described.append({self.factors.values[name]: value for name, value in item["factors"]})
+        none = self.words.place("none")
+        plain: dict[tuple[Any, ...], int] = {}
+        keys = []
+        for place, (item, factors) in enumerate(zip(self.items, described, strict=True)):
+            version = item["id"].rpartition(" (version ")[2] if " (version " in item["id"] else ""
+            matched = tuple(factors.get(name, -1) for name in MATCHED)
+            key = (version, *matched) if "perturbation" in factors and -1 not in matched else None
+            keys.append(key)
+            if key is not None and factors["perturbation"] == none:
+                plain.setdefault(key, place)
+        return [-1 if key is None or plain.get(key, place) == place else plain[key] for place, key in enumerate(keys)]
+
+
+_COLUMNS = (
+    *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
+    *("text", "reasoning"),
+)
+
+
+def _selected(scores: pl.DataFrame) -> pl.DataFrame:
+    return scores.select(
+        *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
+        *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),
+    )
+
+
+def _string(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return "true" if value is True else "false" if value is False else str(value)
+
+
+def _cut(text: str, cut: int | None) -> str:
+    return text if cut is None or len(text) <= cut else f"{text[:cut]} […]"
+
+
+def packed(sources: Iterable[Source], extra: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole)."""
+    browser = Browser()
+    for source in sources:
+        browser.add(source)
+    best = ""
+    for cut in CUTS:
+        best = pack({**browser.data(cut), **extra})
+        if len(best) <= BUDGET:
+            return best, cut
+    return best, CUTS[-1]
+
+
+def pack(data: Mapping[str, Any]) -> str:
+    """JSON, gzip (without a time, so that the same data gives the same bytes), base64."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
+    text = orjson.dumps(data)
+    return base64.b64encode(compressor.compress(text) + compressor.flush()).decode("ascii")

@@ -1,0 +1,127 @@
+"""The page: everything the template needs, rendered with escaping on, under a policy that lets nothing else run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tomserve.reporting import tables
+from tomserve.reporting.html.headline import Verdict
+from tomserve.reporting.html.panels import Figure
+from tomserve.reporting.layout import Layout
+
+ASSETS = Path(__file__).parent / "assets"
+SIGNS = {"good": "✓", "bad": "✗", "open": "○"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A study's table as it is shown: its note, its columns (name, whether numbers), its cells as text.
+
+    empty: columns that hold nothing and are left out.
+    """
+
+    name: str
+    note: str
+    columns: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[str, ...], ...]
+    empty: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the page says, from top to bottom. data: what the item browser unpacks."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    intervals: str
+    verdicts: tuple[Verdict, ...]
+    figures: Mapping[str, Figure]
+    tables: tuple[Table, ...]
+    failures: tuple[str, ...]
+    provenance: tuple[tuple[str, Sequence[tuple[str, str]]], ...]
+    canaries: tuple[str, ...]
+    cut: int | None
+    data: str
+    version: str
+
+
+def shown(name: str, frame: pl.DataFrame, note: str) -> Table:
+    """A frame for the page: three decimals, a dash for what is undefined."""
+    empty = tuple(column for column in frame.columns if frame.height and frame[column].null_count() == frame.height)
+    kept = frame.drop(empty)
+    columns = tuple((column, kind.is_numeric()) for column, kind in kept.schema.items())
+    rows = tuple(tuple(_cell(value) for value in row) for row in kept.iter_rows())
+    return Table(name, note, columns, rows, empty)
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, float) and math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return tables.cell(value)
+
+
+def copies(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) -> dict[str, dict[str, str]]:
+    """Each table as LaTeX and as CSV, for the buttons that copy it."""
+    forms = ("latex", "csv")
+    return {
+        name: {form: tables.render(frame, form, layouts.get(name)) for form in forms} for name, frame in frames.items()
+    }
+
+
+def render(page: Page) -> str:
+    """The page as HTML, the same for the same content."""
+    # The browser of items does not wait for the tables, which are long: its script stands before them.
+    style, early, late = _asset("report.css"), _asset("core.js") + _asset("browser.js"), _asset("report.js")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_digest(early)}' '{_digest(late)}'",
+            f"style-src '{_digest(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    inline = {"style": Markup(style), "early": Markup(early), "late": Markup(late)}
+    text: str = _template().render(page=page, figures=page.figures, policy=policy, signs=SIGNS, **inline)
+    return text
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["said"] = lambda text: str(text).replace("_", " ")
+    return environment.get_template("report.html.j2")
+
+
+@cache
+def _asset(name: str) -> str:
+    return "\n" + (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """The name of an inline script or style in a content security policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
