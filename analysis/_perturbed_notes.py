@@ -4,8 +4,8 @@ RECOMMENDED = {
     "accuracy": "classes: Wilson's interval with n = tasks, for further tasks like these (few tasks: wide); overall: t "
     "over stage means, for stages not yet written; failures count as wrong",
     "perturbation_effects": "each class against the unperturbed tasks of the same stages, for new stages: t over "
-    "stages, p by sign flips, p_adjusted over the ten classes (Benjamini-Yekutieli); p_smallest is the least p so few "
-    "stages can give; overall_perturbed: p_permutation first",
+    "stages, p by sign flips, p_adjusted over the ten classes (Benjamini-Yekutieli); p_smallest, p_adjusted_smallest: "
+    "the least that so few stages can give; overall_perturbed: p_permutation first",
     "prompting_effects": "paired on the same items: this is the test, overlapping intervals of accuracies are none; "
     "classes by task, overall for new stages and for new tasks; gained, lost, McNemar and Tango take items as "
     "independent: descriptive",

@@ -17,8 +17,8 @@ strategies            Cochran's Q where there are more than two strategies (reco
 faithfulness          how chains go with right answers on the false-belief subset; sample published = all rows, faulty
                       ones as wrong with chain metrics 0, which inflates phi; complete = answered rows
 criteria              ostensible: class none above 1/2; limited_robust: five of the ten classes; robust: all ten
-challenging           the classes among a model's five lowest effects (all that tie with the fifth are in), for at least
-                      two thirds of the models
+challenging           the classes among a model's five lowest effects (all that tie with the fifth are in; an effect of
+                      0 or more, or of five classes or fewer, is not among them), for at least two thirds of the models
 placebo               effect of the strategy where its chain was proper or not (false-belief subset)
 subtasks, tasks       accuracy by scenario and question; how many of a task's 16 questions are right
 chains                means of the chain metrics; break_sentence, break_kind: where improper chains most often leave the
@@ -68,7 +68,8 @@ LAYOUTS = {
 }
 CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
 TESTS = (
-    "p_sign_flip p_smallest p_adjusted p_t bound_low bound_high detectable_sd units tasks few_tasks target method zeros"
+    "p_sign_flip p_smallest p_adjusted p_adjusted_smallest p_t bound_low bound_high detectable_sd "
+    "units tasks few_tasks target method zeros"
 )
 COLUMNS = {
     "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
@@ -199,7 +200,7 @@ def _challenging(effects: dict[Arm, dict[str, Fraction]]) -> Iterator[dict[str, 
         for name, effect in by_class.items():
             key = (subset, strategy, name)
             models[key] = models.get(key, 0) + 1
-            low[key] = low.get(key, 0) + (effect <= fifth[0])
+            low[key] = low.get(key, 0) + (effect <= fifth[0] and effect < 0 and len(by_class) > 5)
     for (subset, strategy, name), total in models.items():
         count = low[subset, strategy, name]
         found = {"subset": subset, "strategy": strategy, "perturbation": name}

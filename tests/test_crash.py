@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from aiohttp import web
 
 from tests.conftest import Endpoint, make_item
 from tests.test_engine import request
@@ -139,6 +140,7 @@ def test_a_server_that_stays_away_ends_the_run_resumably(
         "r",
     )
     endpoint.drop = lambda body: len(endpoint.requests) > 20
+    endpoint.script = lambda body, n: web.Response(status=503) if len(endpoint.requests) > 20 else None
     done = cli(*command)
     assert done.code == 3, done.err
     assert "server lost (no answer for" in done.err
@@ -146,6 +148,7 @@ def test_a_server_that_stays_away_ends_the_run_resumably(
     kept = set(final(tmp_path))
     assert kept
     endpoint.drop = lambda body: False
+    endpoint.script = lambda body, n: None
     assert cli(*command).code in (0, 1)
     assert len(final(tmp_path)) == 2 * ITEMS
     assert set(final(tmp_path)) >= kept

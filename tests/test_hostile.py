@@ -99,6 +99,7 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
+PROBE = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1})
 SALT = orjson.dumps(completion('{"answer":"salt"}'))
 GOOD = orjson.dumps(completion('{"answer":"tea"}'))
 
@@ -244,9 +245,8 @@ def test_few_questions_all_refused_and_one_question_refused(endpoint: Endpoint, 
 
 
 def test_different_refusals_are_rows(endpoint: Endpoint, journal: Journal) -> None:
-    endpoint.script = lambda body, n: page(
-        400, orjson.dumps({"error": {"message": body["messages"][0]["content"]}}).decode()
-    )
+    words = ("too long", "no such field", "bad schema")
+    endpoint.script = lambda body, n: page(400, orjson.dumps({"error": {"message": words[n % 3]}}).decode())
     assert ask("aiohttp", [endpoint.url], journal, [request(n) for n in range(20)])
     assert [row["status"] for row in rows(journal)] == ["http_400"] * 20
 
@@ -309,7 +309,7 @@ def runner_wait():
 def test_an_error_storm_does_not_pin_the_event_loop(endpoint: Endpoint, journal: Journal) -> None:
     """10,000 garbled answers in a row after one good one; a heartbeat in the same loop must go on."""
     endpoint.script = lambda body, n: (
-        None if n == 1 else page(400, orjson.dumps({"error": {"message": f"no {n}"}}).decode())
+        None if n == 1 else page(400, orjson.dumps({"error": {"message": "no " + "x" * (n % 7 + 1)}}).decode())
     )
     late: list[float] = []
 
@@ -419,3 +419,75 @@ def test_the_command_takes_both_transports(endpoint: Endpoint, cli, tmp_path: Pa
     bad = cli(*common, "--transport", "requests")
     assert (bad.code, bad.err.count("\n")) == (2, 1)
     assert "unknown transport 'requests'" in bad.err
+
+
+def test_items_that_always_fail_end_as_rows_once_a_probe_is_answered(endpoint: Endpoint, journal: Journal) -> None:
+    """More bad items than an outage needs, and nothing else left: they must not keep the run from ever ending."""
+    bad = lambda body, n: page(500) if body["messages"][0]["content"] != "hi" else None  # noqa: E731
+    endpoint.script = bad
+    policy = RetryPolicy(attempts=3, wait=runner_wait(), lost_after=5.0)
+    assert ask("aiohttp", [endpoint.url], journal, [request(n) for n in range(12)], policy=policy, probe=PROBE)
+    assert [row["status"] for row in rows(journal)] == ["http_500"] * 12
+
+
+def test_a_slow_server_is_not_lost_because_some_items_fail(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight items are dropped at once, the healthy rest takes longer than the bound for an outage."""
+    monkeypatch.setattr(runner_module, "PROBE_EVERY", 0.1)
+    server = Raw(lambda c, b: reset(c))
+    original = server._serve
+
+    def slow(connection: socket.socket) -> None:
+        peek = connection.recv(65536, socket.MSG_PEEK)
+        while b"\r\n\r\n" not in peek or len(peek) < 300:
+            peek = connection.recv(65536, socket.MSG_PEEK)
+        if b"bad" not in peek:
+            time.sleep(1.2)
+        original(connection)
+
+    server._serve = slow  # type: ignore[method-assign]
+    policy = RetryPolicy(attempts=3, wait=runner_wait(), lost_after=0.8)
+    asked = [*(request(n, f"bad {n}") for n in range(8)), *(request(n) for n in range(8, 24))]
+    timeouts = Timeouts(connect=2, stall=5, total=5)
+    assert ask("aiohttp", [server.url], journal, asked, policy=policy, concurrency=24, timeouts=timeouts, probe=PROBE)
+    server.socket.close()
+    statuses = [row["status"] for row in rows(journal)]
+    assert statuses.count("ok") == 16
+
+
+def test_a_replica_that_fails_does_not_attract_the_work(endpoint: Endpoint, journal: Journal) -> None:
+    """One refuses everything at once, with 404 or 500; the other is slower and does all the work."""
+    endpoint.delay = 0.02
+    for status in (404, 500):
+        broken = Raw(lambda c, b: None)
+        broken._serve = lambda c, status=status: always(c, status)  # type: ignore[method-assign]
+        asked = [request(status * 1000 + n) for n in range(60)]
+        policy = RetryPolicy(attempts=4, wait=wait_none(), lost_after=20)
+        assert ask("aiohttp", [broken.url, endpoint.url], journal, asked, policy=policy, concurrency=8)
+        broken.socket.close()
+    found = rows(journal)
+    assert {row["status"] for row in found} == {"ok"}
+    assert len(found) == 120
+
+
+def always(connection: socket.socket, status: int) -> None:
+    connection.recv(65536)
+    connection.sendall(http(b'{"error": {"message": "model not found"}}').replace(b"200 OK", f"{status} No".encode()))
+    connection.close()
+
+
+def test_a_retry_after_of_zero_is_not_taken_literally() -> None:
+    from tenacity import wait_fixed
+
+    from tomserve.engine.transport import Reply
+
+    policy = RetryPolicy(wait=wait_fixed(3))
+    assert policy.seconds(Reply("http_503", retry_after=0.0), 1) == 3
+    assert policy.seconds(Reply("http_503", retry_after=7.0), 1) == 7
+    assert policy.seconds(Reply("http_503", retry_after=9999.0), 1) == 120
+
+
+def test_refusals_that_differ_in_numbers_only_are_the_same(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.script = lambda body, n: page(400, f'{{"error": {{"message": "you requested {1000 + n} tokens"}}}}')
+    with pytest.raises(ServerError, match="the first 8 questions were all refused"):
+        ask("aiohttp", [endpoint.url], journal, (request(n) for n in range(40)))
+    assert rows(journal) == []

@@ -239,3 +239,81 @@ def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
     assert "the run's was sha256:old" in done.out
     assert pl.read_csv(tmp_path / "now.csv")["item"].to_list() == [identifier]
     assert not (folder / "scores.parquet").exists()
+
+
+def score_table(path: Path, **changes) -> Path:
+    rows = [
+        {"model": "m", "strategy": "vanilla", "item": f"i{n}", "status": "ok", "correct": n % 2 == 0} for n in range(6)
+    ]
+    frame = pl.DataFrame(rows).with_columns(**changes)
+    write = {".parquet": frame.write_parquet, ".csv": frame.write_csv, ".jsonl": frame.write_ndjson}
+    write[path.suffix](path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Float64, pl.String, pl.Boolean])
+def test_true_and_false_in_every_format(tmp_path: Path, suffix: str, kind) -> None:
+    path = score_table(tmp_path / f"t.{suffix}", correct=pl.col("correct").cast(kind))
+    assert table_module.load_scores(str(path))["correct"].to_list() == [True, False] * 3
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("value", [0.4, 2, "maybe"])
+def test_what_is_neither_true_nor_false_is_refused(tmp_path: Path, suffix: str, value) -> None:
+    path = score_table(tmp_path / f"t.{suffix}", correct=pl.lit(value))
+    with pytest.raises(ConfigError, match=rf"t.{suffix}: item 'i0': correct is .*; expected true or false"):
+        table_module.load_scores(str(path))
+
+
+def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:
+    nan = score_table(tmp_path / "nan.parquet", correct=pl.lit(float("nan")))
+    assert "correct is empty" in cli("analyze", nan, "--study", "accuracy").err
+    labels = score_table(tmp_path / "labels.parquet", strategy=pl.col("strategy").cast(pl.Categorical))
+    assert cli("analyze", labels, "--study", "accuracy").code == 0
+    semicolons = tmp_path / "semi.csv"
+    semicolons.write_text("model;strategy;item\nm;v;i\n")
+    empty = tmp_path / "empty.csv"
+    empty.write_text("model,strategy,item,status,correct\n")
+    bracketed = score_table(tmp_path / "g[1].parquet")
+    assert cli("analyze", bracketed, "--study", "accuracy").code == 0
+    (tmp_path / "folder.csv").mkdir()
+    for path, message in (
+        (semicolons, "not a score table: found columns model;strategy;item"),
+        (empty, "holds no rows"),
+        (tmp_path / "folder.csv", "is no file"),
+        (tmp_path / "none.csv", "no such file"),
+    ):
+        done = cli("analyze", path)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert message in done.err
+
+
+def test_an_input_is_never_overwritten(cli, tmp_path: Path) -> None:
+    found, known = lines(tmp_path / "r.jsonl", reply(1)), items(tmp_path)
+    for out in (found, known):
+        done = cli("score", "--responses", found, "--items", known, "--out", out)
+        assert done.code == 2
+        assert "would overwrite what is to be scored" in done.err
+    assert known.read_bytes().count(b"\n") == 3
+
+
+def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:
+    first = b"\xef\xbb\xbf" + orjson.dumps({**reply(1), "strategy": None, "model": None}) + b"\n"
+    found = lines(tmp_path / "r.jsonl", first, reply(2, "tea"), reply(2, "salt"))
+    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.csv")
+    assert done.code == 0
+    assert "2 rows scored, 1 correct" in done.out
+    assert "1 lines answer an item again; of each the last one counts" in done.err
+    empty = lines(tmp_path / "empty.jsonl")
+    none = cli("score", "--responses", empty, "--items", items(tmp_path), "--out", tmp_path / "s.csv")
+    assert (none.code, "no line of it is a response" in none.err) == (2, True)
+
+
+def test_a_damaged_manifest_is_one_line(cli, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", **reply(1)})
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    (folder / "manifest.json").write_bytes(orjson.dumps({**manifest, "strategies": ["cot"]}))
+    done = cli("score", folder)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "strategies is ['cot']; restore the file" in done.err

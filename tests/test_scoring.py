@@ -45,6 +45,16 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
         ("The answer is not easy to see.\nAnswer: tea", "tea", "stated"),
         ('<think>{"answer": "salt"}, no</think>{"answer": "tea"}', "tea", "json+think"),
         ("<think>hm</think>\nAnswer: tea", "tea", "stated+think"),
+        ('{"answer":"tea"}</think>', "tea", "json"),
+        ('{"answer":"tea"}<|im_end|>', "tea", "json"),
+        ("Answer:\n\n**tea**", "tea", "stated"),
+        ("Answer: tea (she saw it)", "tea", "stated"),
+        ("Answer: tea, because she saw it", "tea", "stated"),
+        ("<answer>tea</answer>", "tea", "stated"),
+        ("Answer: \\boxed{tea}", "tea", "stated"),
+        ("Answer\uff1atea", "tea", "stated"),
+        ("- tea\u200b", "tea", "label+spelling"),
+        ('My answer:\n{"answer": "tea"}\nThat is all.', "tea", "embedded"),
     ],
 )
 def test_answers(text: str, answer: str, parse: str) -> None:
@@ -135,6 +145,39 @@ def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
     reading = chain('["tea", "milk", "salt"]')
     assert reading.chain is None
     assert reading.stated == ((1, "tea"), (2, None), (3, "salt"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My first answer is salt. My final answer is tea.",
+        "A common wrong answer is salt. The right answer is tea.",
+        "the answer is tea. Wait, the answer is salt.",
+        "Answer: tea. No, salt.",
+        "Answer: tea. Or salt.",
+        "Answer: Tea; Salt",
+        "Answer: tea\nNo wait, answer: salt",
+        "First answer: salt\nFinal answer: tea",
+        "The wrong answer is tea.",
+        "I doubt that the answer is tea.",
+        "Answer: salt?\nNo.\nIt's tea",
+        '```json\n{"answer":"salt"}\n```\nCorrection: {"answer":"tea"}',
+        "{'answer':'salt'} {\"answer\":\"tea\"}",
+        '{"answer":"salt"} {"answer": "tea"',
+        '{"answer":"tea"}\nFinal answer: salt or tea',
+        '{"answer":"tea"}\nFinal answer: not tea',
+        '{"answer":"salt"}\nTherefore, Answer: tea.',
+        '{"answer":"salt"}\nThe answer is clearly tea',
+        '{"answer":"tea"}\nHmm, no: the answer should be salt.',
+        'It is not {"answer": "tea"}.',
+        '{"answer":"tea"} is wrong. So salt.',
+        '{"ANSWER":"salt","answer":"tea"}',
+        '{"an\\u0073wer":"salt","answer":"tea"}',
+    ],
+)
+def test_what_two_careful_readers_would_not_agree_on_is_invalid(text: str) -> None:
+    reading = read(text, CHOICES)
+    assert (reading.answer, bool(reading.reason)) == (None, True), reading
 
 
 @given(st.text(alphabet=st.sampled_from(list('{}[]",:`\n\\ teaslunkow"answerblif1234')), max_size=400))

@@ -164,11 +164,13 @@ def _rest(effect: Effect, bounds: tuple[float, float]) -> Record:
 
 def adjusted(records: list[Record], family: Iterable[str], name: str = "perturbation") -> list[Record]:
     """Add `p_adjusted`: the sign-flip p, Benjamini-Yekutieli over the members of the family (which share their control
-    and so depend on each other); nan for the others."""
+    and so depend on each other); nan for the others. `p_adjusted_smallest`: the least it could be, were every class as
+    extreme as its few units allow."""
     members = set(family)
     inside = [record for record in records if record[name] in members]
-    for record in records:
-        record["p_adjusted"] = math.nan
-    for record, p in zip(inside, paired.adjust([record["p_sign_flip"] for record in inside]), strict=True):
-        record["p_adjusted"] = p
+    for source, target in (("p_sign_flip", "p_adjusted"), ("p_smallest", "p_adjusted_smallest")):
+        for record in records:
+            record[target] = math.nan
+        for record, p in zip(inside, paired.adjust([record[source] for record in inside]), strict=True):
+            record[target] = p
     return records

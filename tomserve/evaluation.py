@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
 from rich.console import Console
 
 import tomserve
@@ -287,6 +288,9 @@ class _Job:
             stop=stop,
             alive=server.gone if server else lambda: None,
             hedge=self.options.hedge,
+            probe=orjson.dumps(
+                {"model": self.target.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+            ),
         )
         try:
             await runner.run(self.requests())

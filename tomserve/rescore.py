@@ -39,6 +39,7 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None
     frames = []
     for run in runs:
         folder = existing_run(run)
+        _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
         warn_incomplete(folder)
         right = frames[-1]["correct"].sum()
@@ -85,9 +86,12 @@ def foreign(
     if out is None:
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
+    _check_apart(out, responses, items, path)
     with tempfile.TemporaryDirectory() as scratch:
         known = ItemFile(items or _as_file(list(benchmarks.get(str(benchmark)).load(path)), Path(scratch)))
-        found = ResponseFile(responses, known, model or responses.stem)
+        found = ResponseFile(responses, known, model or responses.stem, foreign=True)
+        if found.repeated:
+            warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
         table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
         partial = table.with_name(table.name + ".part")
         try:
@@ -101,6 +105,12 @@ def foreign(
             write_scores(pl.read_parquet(table), out)
         rows, right = pl.scan_parquet(table).select(pl.len(), pl.col("correct").sum()).collect().row(0)
     print(f"{responses}: {rows} rows scored, {right} correct\nwritten: {out}")
+
+
+def _check_apart(out: Path | None, *inputs: Path | None) -> None:
+    for given in inputs:
+        if out is not None and given is not None and out.resolve() == given.resolve():
+            raise ConfigError(f"--out {out} would overwrite what is to be scored; choose another file")
 
 
 def _check_suffix(path: Path) -> None:

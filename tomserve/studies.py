@@ -110,8 +110,8 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
     for name in required:
         if name not in scores.columns:
             raise ConfigError(f"score table: column {name!r} is missing; required: {', '.join(required)}")
-    for name in ("model", "strategy", "item"):
-        if name in scores.columns and scores[name].null_count():
+    for name in dict.fromkeys((*required, "model", "strategy", "item")):
+        if name in scores.columns and name != "correct" and scores[name].null_count():
             raise ConfigError(f"score table: column {name!r} has empty cells")
     if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
         raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")

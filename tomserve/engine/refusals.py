@@ -7,6 +7,7 @@ rows.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tomserve.errors import ServerError
@@ -30,18 +31,18 @@ class FirstRefusals:
             return [row]
         if self._ended is not None:  # in flight when the run ended: no worker is to go on
             raise self._ended
-        same = not self._held or (row["status"], row["error"]) == (self._held[0]["status"], self._held[0]["error"])
+        same = not self._held or _said(row) == _said(self._held[0])
         self._held.append(row)
         if row["status"] not in REFUSED or not same:
             self.decided = True
             return self._release()
-        if len(self._held) >= LIMIT:
+        if len({held["key"] for held in self._held}) >= LIMIT:
             self._end()
         return []
 
     def finish(self) -> list[Row]:
         """What is still held, at the end: a single refusal is its item's row."""
-        if len(self._held) > 1:
+        if len({held["key"] for held in self._held}) > 1:
             self._end()
         return self._release()
 
@@ -54,10 +55,15 @@ class FirstRefusals:
         return held
 
     def _end(self) -> None:
-        row, count = self._held[0], len(self._held)
+        row, count = self._held[0], len({held["key"] for held in self._held})
         self._held = []
         self._ended = ServerError(
             f"{row['endpoint']}: the first {count} questions were all refused with {row['status']} ({row['error']}); "
             "nothing was written: mend the request (model, options, preset) or the server, then repeat the command"
         )
         raise self._ended
+
+
+def _said(row: Row) -> tuple[str, str]:
+    """The refusal without its numbers: "requested 1,234 tokens" says the same of every question."""
+    return row["status"], re.sub(r"[0-9]+", "#", row["error"] or "")

@@ -19,6 +19,9 @@ REFUSED_KEY = frozenset({"http_401", "http_403"})
 """Statuses that end the whole run: no other request would fare better."""
 
 
+LONGEST_WAIT = 120.0  # seconds; what a server asks for beyond that is not honoured
+
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """`attempts` a request in all; `wait` between them; `lost_after` seconds without any contact end the run."""
@@ -35,7 +38,11 @@ class RetryPolicy:
     def seconds(self, reply: Reply, attempt: int) -> float:
         """How long to wait after the `attempt`-th copy; a server's Retry-After is honoured up to two minutes."""
         if reply.retry_after is not None:
-            return min(reply.retry_after, 120.0)
+            # Never quicker than our own backing off: a server that says 0 is not to be hammered.
+            return max(min(reply.retry_after, LONGEST_WAIT), self._backoff(attempt))
+        return self._backoff(attempt)
+
+    def _backoff(self, attempt: int) -> float:
         state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
         state.attempt_number = attempt
         return float(self.wait(state))

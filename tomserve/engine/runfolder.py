@@ -69,6 +69,9 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); restore it, or use --run NEW") from None
     if not isinstance(data, dict) or data.get("schema") != 1:
         raise ConfigError(f"{path}: schema is not 1; it was written by another version of tomserve")
+    for name, kind in (("strategies", dict), ("model", str), ("benchmark", str)):
+        if not isinstance(data.get(name), kind):
+            raise ConfigError(f"{path}: {name} is {data.get(name)!r:.60}; restore the file, or use --run NEW")
     return data
 
 

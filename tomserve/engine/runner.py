@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tomserve.engine.fleet import Fleet
+from tomserve.engine.fleet import GOOD, Fleet
 from tomserve.engine.journal import Journal
 from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
@@ -23,7 +23,10 @@ from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
 
 PROBE_EVERY = 2.0
-"""Seconds between two probes of a replica that could not be reached."""
+"""Seconds between two probes of a server that could not be reached, or fails."""
+
+PROBE_WAITS = 30.0
+"""Seconds that a server has for a simple question."""
 
 
 class Observer(Protocol):
@@ -58,7 +61,8 @@ class Runner:
 
     stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a reason once the server is
     known to be gone (an embedded one whose process ended), else None. hedge: seconds after which a request without an
-    answer is sent to a second endpoint as well, the first answer counting (None: never). clock: seconds, injectable.
+    answer is sent to a second endpoint as well, the first answer counting (None: never). probe: a simple question (a
+    request's body) that tells a failing server from failing items. clock: seconds, injectable.
     """
 
     endpoints: list[str]
@@ -71,11 +75,13 @@ class Runner:
     drain: float = 30.0
     alive: Callable[[], str | None] = lambda: None
     hedge: float | None = None
+    probe: bytes | None = None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._pending: dict[str, list[Identity]] = {}
         self._fleet = Fleet(self.endpoints, self.policy.lost_after, self.clock)
+        self._probed = -PROBE_EVERY
         self._refusals = FirstRefusals(decided=bool(self.journal.final))
 
     async def run(self, requests: Iterable[Request]) -> bool:
@@ -175,12 +181,18 @@ class Runner:
         as lost.
         """
         attempt = sent = 0
+        endpoint: str | None = None
+        missing: set[str] = set()
         while True:
             sent += 1
-            reply, endpoint = await self._hedged(request)
+            reply, endpoint = await self._hedged(request, endpoint)
             self._fleet.heard(endpoint, reply, request.identity)
+            await self._acquit(endpoint)
             self._raise_if_hopeless(reply, endpoint)
-            outage = not reply.reached or (self._fleet.suspected and transient(reply) and reply.status != "timeout")
+            if reply.status == "http_404" and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
+                missing.add(endpoint)  # a replica may have lost its model; what all say is true
+                continue
+            outage = not reply.reached or (self._fleet.suspected and transient(reply))
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
                 return reply, endpoint, sent
@@ -193,15 +205,25 @@ class Runner:
             if self.stop.is_set():
                 return None
 
-    async def _hedged(self, request: Request) -> tuple[Reply, str]:
+    async def _acquit(self, endpoint: str) -> None:
+        """Many items fail: ask something simple before the server is blamed, now and then."""
+        if self.probe is None or not self._fleet.suspected or self.clock() - self._probed < PROBE_EVERY:
+            return
+        self._probed = self.clock()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_WAITS):
+                if (await self.transport.send(endpoint, self.probe)).status in GOOD:
+                    self._fleet.acquit()
+
+    async def _hedged(self, request: Request, avoid: str | None) -> tuple[Reply, str]:
         """One exchange; with `hedge`, a second copy elsewhere once the first is late, and the other one dropped."""
-        first = self._fleet.pick()
+        first = self._fleet.pick(avoid)
         if self.hedge is None or len(self.endpoints) < 2:
             return await self._send(first, request), first
         tasks = {asyncio.create_task(self._send(first, request)): first}
         try:
             done, _ = await asyncio.wait(tasks, timeout=self.hedge)
-            second = self._fleet.pick()
+            second = self._fleet.pick(first)
             if not done and second != first:
                 tasks[asyncio.create_task(self._send(second, request))] = second
             while True:
@@ -216,12 +238,12 @@ class Runner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
-        self._fleet.out[endpoint] += 1
+        token = self._fleet.sent(endpoint)
         self.observer.sending(request.identity, 1)
         try:
             return await self.transport.send(endpoint, request.body)
         finally:
-            self._fleet.out[endpoint] -= 1
+            self._fleet.over(endpoint, token)
             self.observer.sending(request.identity, -1)
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:

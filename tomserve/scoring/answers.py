@@ -10,7 +10,7 @@ The ladder: the first rung on which something stands decides, and its name is re
 | json5      | like one of these, but JSON5: trailing commas, single quotes, bare keys, comments                |
 | unclosed   | a JSON object that was cut off after its answer was complete                                     |
 | label      | a label and nothing else                                                                         |
-| stated     | prose with "Answer: x" or "the answer is x"                                                      |
+| stated     | prose with "Answer: x", "the answer is x", <answer>x</answer> or \\boxed{x}, all of them alike                                                    |
 
 What was said before ``</think>`` is left out (``+think``). The answer is matched to the labels exactly, then by
 spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Several
@@ -30,11 +30,18 @@ from typing import NamedTuple
 from tomserve.scoring import objects
 from tomserve.scoring.labels import LONGEST, match
 
-_LINE = re.compile(
-    r"^[ \t>*_#-]{0,12}(?:(?:so|thus|the|my|final|correct)[ \t]+){0,4}answer[*_ \t]{0,6}[:=]([^\n]{0,300})", re.I | re.M
+_SAID = re.compile(r"\banswer[*_ \t]{0,6}[:=\uff1a][*_ \t]{0,6}(?:\n\s{0,20})?(?=([^\n]{0,300}))", re.I)
+_INLINE = re.compile(
+    r"\banswer[*_ \t]{0,6}(?:is|should be|must be|would be)\b"
+    r"(?:[ \t](?:clearly|definitely|probably|therefore|thus|simply|actually|now))?[: \t]{0,3}(?=([^\n]{0,300}))",
+    re.I,
 )
-_INLINE = re.compile(r"\banswer[*_ \t]{0,6}is\b[: \t]{0,3}([^\n]{0,300})", re.I)
-_SENTENCE_END = re.compile(r"[.!?;](?:\s|$)")
+_TAGGED = re.compile(r"<answer>(?=([^<\n]{0,300})</answer>)|\\boxed\{(?=([^{}\n]{0,300})\})", re.I)
+_DOUBTED = re.compile(r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless)\b", re.I)
+_CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|\s\(|,?\s+(?:because|since)\b", re.I)
+_TAKEN_BACK = re.compile(r"\b(?:no|not|wait|or|actually|instead|rather|correction|wrong|incorrect)\b", re.I)
+_SPECIAL = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|\s){1,20}$", re.I)
+_DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
 
 
 class Reading(NamedTuple):
@@ -55,8 +62,12 @@ class Reading(NamedTuple):
 def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Reading:
     """Read one reply in time linear in its length. `sentences`: length of the story, bounds a chain's numbers."""
     suffix = ""
-    if "</think>" in text:
-        text, suffix = text[text.rindex("</think>") + len("</think>") :], "+think"
+    text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text
+    if (at := text.rfind("</think>")) >= 0:
+        if text[at + len("</think>") :].strip() or "<think>" in text[:at]:
+            text, suffix = text[at + len("</think>") :], "+think"
+        else:  # a stray end, with everything before it
+            text = text[:at]
     elif text.lstrip().startswith("<think>"):
         return Reading(None, None, "the thinking was cut off before an answer")
     found = objects.find(text)
@@ -69,8 +80,13 @@ def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Rea
     reason = None
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if found.has("answer") else "no field 'answer'"
-    elif found.around is not None and (others := _stated(found.around, choices) - {answer, None}):
-        answer, reason = None, f"the JSON says {answer!r}, the text around it {sorted(map(str, others))[0]!r}"
+    elif found.around is not None:
+        lines, inline = _stated(found.around, choices)
+        if others := (lines | (inline - {None})) - {answer}:
+            other = sorted(str(label or "something else") for label in others)[0]
+            answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
+        elif _DENIED.search(found.around):
+            answer, reason = None, f"the text around the JSON takes {answer!r} back"
     return Reading(parse, answer, reason, chain, chain_reason, stated)
 
 
@@ -80,29 +96,43 @@ def _without_object(text: str, choices: Sequence[str], suffix: str, reason: str)
         answer, step = match(bare, choices) if len(bare) <= LONGEST else (None, "")
         if answer is not None:
             return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
-        if said := _stated(text, choices):
+        lines, inline = _stated(text, choices)
+        # Lines decide over sentences, but a sentence that names another label than the lines makes two.
+        if said := lines | (inline - {None} if lines else inline):
             if len(said) == 1 and (answer := next(iter(said))) is not None:
                 return Reading(f"stated{suffix}", answer)
             reason = "the text states several answers, or one that is not a label"
     return Reading(None, None, reason)
 
 
-def _stated(text: str, choices: Sequence[str]) -> set[str | None]:
-    """Labels that the text says are the answer; None for a line "Answer: ..." with no label.
-
-    Lines decide over sentences, but a sentence that names another label than the lines makes two.
-    """
-    if "answer" not in text.casefold():
-        return set()
-    lines = {_named(found[1], choices) for found in _LINE.finditer(text)}
-    inline = {_named(found[1], choices) for found in _INLINE.finditer(text)}
-    return lines | (inline - {None} if lines else inline)
+def _stated(text: str, choices: Sequence[str]) -> tuple[set[str | None], set[str | None]]:
+    """Labels that the text gives as the answer, in forms ("Answer: x", <answer>, \\boxed) and in sentences ("the answer
+    is x"); None for one with no label, or that is doubted or taken back."""
+    if "answer" not in text.casefold() and "\\boxed" not in text:
+        return set(), set()
+    forms = {_named(found[1] or found[2] or "", choices) for found in _TAGGED.finditer(text)}
+    text = _TAGGED.sub("", text) if forms else text
+    for found in _SAID.finditer(text):
+        if (said := found[1].strip("*_ \t}")) and not said.startswith((objects.HERE, "</answer")):
+            forms.add(_named(said, choices))
+    inline: set[str | None] = set()
+    for found in _INLINE.finditer(text):
+        before = re.split(r"[.!?:\n]", text[max(0, found.start() - 60) : found.start()])[-1]
+        inline.add(None if _DOUBTED.search(before) else _named(found[1], choices))
+    return forms, inline
 
 
 def _named(text: str, choices: Sequence[str]) -> str | None:
     label, _ = match(text, choices)
-    end = _SENTENCE_END.search(text)
-    return label if label is not None or end is None else match(text[: end.start()], choices)[0]
+    end = _CLAUSE_END.search(text)
+    if label is not None or end is None:
+        return None if label is not None and text.rstrip("*_ \t\"'").endswith("?") else label
+    label, rest = match(text[: end.start()], choices)[0], text[end.start() :].casefold()
+    others = (choice for choice in choices if choice != label)
+    retracted = rest.startswith("?") or _TAKEN_BACK.search(rest)
+    if label is None or retracted or any(re.search(rf"\b{re.escape(choice.casefold())}\b", rest) for choice in others):
+        return None
+    return label
 
 
 Pairs = tuple[tuple[int, str], ...]

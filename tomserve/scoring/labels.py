@@ -17,7 +17,7 @@ LONGEST = 260
 """Characters that a label with its decoration may have; longer text is prose."""
 
 _ARTICLE = re.compile(r"(?:the|an|a)\s+", re.I)
-_WRAPPING = " \t\r\n\"'`*_“”‘’«»()[]"
+_WRAPPING = "\u200b\ufeff \t\r\n\"'`*_“”‘’«»()[]"
 _ENDING = ".,;:!" + _WRAPPING
 
 
@@ -41,7 +41,7 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _spelled(text: str) -> str:
-    return " ".join(text.lstrip(_WRAPPING).rstrip(_ENDING).casefold().split())
+    return " ".join(text.lstrip(_WRAPPING + "-").rstrip(_ENDING).casefold().split())
 
 
 def _bare(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ import orjson
 import pyjson5
 
 NONE = "no JSON object with an answer"
+DIFFERENT = "several JSON objects with different answers"
+HERE = "\x00"
+"""Stands for an object in the text around it."""
 
 _FENCE = re.compile(r"```[a-zA-Z0-9]{0,20}[ \t]{0,20}\n(.*?)```", re.S)
 _KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
@@ -59,16 +62,31 @@ def find(text: str) -> Found | str:
     fences = [(found[1], found.span()) for found in _FENCE.finditer(text)]
     spans, opened = _braced(text)
     braced = [(text[start:end], (start, end)) for start, end in spans]
+    if (data := _json5(text)) is not None and Found("json5", data).has("answer"):
+        return _unique(text, Found("json5", data))
+    held: list[tuple[Found, tuple[int, int]]] = []
+    taken = bytearray(len(text))  # where an object stands already: a fence holds braces
     for rung, load, places in (
         ("fenced", _strict, fences),
         ("embedded", _strict, braced),
-        ("json5", _json5, [(text, (0, len(text)))]),
         ("json5", _json5, fences),
         ("json5", _json5, braced),
     ):
-        if (found := _one(text, rung, load, places)) is not None:
-            return found
-    return _unclosed(text[opened:]) if opened is not None else NONE
+        for body, span in places:
+            if "answer" not in body.casefold() or taken.find(1, *span) >= 0:
+                continue
+            if (data := load(body)) is not None and Found(rung, data).has("answer"):
+                checked = _unique(body, Found(rung, data))
+                if isinstance(checked, str):
+                    return checked
+                held.append((checked, span))
+                taken[span[0] : span[1]] = b"\x01" * (span[1] - span[0])
+    tail = _unclosed(text[opened:]) if opened is not None else NONE
+    if not held:
+        return tail
+    if isinstance(tail, Found) and tail.get("answer") != held[0][0].get("answer"):
+        return DIFFERENT
+    return _agreed(text, held)
 
 
 def _strict(text: str) -> dict[str, Any] | None:
@@ -90,36 +108,23 @@ def _json5(text: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _one(text: str, rung: str, load: Load, places: Iterable[tuple[str, tuple[int, int]]]) -> Found | str | None:
-    """The object with an answer among these places; None where none has one, a reason where they disagree."""
-    held: list[tuple[Found, tuple[int, int]]] = []
-    for body, span in places:
-        if "answer" not in body.casefold():
-            continue
-        data = load(body)
-        if data is None or not Found(rung, data).has("answer"):
-            continue
-        checked = _unique(body, Found(rung, data))
-        if isinstance(checked, str):
-            return checked
-        held.append((checked, span))
-    if not held:
-        return None
+def _agreed(text: str, held: list[tuple[Found, tuple[int, int]]]) -> Found | str:
+    """The first of several objects with an answer, if all give the same; HERE marks in `around` where they stood."""
     first = held[0][0]
-    if any(other.get("answer") != first.get("answer") for other, _ in held[1:]):
-        return "several JSON objects with different answers"
-    conflict = any(other.get("beliefs") != first.get("beliefs") for other, _ in held[1:])
+    if any(other.get("answer") != first.get("answer") for other, _ in held):
+        return DIFFERENT
+    conflict = any(other.get("beliefs") != first.get("beliefs") for other, _ in held)
     pieces, at = [], 0
-    for _, (start, end) in held:
+    for _, (start, end) in sorted(held, key=lambda found: found[1]):
         pieces.append(text[at:start])
         at = end
-    around = "\n".join([*pieces, text[at:]])
-    return Found(rung, first.data, around if around.strip() else None, conflict)
+    around = HERE.join([*pieces, text[at:]])
+    return Found(first.rung, first.data, around if around.strip(HERE).strip() else None, conflict)
 
 
 def _unique(body: str, found: Found) -> Found | str:
     """Refuse an object that gives its answer twice: parsers silently keep the last."""
-    if body.count("nswer") < 2 or len(_KEY.findall(body)) < 2:  # the first is quick
+    if "\\u" not in body and (body.lower().count("answer") < 2 or len(_KEY.findall(body)) < 2):
         return found
     keys: list[str] = []
 

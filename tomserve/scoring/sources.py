@@ -54,7 +54,7 @@ class ItemFile:
 
     def _index(self, number: int, offset: int, line: bytes) -> None:
         try:
-            data = orjson.loads(line)
+            data = orjson.loads(line.removeprefix(_BOM))
             identifier, factors = data["id"], data.get("factors") or {}
             story = hash((data.get("cluster"), *data["story"]))
             known = type(identifier) is str and isinstance(factors, dict)
@@ -81,7 +81,7 @@ class ItemFile:
     def _load(self, place: int) -> Item:
         number, offset, _ = self._lines[place]
         self._file.seek(offset)
-        return read_line(self.path, number, self._file.readline())
+        return read_line(self.path, number, self._file.readline().removeprefix(_BOM))
 
     def others(self, place: int) -> list[Automaton]:
         """Rationales of the other questions about the story of this item, each once."""
@@ -120,9 +120,11 @@ class ResponseFile:
     Raises ConfigError where the file cannot be read, or no line of it can.
     """
 
-    def __init__(self, path: Path, known: ItemFile, model: str, strategy: str = "vanilla") -> None:
+    def __init__(self, path: Path, known: ItemFile, model: str, *, foreign: bool = False) -> None:
         self.problems = Problems(path)
-        self._defaults = {"model": model, "strategy": strategy, "status": "ok", "turn": 0}
+        self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
+        self._foreign = foreign
+        self._defaults = {"model": model, "strategy": "vanilla", "status": "ok", "turn": 0}
         self._arms: dict[tuple[str, str], int] = {}
         self._known = known
         self._at: dict[int, int] = {}  # packed: a tuple a row would cost more than the rest together
@@ -137,10 +139,12 @@ class ResponseFile:
             elif line.strip() and not self._index(number, offset, line):
                 example = example or line
             offset += len(line)
-        if example and not self._at:
+        if (example or foreign) and not self._at:
             raise ConfigError(
-                f"{path}: no line of it is a response to a known item; {self.problems}. A line needs item and text, "
-                f'e.g. {{"item": "...", "strategy": "vanilla", "text": "..."}}'
+                f"{path}: no line of it is a response to a known item"
+                + (f"; {self.problems}" if self.problems else "")
+                + ". A line needs item and text, "
+                'e.g. {"item": "...", "strategy": "vanilla", "text": "..."}'
             )
 
     def _index(self, number: int, offset: int, line: bytes) -> bool:
@@ -154,17 +158,19 @@ class ResponseFile:
         arm = self._arms.setdefault((row["model"], row["strategy"]), len(self._arms))
         key, value = place << 20 | arm, row["turn"] << 48 | offset
         # Of several turns the last is scored; of two rows of one turn the later wins.
+        if self._foreign and key in self._at and self._at[key] >> 48 == row["turn"]:
+            self.repeated += 1
         self._at[key] = max(value, self._at.get(key, 0))
         return True
 
     def _parse(self, line: bytes) -> Row | str:
         try:
-            row = orjson.loads(line)
+            row = orjson.loads(line.removeprefix(_BOM))
         except orjson.JSONDecodeError:
             return "not JSON"
         if not isinstance(row, dict):
             return "not a response"
-        row = {**self._defaults, **row}
+        row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
         if row.get("schema", 1) != 1:
             return "of another schema"
         for name, kind in (("item", str), ("strategy", str), ("model", str), ("status", str), ("turn", int)):
@@ -191,10 +197,12 @@ class ResponseFile:
         arms = {arm: rank for rank, (_, arm) in enumerate(sorted(self._arms.items()))}
         for key in sorted(self._at, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
             self._file.seek(self._at[key] & 0xFFFFFFFFFFFF)
-            yield key >> 20, {**self._defaults, **orjson.loads(self._file.readline())}  # seen to be a row before
+            row = orjson.loads(self._file.readline().removeprefix(_BOM))  # seen to be a row before
+            yield key >> 20, {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
 
 
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}
+_BOM = b"\xef\xbb\xbf"
 _STATUS = re.compile(STATUS)
 
 

@@ -184,7 +184,7 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
         made = path.stat().st_mtime_ns
         if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
             with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
-                kept = pl.read_parquet(path)
+                kept = pl.read_parquet(path, glob=False)
                 if kept.columns[: len(COLUMNS)] == list(COLUMNS):  # else another version of tomserve made it
                     return kept
     partial = path.with_suffix(".part")
@@ -193,7 +193,7 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
     except OSError:  # a read-only folder can still be looked at
         partial.unlink(missing_ok=True)
         return score_run(folder, note=note)
-    return pl.read_parquet(path)
+    return pl.read_parquet(path, glob=False)
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
@@ -201,24 +201,74 @@ def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame
     if source is None or not source.endswith(TABLES):
         return scores_of(existing_run(source), note=note)
     path = Path(source).expanduser()
-    lists = {name: kind for name, kind in COLUMNS.items() if isinstance(kind, pl.List)}
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
     try:
         if path.suffix == ".parquet":
-            frame = pl.read_parquet(path)
+            frame = pl.read_parquet(path, glob=False)
         elif path.suffix == ".jsonl":
             frame = pl.read_ndjson(path, infer_schema_length=None)
         else:
-            text = {**COLUMNS, **dict.fromkeys(lists, pl.String)}
-            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides=text)
-            frame = frame.with_columns(
-                pl.col(name).str.json_decode(kind) for name, kind in lists.items() if name in frame.columns
-            )
-        known = [name for name in COLUMNS if name in frame.columns]  # JSON does not keep an order
-        return frame.with_columns(pl.col(name).cast(COLUMNS[name]) for name in known).select(*known, pl.exclude(*known))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+            text = {
+                name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
+            }
+            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, **text}, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({' '.join(str(error).split())[:200]})") from None
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
+    return typed(frame, str(path))
+
+
+def typed(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    """A score table with its columns in order and of their types, whatever format they came in.
+
+    Raises ConfigError by file, column and value for what does not fit: true and false may be text or 1 and 0.
+    """
+    known = [name for name in COLUMNS if name in frame.columns]  # JSON does not keep an order
+    if not known:
+        shown = ", ".join(frame.columns[:8]) or "none"
+        raise ConfigError(
+            f"{path}: not a score table: found columns {shown[:200]}; expected model, strategy, item, status, correct "
+            "and the study's factors (CSV: separated by commas)"
+        )
+    if frame.is_empty():
+        raise ConfigError(f"{path}: holds no rows")
+    labels = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
+    frame = frame.with_columns(pl.col(name).cast(pl.String) for name in labels)
+    for name in known:
+        kind = COLUMNS[name]
+        if kind == pl.Boolean:
+            frame = frame.with_columns(_truth(frame, name, path))
+            continue
+        column = (
+            pl.col(name).str.json_decode(kind) if isinstance(kind, pl.List) and path.endswith(".csv") else pl.col(name)
+        )
+        try:
+            frame = frame.with_columns(column.cast(kind))
+        except pl.exceptions.PolarsError:
+            found = frame.schema[name]
+            raise ConfigError(f"{path}: column {name!r} is {found} and cannot be read as {kind}") from None
+    return frame.select(*known, pl.exclude(*known))
+
+
+_TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+
+
+def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
+    """A column of true and false; anything but these, 1, 0 and nothing is refused."""
+    column = frame[name]
+    if column.dtype in (pl.Boolean, pl.Null):
+        return column.cast(pl.Boolean)
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+    text = column.cast(pl.String).str.to_lowercase()
+    found = text.replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean).alias(name)
+    strange = text.is_not_null() & (text != "") & found.is_null()
+    if strange.any():
+        at = int(strange.arg_max() or 0)
+        item = frame["item"][at] if "item" in frame.columns else at + 1
+        raise ConfigError(f"{path}: item {item!r}: {name} is {frame[name][at]!r}; expected true or false (or 1, 0)")
+    return found
 
 
 def write_scores(scores: pl.DataFrame, path: Path) -> None:
@@ -237,5 +287,6 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
             scores.with_columns(as_text).write_csv(path)
         else:
             raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: cannot be written ({reason})") from None

@@ -69,8 +69,11 @@ class DifferentialFailure:
 
 
 def smallest_p(units: int) -> float:
-    """Least two-sided p of a sign-flip test, 2/2^m: .016 for 7 units, .125 for 4; 1 for one unit, nan for none."""
-    return math.nan if units < 1 else min(1.0, 2.0 ** (1 - units))
+    """Least two-sided p that a sign-flip test can give: 2/2^m (.016 for 7 units, .125 for 4; 1 for one, nan for none).
+
+    Beyond 16 units signs are drawn, 65,536 times, so it is never below 2/65536.
+    """
+    return math.nan if units < 1 else min(1.0, 2.0 ** (1 - min(units, EXACT_UNITS)))
 
 
 def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
