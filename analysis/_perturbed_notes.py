@@ -11,7 +11,8 @@ RECOMMENDED = {
     "independent: descriptive",
     "strategies": "Cochran's Q takes items as independent: descriptive",
     "faithfulness": "a proper chain contains its final state, so phi of chain_proper is nearly a tautology: read "
-    "answer_matches_last where the last state is wrong, and chain_path_proper; intervals: jackknife over stages; "
+    "answer_matches_last where the last state is wrong, and chain_path_proper; complete: rows "
+    "with an answer and a chain; intervals: jackknife over stages; "
     "p_value takes items as independent",
     "criteria": "exact fractions; strict: more than half, lenient: at least half; classes_interval_above: the class's "
     "interval lies above 1/2; joint: false-belief question and control 1 right together",
@@ -28,7 +29,8 @@ PUBLISHED = {
     "accuracy": "as published: questions as independent, items with a faulty output left out",
     "perturbation_effects": "as published: against class none, as if unpaired; overall has its own control inside",
     "prompting_effects": "as published: the same items as if they were different ones",
-    "faithfulness": "as published: questions as independent; Fisher's z interval, which the paper does not print",
+    "faithfulness": "as published: questions as independent; complete: every strategy answered; Fisher's z interval, "
+    "which the paper does not print",
     "criteria": "exact fractions; strict: more than half, lenient: at least half",
     "challenging": "the five lowest effects of a model, ties with the fifth included",
     "placebo": "as published; descriptive: whether a chain is proper is known only after the treatment",

@@ -208,19 +208,24 @@ def _challenging(effects: dict[Arm, dict[str, Fraction]]) -> Iterator[dict[str, 
 
 
 def warnings(found: dict[str, pl.DataFrame]) -> list[str]:
-    """What makes an effect doubtful: strategies that failed on different items, which looks like an effect."""
+    """What makes an effect doubtful: strategies that failed on different items, which looks like an effect, or that
+    were not asked the same."""
     effects = found["prompting_effects"]
     if "p_failure" not in effects.columns or effects.is_empty():
         return []
-    doubtful = effects.filter(pl.col("perturbation") == "overall", pl.col("p_failure") < 0.05)
-    return [
-        f"{model}: {treatment} and {control} failed on different items (p {p:.3f}, {subset}); read the effect's bounds"
-        for subset, model, treatment, control, p in doubtful.select(
-            "subset", "model", "treatment", "control", "p_failure"
-        )
-        .unique(maintain_order=True)
-        .iter_rows()
-    ]
+    totals = found["accuracy"].filter(perturbation="overall").select("subset", "model", "strategy", "total")
+    asked = {tuple(row[:3]): row[3] for row in totals.iter_rows()}
+    said = {}
+    for row in effects.filter(perturbation="overall").iter_rows(named=True):
+        subset, model, treatment, control = (row[name] for name in ("subset", "model", "treatment", "control"))
+        most = max(asked.get((subset, model, strategy), 0) for strategy in (treatment, control))
+        if row["n"] < most:
+            both = f"({subset}): {row['n']} of {most} compare"
+            said[f"{model}: {treatment} and {control} were asked different items {both}"] = 1
+        if row["p_failure"] is not None and row["p_failure"] < 0.05:
+            p = f"p {row['p_failure']:.3f}, {subset}"
+            said[f"{model}: {treatment} and {control} failed on different items ({p}); read the effect's bounds"] = 1
+    return list(said)
 
 
 def notes(intervals: str) -> dict[str, str]:

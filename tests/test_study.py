@@ -599,7 +599,10 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     doubts = warnings(study, analyze(frame, study))
     assert len(doubts) == 1, "none failed in the false-belief subset"
     assert "m: cot and vanilla failed on different items (p 0.000, all)" in doubts[0]
-    assert warnings(study, analyze(frame.with_columns(status=pl.lit("ok")), study)) == []
+    whole = frame.with_columns(status=pl.lit("ok"))
+    assert warnings(study, analyze(whole, study)) == []
+    less = whole.filter((pl.col("strategy") == "vanilla") | (pl.col("perturbation") != "none"))
+    assert "asked different items (all): 268 of 296 compare" in warnings(study, analyze(less, study))[0]
 
 
 def test_more_than_two_strategies() -> None:

@@ -10,7 +10,7 @@ The ladder: the first rung on which something stands decides, and its name is re
 | json5      | like one of these, but JSON5: trailing commas, single quotes, bare keys, comments                |
 | unclosed   | a JSON object that was cut off after its answer was complete                                     |
 | label      | a label and nothing else                                                                         |
-| stated     | prose with "Answer: x", "the answer is x", <answer>x</answer> or \\boxed{x}, all of them alike                                                    |
+| stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike               |
 
 What was said before ``</think>`` is left out (``+think``). The answer is matched to the labels exactly, then by
 spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Several
