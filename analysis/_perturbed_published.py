@@ -11,7 +11,9 @@ from _perturbed_rows import (
     CONTROL,
     METRICS,
     VANILLA,
+    chained_pairs,
     in_order,
+    pairs_of,
     subsets,
     with_chains,
     with_overall,
@@ -72,21 +74,12 @@ def perturbation_effects(counts: Counts) -> Iterator[dict[str, Any]]:
                 yield {**key, **_contrast(cell, none), "note": note}
 
 
-def _pairs(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """(model, treatment, complete rows of the treatment with `control`: whether vanilla was right on that item)."""
-    whole = rows.filter("complete")
-    for (model, strategy), treated in whole.group_by(["model", "strategy"], maintain_order=True):
-        control = whole.filter(model=model, strategy=VANILLA).select("item", pl.col("correct").alias("control"))
-        if strategy != VANILLA and control.height:
-            yield str(model), str(strategy), treated.join(control, on="item", how="inner")
-
-
 def _pair_counts(part: pl.DataFrame) -> tuple[tuple[int, int], tuple[int, int]]:
     return (int(part["correct"].sum()), part.height), (int(part["control"].sum()), part.height)
 
 
 def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    for model, strategy, pairs in _pairs(rows):
+    for model, strategy, pairs in pairs_of(rows.filter("complete")):
         parts = with_overall(subsets(pairs)).group_by(["subset", "perturbation"], maintain_order=True)
         for (subset, name), part in parts:
             treated, control = _pair_counts(part)
@@ -122,21 +115,17 @@ _CELLS = ((True, True), (True, False), (False, True), (False, False))
 
 def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     chosen = rows.filter("false_belief")
-    writes = set(with_chains(chosen).select("model", "strategy").iter_rows())
-    for model, strategy, pairs in _pairs(chosen):
-        if (model, strategy) not in writes:
-            continue
-        for (name,), part in with_overall(pairs).group_by(["perturbation"], maintain_order=True):
-            for chain, wanted in (("proper", True), ("improper", False)):
-                split = part.filter(pl.col("chain_proper").fill_null(False) == wanted)
-                effect, low, high = published.risk_difference(*(v for pair in _pair_counts(split) for v in pair))
-                verdict = "none"
-                if not split.height:
-                    verdict = "undefined"
-                elif low > 0:
-                    verdict = "gain" if wanted else "placebo"
-                elif high < 0:
-                    verdict = "loss"
-                key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
-                found = {"risk_difference": effect, "rd_low": low, "rd_high": high, "n": split.height}
-                yield {**key, **found, "verdict": verdict, "subset": "false_belief"}
+    for model, strategy, name, part in chained_pairs(chosen, chosen.filter("complete")):
+        for chain, wanted in (("proper", True), ("improper", False)):
+            split = part.filter(pl.col("chain_proper").fill_null(False) == wanted)
+            effect, low, high = published.risk_difference(*(v for pair in _pair_counts(split) for v in pair))
+            verdict = "none"
+            if not split.height:
+                verdict = "undefined"
+            elif low > 0:
+                verdict = "gain" if wanted else "placebo"
+            elif high < 0:
+                verdict = "loss"
+            key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
+            found = {"risk_difference": effect, "rd_low": low, "rd_high": high, "n": split.height}
+            yield {**key, **found, "verdict": verdict, "subset": "false_belief"}

@@ -7,9 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-from _perturbed_rows import CONTROL, METRICS, PERTURBED, VANILLA, subsets, with_chains, with_overall
+from _perturbed_rows import (
+    CONTROL,
+    METRICS,
+    PERTURBED,
+    VANILLA,
+    chained_pairs,
+    pairs_of,
+    subsets,
+    with_chains,
+    with_overall,
+)
 
-from tomserve.contrasts import NEW, THESE, Record, adjusted, contrast, matched, pair, share
+from tomserve.contrasts import NEW, THESE, Record, adjusted, contrast, matched, share
 from tomserve.stats import association, paired
 
 EXACT = 1e-9
@@ -39,14 +49,6 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
             for pool in (NEW, THESE):
                 effect = matched(part, treated, stratum="stage", pool=pool)
                 yield {**key, "perturbation": "overall_perturbed", **effect}
-
-
-def pairs_of(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """(model, treatment, its rows paired with vanilla's on the same items)."""
-    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        control = rows.filter(model=model, strategy=VANILLA)
-        if strategy != VANILLA and control.height:
-            yield str(model), str(strategy), pair(treated, control)
 
 
 def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
@@ -119,19 +121,15 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
 def placebo(rows: pl.DataFrame) -> Iterator[Record]:
     """The effect by kind of chain, beside what it would be if chains and answers had nothing to do with each other."""
     chosen = rows.filter("false_belief")
-    writes = set(with_chains(chosen).select("model", "strategy").iter_rows())
-    for model, strategy, pairs in pairs_of(chosen):
-        if (model, strategy) not in writes:
-            continue
-        for (name,), part in with_overall(pairs).group_by(["perturbation"], maintain_order=True):
-            columns = ("control", "correct", "chain_proper")
-            control, treated, proper = (part[c].fill_null(False).cast(pl.Float64).to_numpy() for c in columns)
-            split = association.placebo_split(control, treated, proper)
-            for chain, found in (("proper", split.proper), ("improper", split.improper)):
-                key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
-                effect = {"risk_difference": found.effect, "n": found.items, "subset": "false_belief"}
-                verdict = "descriptive" if found.items else "undefined"
-                yield {**key, **effect, "verdict": verdict, "null": found.null, "null_sd": found.null_sd}
+    for model, strategy, name, part in chained_pairs(chosen, chosen):
+        columns = ("control", "correct", "chain_proper")
+        control, treated, proper = (part[c].fill_null(False).cast(pl.Float64).to_numpy() for c in columns)
+        split = association.placebo_split(control, treated, proper)
+        for chain, found in (("proper", split.proper), ("improper", split.improper)):
+            key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
+            effect = {"risk_difference": found.effect, "n": found.items, "subset": "false_belief"}
+            verdict = "descriptive" if found.items else "undefined"
+            yield {**key, **effect, "verdict": verdict, "null": found.null, "null_sd": found.null_sd}
 
 
 def criteria(rows: pl.DataFrame, shares: list[Record]) -> dict[tuple[str, str, str], Record]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.contrasts import pair
 from tomserve.stagefile import PERTURBATIONS
 from tomserve.studies import answered, with_columns
 
@@ -80,3 +81,20 @@ def with_chains(rows: pl.DataFrame) -> pl.DataFrame:
     asked = rows.filter(pl.col("chain_proper").is_not_null().any().over("model", "strategy"))
     numbers = [pl.col(f"chain_{name}").fill_null(0.0) for name in ("lcs", "lcps", "transitions", *MORE_METRICS)]
     return asked.with_columns(pl.col("chain_proper").fill_null(False), *numbers)
+
+
+def pairs_of(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """(model, treatment, its rows paired with vanilla's on the same items)."""
+    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
+        control = rows.filter(model=model, strategy=VANILLA)
+        if strategy != VANILLA and control.height:
+            yield str(model), str(strategy), pair(treated, control)
+
+
+def chained_pairs(rows: pl.DataFrame, sample: pl.DataFrame) -> Iterator[tuple[str, str, str, pl.DataFrame]]:
+    """(model, treatment, class or overall, pairs in `sample`) of the treatments that write chains in `rows`."""
+    writes = set(with_chains(rows).select("model", "strategy").iter_rows())
+    for model, strategy, pairs in pairs_of(sample):
+        if (model, strategy) in writes:
+            for (name,), part in with_overall(pairs).group_by(["perturbation"], maintain_order=True):
+                yield model, strategy, str(name), part

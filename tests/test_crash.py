@@ -45,6 +45,11 @@ def job(tmp_path: Path) -> list[str]:
     return [*EVAL, "--path", str(tmp_path / "items.jsonl")]
 
 
+def asking(endpoint: Endpoint, tmp_path: Path) -> tuple[object, ...]:
+    """The same for a command in this process."""
+    return (*EVAL[3:-3], "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)
+
+
 def rows(tmp_path: Path) -> list[dict]:
     return [row for _, row in read_rows(tmp_path / "runs/r/responses.jsonl")]
 
@@ -128,17 +133,7 @@ def test_a_server_that_stays_away_ends_the_run_resumably(
     write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(ITEMS)])
     impatient = functools.partial(evaluation.EvalOptions, policy=RetryPolicy(lost_after=0.5))
     monkeypatch.setattr(evaluation, "EvalOptions", impatient)
-    command = (
-        "eval",
-        "--benchmark",
-        "items",
-        "--path",
-        tmp_path / "items.jsonl",
-        "--base-url",
-        endpoint.url,
-        "--run",
-        "r",
-    )
+    command = asking(endpoint, tmp_path)
     endpoint.drop = lambda body: len(endpoint.requests) > 20
     endpoint.script = lambda body, n: web.Response(status=503) if len(endpoint.requests) > 20 else None
     done = cli(*command)
@@ -194,17 +189,7 @@ def test_a_disk_that_fills_ends_the_run_resumably(endpoint: Endpoint, cli, tmp_p
     try:
         write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(200)])
         monkeypatch.setenv("TOMSERVE_RUNS", str(disk))
-        command = (
-            "eval",
-            "--benchmark",
-            "items",
-            "--path",
-            tmp_path / "items.jsonl",
-            "--base-url",
-            endpoint.url,
-            "--run",
-            "r",
-        )
+        command = asking(endpoint, tmp_path)
         (disk / "ballast").write_bytes(b"x" * 100_000)
         full = cli(*command)
         assert full.code == 3, full.err
@@ -275,17 +260,7 @@ def test_keys_are_in_no_file_and_no_process_list(
 
 def test_an_item_id_cannot_leave_the_run_folder(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     write_items(tmp_path / "items.jsonl", [make_item(1, id="../../../escape"), make_item(2, id="/etc/escape")])
-    command = (
-        "eval",
-        "--benchmark",
-        "items",
-        "--path",
-        tmp_path / "items.jsonl",
-        "--base-url",
-        endpoint.url,
-        "--run",
-        "r",
-    )
+    command = asking(endpoint, tmp_path)
     assert cli(*command).code == 0
     assert cli("analyze", "r", "--out", tmp_path / "out").code == 0
     assert not list(tmp_path.rglob("*escape*"))

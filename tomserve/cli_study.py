@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,10 +46,6 @@ def score(
         rescore.own(runs or (None,), out, gold)
 
 
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
-
-
 def analyze(
     runs: RunArgument = None,
     study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
@@ -71,15 +66,15 @@ def analyze(
         raise ConfigError(one_of("format", form, tables.FORMATS))
     for run in runs or (None,):
         if run is None or not run.endswith(TABLES):
-            rescore.warn_incomplete(existing_run(run), _warn)
-    scores = pl.concat([load_scores(run, note=_warn) for run in runs or (None,)], how="diagonal_relaxed")
+            rescore.warn_incomplete(existing_run(run))
+    scores = pl.concat([load_scores(run, note=rescore.warn) for run in runs or (None,)], how="diagonal_relaxed")
     scores = studies.labelled(scores, label or [])
     module = studies.load_study(study or studies.default_study(scores))
     found = studies.analyze(scores, module, intervals)
     layouts = getattr(module, "LAYOUTS", {})
     said = studies.notes(module, intervals)
     for doubt in studies.warnings(module, found):
-        _warn(doubt)
+        rescore.warn(doubt)
     if out is not None:
         for path in tables.write(found, out, "csv" if form == "table" else form, layouts, said):
             print(f"written: {path}")
@@ -98,11 +93,12 @@ def compare(
 ) -> None:
     """Compare two runs on the same questions: paired differences, flips, what differs between them."""
     from tomserve import compare as comparing
+    from tomserve import rescore
     from tomserve.reporting import tables
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
-    found = comparing.compare(first, second, common=common, note=_warn)
+    found = comparing.compare(first, second, common=common, note=rescore.warn)
     print(f"A = {first}, B = {second}")
     if any(found.left_out):
         print(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
@@ -151,8 +147,8 @@ def report(
     from tomserve.reporting.html.build import write_report
 
     for run in runs or (None,):
-        rescore.warn_incomplete(existing_run(run), _warn)
-    path = write_report(runs or (None,), out, intervals, label or [], study, _warn)
+        rescore.warn_incomplete(existing_run(run))
+    path = write_report(runs or (None,), out, intervals, label or [], study, rescore.warn)
     print(f"report: {path}")
     if opened:
         typer.launch(str(path.resolve()))

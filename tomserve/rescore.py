@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -22,10 +22,10 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def warn_incomplete(folder: Path, note: Callable[[str], None] = warn) -> None:
+def warn_incomplete(folder: Path) -> None:
     """Say so where a run has not asked everything yet."""
     if not (read_manifest(folder) or {}).get("complete"):
-        note(f"{folder} is incomplete; repeat its eval command to finish it")
+        warn(f"{folder} is incomplete; repeat its eval command to finish it")
 
 
 def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None:

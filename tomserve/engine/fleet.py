@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tomserve.engine.request import Identity
-from tomserve.engine.transport import Reply
+from tomserve.engine.transport import FINAL, Reply
 
 SUSPECT = 8
 """Different items that fail in a row, without a success of any other, before an outage is suspected."""
@@ -24,10 +24,10 @@ STRIKES = 4
 PATIENCE = 3
 """Multiples of `lost_after` for which a request that is still being answered may hold up the end of a run."""
 
-ALIVE = frozenset({"ok", "length", "refusal", "http_400", "http_404", "http_413", "http_422", "http_429"})
+ALIVE = FINAL | {"http_429"}
 """Statuses of a server that works, whatever it thinks of the request."""
 
-GOOD = frozenset({"ok", "length", "refusal", "http_400", "http_413", "http_422"})
+GOOD = FINAL - {"http_404"}
 """Statuses that speak for the endpoint itself: a replica that lost its model, or is over its limit, is no help."""
 
 

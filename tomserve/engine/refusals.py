@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tomserve.engine.transport import FINAL
 from tomserve.errors import ServerError
 
 LIMIT = 8
-REFUSED = frozenset({"http_400", "http_404", "http_413", "http_422"})
+REFUSED = frozenset(status for status in FINAL if status.startswith("http_"))
 Row = dict[str, Any]
 
 
@@ -36,13 +37,13 @@ class FirstRefusals:
         if row["status"] not in REFUSED or not same:
             self.decided = True
             return self._release()
-        if len({held["key"] for held in self._held}) >= LIMIT:
+        if self._questions() >= LIMIT:
             self._end()
         return []
 
     def finish(self) -> list[Row]:
         """What is still held, at the end: a single refusal is its item's row."""
-        if len({held["key"] for held in self._held}) > 1:
+        if self._questions() > 1:
             self._end()
         return self._release()
 
@@ -50,12 +51,15 @@ class FirstRefusals:
         """What is still held when the run is stopped: kept, as everything that completed."""
         return self._release()
 
+    def _questions(self) -> int:
+        return len({held["key"] for held in self._held})
+
     def _release(self) -> list[Row]:
         held, self._held = self._held, []
         return held
 
     def _end(self) -> None:
-        row, count = self._held[0], len({held["key"] for held in self._held})
+        row, count = self._held[0], self._questions()
         self._held = []
         self._ended = ServerError(
             f"{row['endpoint']}: the first {count} questions were all refused with {row['status']} ({row['error']}); "

@@ -115,7 +115,7 @@ def unmatched_effect(
     t, c = means[of_arm == 1], means[of_arm == 0]
     n1, n0 = t.size, c.size
     if not n1 or not n0:
-        return _undefined("undefined: an arm has no clusters", n1 + n0)
+        return undefined("undefined: an arm has no clusters", n1 + n0)
     estimate, few = float(t.mean() - c.mean()), min(n1, n0) < FEW
     if min(n1, n0) < 2 or not (varies(t) or varies(c)):
         found = newcombe(float(t.sum()), n1, float(c.sum()), n0, level)
@@ -202,7 +202,7 @@ def _unit_effect(t: Floats, c: Floats, tasks: int, tasks_an_arm: int, level: flo
     """Inference on the mean of t - c over units, with its fallback."""
     m = t.size
     if not m:
-        return _undefined("undefined: no units with both arms", tasks)
+        return undefined("undefined: no units with both arms", tasks)
     d = t - c
     fallback = newcombe(float(t.sum()), m, float(c.sum()), m, level)
     found, flips = mean_interval(d, level, fallback), sign_flip(d)
@@ -212,7 +212,8 @@ def _unit_effect(t: Floats, c: Floats, tasks: int, tasks_an_arm: int, level: flo
     )
 
 
-def _undefined(method: str, tasks: int) -> Effect:
+def undefined(method: str, tasks: int) -> Effect:
+    """The effect that cannot be given, with the reason as its method."""
     return Effect(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, 0, tasks, method, True)
 
 

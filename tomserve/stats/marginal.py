@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.clustered import FEW, Effect, matched_cells
+from tomserve.stats.clustered import FEW, Effect, matched_cells, undefined
 from tomserve.stats.proportions import newcombe
 
 Floats = npt.NDArray[np.float64]
@@ -53,7 +53,7 @@ def these_strata_effect(
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
     cells = matched_cells(y, arm, clusters, strata)
     if not len(cells.means):
-        return Effect(*(math.nan,) * 6, units=0, tasks=0, method="undefined: no stratum with both arms", few_tasks=True)
+        return undefined("undefined: no stratum with both arms", 0)
     y, arm, clusters, codes = _matched_rows(y, arm, clusters, strata)
     n0, n1 = (int(count) for count in cells.counts.sum(axis=0))
     tasks, smaller = n0 + n1, min(n0, n1)

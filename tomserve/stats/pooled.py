@@ -13,7 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.clustered import FEW, Effect, matched_cells, units_share
+from tomserve.stats.clustered import FEW, Effect, matched_cells, undefined, units_share
 from tomserve.stats.paired import sign_flip, smallest_p, varies
 from tomserve.stats.proportions import square_and_add
 
@@ -37,9 +37,7 @@ def pooled_effect(
     cells = matched_cells(outcome, treated, cluster, stratum)
     m, tasks = len(cells.means), int(cells.counts.sum())
     if not m:
-        return Effect(
-            *(math.nan,) * 6, units=0, tasks=tasks, method="undefined: no stratum with both arms", few_tasks=True
-        )
+        return undefined("undefined: no stratum with both arms", tasks)
     c, t = cells.means[:, 0], cells.means[:, 1]
     estimate, (low, high) = float(np.mean(t - c)), _bounds(t, c, level)
     method = f"square-and-add of logit t, {m - 1} df, {m} strata matched"
