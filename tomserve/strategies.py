@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jinja2
 import jinja2.compiler
@@ -54,8 +53,7 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One request of a strategy: `number` counts from 0; `schema` is the JSON schema of the reply."""
 
     number: int

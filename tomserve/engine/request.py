@@ -32,8 +32,7 @@ class Sampling:
         return {"temperature": self.temperature, "seed": self.seed, **self.extra}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """`body` is the JSON to send, messages first; `key` the digest of what it says, without address or row position.
 
     prompt: how many bytes of `body` the messages take, the part that a server's prefix cache can share.
@@ -57,5 +56,6 @@ class Request:
             }
         )
         body = messages + b"," + rest[1:]
-        key = hashlib.sha256(body + orjson.dumps(revision)).hexdigest()[:32]
+        # blake2b: a quarter of the time of sha256, which was a tenth of what a request costs us
+        key = hashlib.blake2b(body + orjson.dumps(revision), digest_size=16).hexdigest()
         return cls(identity, key, body, len(messages))

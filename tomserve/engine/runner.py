@@ -212,7 +212,11 @@ class Runner:
                 if await self._wait(pause):
                     return None
             sent += 1
-            reply, endpoint = await self._hedged(request, endpoint)
+            if self.hedge is None or len(self.endpoints) < 2:
+                endpoint = self._fleet.pick(request, endpoint)
+                reply = await self._send(endpoint, request)
+            else:
+                reply, endpoint = await self._hedged(request, endpoint, self.hedge)
             if self._fleet.suspected:
                 await self._acquit()
             self._raise_if_hopeless(reply, endpoint)
@@ -251,14 +255,12 @@ class Runner:
                 if (await self.transport.send(endpoint, self.probe)).status in GOOD:
                     self._fleet.acquit()
 
-    async def _hedged(self, request: Request, avoid: str | None) -> tuple[Reply, str]:
-        """One exchange; with `hedge`, a second copy elsewhere once the first is late, and the other one dropped."""
+    async def _hedged(self, request: Request, avoid: str | None, late: float) -> tuple[Reply, str]:
+        """One exchange; once it takes `late` seconds a second copy elsewhere, and the slower one dropped."""
         first = self._fleet.pick(request, avoid)
-        if self.hedge is None or len(self.endpoints) < 2:
-            return await self._send(first, request), first
         tasks = {asyncio.create_task(self._send(first, request)): first}
         try:
-            done, _ = await asyncio.wait(tasks, timeout=self.hedge)
+            done, _ = await asyncio.wait(tasks, timeout=late)
             second = self._fleet.pick(request, first)
             if not done and second != first:
                 tasks[asyncio.create_task(self._send(second, request))] = second

@@ -107,11 +107,14 @@ class AiohttpTransport:
         try:
             if (url := self._urls.get(endpoint)) is None:
                 url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
-            async with self._session.post(url, data=body, allow_redirects=False) as response:
+            response = await self._session.post(url, data=body, allow_redirects=False)
+            try:
                 raw = await _bounded(response)
-                reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
-                if response.status != 200:
-                    reply.retry_after = retry_after(response.headers.get("Retry-After"))
+            finally:
+                response.release()
+            reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
+            if response.status != 200:
+                reply.retry_after = retry_after(response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reply = Reply("connection", error=f"{type(error).__name__}: {error}", reached=False)
         except TimeoutError:
