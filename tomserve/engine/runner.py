@@ -32,6 +32,9 @@ PROBE_EVERY = 2.0
 PROBE_WAITS = 30.0
 """Seconds that a server has for a simple question."""
 
+FEW = 8
+"""Workers that there may be, waiting ones included, however low the limits are that were found."""
+
 AHEAD = 32
 """Requests made at a time: rendered one after the other they cost a third less than between two replies."""
 
@@ -120,10 +123,15 @@ class Runner:
         """As many workers as requests may be out; those too many leave by themselves."""
         if self._used_up or self.stop.is_set() or self._finished.done():
             return
-        while len(self._workers) < self._fleet.capacity:
+        while len(self._workers) - self._idle < self._fleet.capacity:
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._left)
+
+    @property
+    def _idle(self) -> int:
+        """Workers that only wait to ask again, of a few: a low limit must not let one bad question hold up all others."""
+        return 0 if self.concurrency else min(self._retrying, max(0, FEW - self._fleet.capacity))
 
     def _left(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
@@ -156,7 +164,7 @@ class Runner:
                     self._fleet.revived(endpoint)
 
     async def _work(self) -> None:
-        while len(self._workers) <= self._fleet.capacity and not self.stop.is_set():
+        while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
             request = next(self._requests, None)
             if request is None:
                 self._used_up = True
