@@ -64,6 +64,13 @@ def test_retry_after_is_kept_by_all_workers() -> None:
     assert outcome.rate(0, 20) > 50
 
 
+def test_a_bad_question_does_not_hold_up_the_others_at_a_low_limit() -> None:
+    whole = under_load({"slots": 1}, seconds=10, most=1)
+    outcome = under_load({"slots": 1}, seconds=10, most=1, broken=b"0")
+    assert len(whole.answers) > 50
+    assert len(outcome.answers) > 0.9 * len(whole.answers)
+
+
 def test_refusals_are_rare_once_the_limit_is_known() -> None:
     outcome = run("503 above 40 in all", metrics=False)
     assert outcome.refused < 0.03 * len(outcome.answers)

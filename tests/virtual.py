@@ -49,12 +49,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class Simulated:
     """A transport whose server is a batcher on the same clock, `far` seconds away."""
 
-    def __init__(self, batcher: simulated.Batcher, metrics: bool, far: float = 0.001) -> None:
-        self.batcher, self.shown, self.far = batcher, metrics, far
+    def __init__(self, batcher: simulated.Batcher, metrics: bool, broken: bytes, far: float = 0.001) -> None:
+        self.batcher, self.shown, self.broken, self.far = batcher, metrics, broken, far
         self.refused = 0
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
         await asyncio.sleep(self.far)
+        if body == self.broken:
+            return Reply("http_500", error="this one never works")
         job = self.batcher.enter()
         if isinstance(job, int):
             self.refused += 1
@@ -124,18 +126,26 @@ def under_load(
     seconds: float = 20.0,
     metrics: bool = True,
     concurrency: int | None = None,
+    most: int = 1024,
+    broken: bytes = b"none",
 ) -> Outcome:
-    """Run the engine for so many seconds of virtual time."""
+    """Run the engine for so many seconds of virtual time. broken: the question that always fails."""
     outcome = Outcome()
 
     async def go() -> None:
         loop = asyncio.get_running_loop()
         outcome.clock = loop.time
         batcher = simulated.Batcher(simulated.Settings(**settings), list(schedule), clock=loop.time)
-        transport = Simulated(batcher, metrics)
+        transport = Simulated(batcher, metrics, broken)
         with tempfile.TemporaryDirectory() as scratch, Journal(Path(scratch) / "responses.jsonl") as journal:
             runner = Runner(
-                ["http://simulated/v1"], transport, journal, concurrency=concurrency, observer=outcome, clock=loop.time
+                ["http://simulated/v1"],
+                transport,
+                journal,
+                concurrency=concurrency,
+                most=most,
+                observer=outcome,
+                clock=loop.time,
             )
             runner._sync = _forever  # a thread knows nothing of this clock
             asking = asyncio.create_task(runner.run(requests()))
