@@ -130,7 +130,7 @@ class Runner:
 
     @property
     def _idle(self) -> int:
-        """Workers that only wait to ask again, of a few: a low limit must not let one bad question hold up all others."""
+        """Workers that only wait to ask again, of a few: at a low limit a bad question must not hold up the others."""
         return 0 if self.concurrency else min(self._retrying, max(0, FEW - self._fleet.capacity))
 
     def _left(self, worker: asyncio.Task[None]) -> None:
