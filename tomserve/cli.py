@@ -40,6 +40,9 @@ VARIABLES = {
 }
 
 PathOption = cli_dataset.PathOption
+GoldOption = Annotated[
+    str | None, typer.Option("--gold", help="Which answers count, where a benchmark has several (hitom).")
+]
 
 
 def main() -> None:
@@ -127,6 +130,7 @@ def evaluate_command(
     base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
     benchmark: Annotated[str, typer.Option(help="Benchmark to run.")] = "perturbed",
     path: PathOption = None,
+    gold: GoldOption = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Strategies [vanilla, cot].")] = None,
     run: Annotated[str | None, typer.Option(help="Run name or path [<benchmark>-<model>].")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
@@ -152,6 +156,7 @@ def evaluate_command(
     options = EvalOptions(
         benchmark=benchmark,
         path=path,
+        gold=gold,
         strategies=tuple(strategy or DEFAULT_STRATEGIES),
         model=model,
         base_urls=tuple(base_url or ()),
@@ -239,6 +244,7 @@ for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study
 def items(
     benchmark: Annotated[str, typer.Argument(help="Benchmark name.")],
     path: PathOption = None,
+    gold: GoldOption = None,
     where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
 ) -> None:
@@ -246,7 +252,7 @@ def items(
     from tomserve import benchmarks
     from tomserve import items as items_module
 
-    found = items_module.where(benchmarks.get(benchmark).load(path), where or [])
+    found = items_module.where(benchmarks.load(benchmark, path, gold), where or [])
     if out is None:
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")

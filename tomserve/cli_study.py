@@ -33,13 +33,16 @@ def score(
     benchmark: Annotated[str | None, typer.Option(help="Benchmark that --responses answer.")] = None,
     path: PathOption = None,
     model: Annotated[str | None, typer.Option(help="Model of --responses without one [the file's name].")] = None,
-    gold: Annotated[str, typer.Option(help="run: as asked; current: today's dataset (needs --out).")] = "run",
+    gold: Annotated[
+        str, typer.Option(help="run: as asked; current: today's dataset (needs --out). --benchmark: as for eval.")
+    ] = "run",
 ) -> None:
     """Score runs again from their folders alone, or what another tool answered; offline."""
     from tomserve import rescore
 
     if responses is not None:
-        rescore.foreign(responses, items, benchmark, path, out, model, runs or ())
+        answers = None if gold == "run" else gold
+        rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers)
     elif items is not None or benchmark is not None or path is not None or model is not None:
         raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
     else:

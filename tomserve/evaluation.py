@@ -54,6 +54,7 @@ class EvalOptions:
 
     benchmark: str = "perturbed"
     path: Path | None = None
+    gold: str | None = None
     strategies: tuple[str, ...] = DEFAULT_STRATEGIES
     model: str | None = None
     base_urls: tuple[str, ...] = ()
@@ -101,7 +102,7 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     began = time.monotonic()
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
-    every = list(benchmarks.get(options.benchmark).load(options.path))
+    every = list(benchmarks.load(options.benchmark, options.path, options.gold))
     chosen = target.choose(options.base_urls, options.model, options.revision)
     if chosen.embedded and chosen.revision is None:
         _need_engine(options, console)
@@ -125,7 +126,15 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, chosen.model))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(
-            folder.path, options.benchmark, options.path, every, chosen, strategies, sampling, journal.asked
+            folder.path,
+            options.benchmark,
+            options.path,
+            options.gold,
+            every,
+            chosen,
+            strategies,
+            sampling,
+            journal.asked,
         )
         known = snapshot(folder.path, job.items, fresh=not journal.asked)
         if journal.torn:

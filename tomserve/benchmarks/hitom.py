@@ -1,0 +1,71 @@
+"""Hi-ToM (arXiv 2310.16755): where does A think B thinks ... the object is, orders 0 to 4, with and without lies.
+
+    tomserve items hitom --path Hi-ToM_data.json --where order=3 --where deception=false
+
+Reads the official file. It holds every question twice, in a CoTP and a VP half whose labels differ in places, so the
+answer has to be chosen by name (`--gold`):
+
+    corrected   (default) one item a distinct question, with the label of the CoTP half, which the authors corrected.
+                Where that label is not the tracker's (17 of 600, all in stories that enter a room again; see `dataset
+                audit hitom`) the factor `label_agrees` is false and the item has no gold chain.
+    tracked     one item a distinct question, with the tracker's answer under the `released` semantics.
+    released    one item a record, with the file's own label, stale ones too; factor `prompting_type` tells the half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tomserve.errors import ConfigError, ContentError
+from tomserve.hitom.question_item import make_item, story_factors
+from tomserve.hitom.reader import CORRECTED, Record, read_records
+from tomserve.hitom.tracker import trace
+from tomserve.items import Factor, Item
+
+STUDY = "accuracy"
+GOLDS = ("corrected", "tracked", "released")
+
+
+def load(path: Path | None = None, gold: str = GOLDS[0]) -> Iterator[Item]:
+    """The items of the official file in its order, with answers as `gold` (one of GOLDS) says.
+
+    Raises ConfigError without a path, ContentError for a record that cannot be read.
+    """
+    if path is None:
+        raise ConfigError("benchmark 'hitom' needs the official file: --path Hi-ToM_data.json")
+    records = read_records(path)
+    for record in records if gold == "released" else _questions(records, path, gold):
+        yield _item(record, gold)
+
+
+def _questions(records: Sequence[Record], path: Path, gold: str) -> list[Record]:
+    """One record a distinct question, the corrected half's where there is one; in the order of first occurrence."""
+    found: dict[str, Record] = {}
+    for record in records:
+        if record.key not in found or record.half == CORRECTED:
+            found[record.key] = record
+    for record in found.values():
+        if gold == "corrected" and record.half != CORRECTED:
+            reason = (
+                f"no {CORRECTED} record asks this, and labels of the {record.half} half may be stale; "
+                "use --gold tracked, or --gold released for the file's own"
+            )
+            raise ContentError(reason, path=path, field=f"{record.field}.prompting_type")
+    return list(found.values())
+
+
+def _item(record: Record, gold: str) -> Item:
+    factors: dict[str, Factor] = {"length": record.length, "deception": record.deception, "object": record.object}
+    if gold == "released":
+        factors["prompting_type"] = record.half
+    return make_item(
+        record.story,
+        trace(record.story, record.object),
+        record.asked,
+        record.object,
+        record.choices,
+        {**factors, **story_factors(record.story, record.choices)},
+        answer=None if gold == "tracked" else record.answer,
+        suffix=f"/{record.half}" if gold == "released" else "",
+    )
