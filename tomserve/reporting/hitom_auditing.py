@@ -11,6 +11,11 @@ from rich.text import Text
 from tomserve.hitom.audit import Audit
 from tomserve.reporting.tables import show as show_tables
 
+NOTE = (
+    "Disagreements count labels, under 'semantics' questions. Baselines: right/questions and share; chance is the mean "
+    "of 1/containers that the story mentions."
+)
+
 
 def tables(audit: Audit) -> dict[str, pl.DataFrame]:
     """Titled tables: counts as "right/total", with their share; chance is the mean of 1/containers mentioned."""
@@ -40,6 +45,7 @@ def show(audit: Audit, console: Console) -> int:
             console.print(Text(f"  {finding.text()}"), soft_wrap=True)
         console.print()
     show_tables(tables(audit), console)
+    console.print(NOTE)
     stories = len({record.story_id for record in audit.records})
     wrong = audit.rows["cause"].drop_nulls().len()
     total = len(audit.records)
