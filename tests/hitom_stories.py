@@ -22,7 +22,7 @@ def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
     first = draw(st.lists(st.sampled_from(AGENTS), min_size=2, unique=True))
     events: list[Event] = [Enter(tuple(first), "den"), Place("pen", "red_box")]
     where, lies, entered = dict.fromkeys(first, "den"), {"pen": "den"}, "den"
-    for kind in draw(st.lists(st.sampled_from(KINDS), max_size=most)):
+    for kind in draw(st.lists(st.sampled_from(KINDS), min_size=draw(st.sampled_from((0, most // 2))), max_size=most)):
         inside = [name for name in where if where[name]]
         if kind == "enter":
             who = tuple(pick.sample(AGENTS, pick.randint(1, 3)))

@@ -155,11 +155,9 @@ def trace(story: Story, obj: str) -> Trace:
             time = left.get(event.speaker, -1)
             hearers = trusting = 0
             for name in (event.hearer,) if isinstance(event, Tell) else bits:
-                bit = bits.get(name, 0)
-                if bit != speaker:
-                    hearers |= bit
-                    if time > left.get(name, -1):
-                        trusting |= bit
+                hearers |= bits.get(name, 0)
+                if time > left.get(name, -1):  # which the speaker's own is not
+                    trusting |= bits.get(name, 0)
             updates.append(Update(line, event.container, speaker | hearers, speaker, trusting))
     return Trace(len(story.events), bits, tuple(updates), tuple(moved))
 
