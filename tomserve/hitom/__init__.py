@@ -1,9 +1,12 @@
 """Hi-ToM: stories as events, nested beliefs of any order, the official file, and its audit (arXiv 2310.16755).
 
-events.py     what happens in a story: eight kinds of sentence, read and written exactly
-questions.py  "Where does A think B thinks the x is?", read and written exactly
-tracker.py    reality and nested beliefs after every sentence, under two named semantics
-baselines.py  rules that nest nothing: joint witness, first order, reality, chance
-reader.py     the official JSON file, every sentence of it
-audit.py      every label of that file against the tracker
+What lies where:
+
+    events.py         what happens in a story: eight kinds of sentence, read and written exactly
+    questions.py      "Where does A think B thinks the x is?", read and written exactly
+    tracker.py        reality and nested beliefs after every sentence, under two named semantics
+    baselines.py      rules that nest nothing: joint witness, first order, reality, containers mentioned
+    question_item.py  a question as an Item, with its design factors
+    reader.py         the official JSON file, every sentence of it
+    audit.py          every label of that file against the tracker
 """
