@@ -71,6 +71,5 @@ def digest(*parts: bytes | Path) -> str:
     sha = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part
-        sha.update(len(data).to_bytes(8, "big"))
-        sha.update(data)
+        sha.update(len(data).to_bytes(8, "big") + data)
     return "sha256:" + sha.hexdigest()

@@ -64,6 +64,16 @@ class Trace:
     updates: tuple[Update, ...]
     moved: tuple[int, ...]  # lines that place or move the object
 
+    @property
+    def told(self) -> bool:
+        """Whether anything is said about the object."""
+        return any(update.speaker for update in self.updates)
+
+    @property
+    def places(self) -> list[str]:
+        """The containers in which the object is seen or said to be, in order of their first mention."""
+        return list(dict.fromkeys(update.container for update in self.updates))
+
     def belief(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> str:
         """Where the object is by `asked` (outermost agent first; none: really), at the story's end."""
         found = self.decisive(asked, semantics)
