@@ -45,7 +45,7 @@ DEFAULT_STRATEGIES = ("vanilla", "cot")
 TRANSPORTS = ("aiohttp", "openai")
 LIMIT_SEED = 0
 STRATUM = "perturbation"
-"""The factor over which `limit` is spread; items without it are one stratum."""
+"""The factor over which `limit` is spread, unless the benchmark names another; items without it are one stratum."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class EvalResult:
     seconds: float
 
 
-def limited(items: Sequence[Item], limit: int | None) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the classes in turn; file order is kept in the result."""
+def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
+    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
     if limit is None or limit >= len(items):
         return list(items)
     strata: dict[object, list[Item]] = defaultdict(list)
     for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
-        strata[item.factors.get(STRATUM)].append(item)
+        strata[item.factors.get(stratum)].append(item)
     ranked = sorted(
         ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
         key=lambda entry: (entry[0], str(entry[1])),
@@ -122,7 +122,8 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
     sampling = Sampling(extra=dict(preset.request) if preset else {})
-    job = _Job(options, chosen, limited(every, options.limit), strategies, sampling, console)
+    stratum = getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM)
+    job = _Job(options, chosen, limited(every, options.limit, stratum), strategies, sampling, console)
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, chosen.model))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(

@@ -1,6 +1,7 @@
 """Benchmarks: one module each, with ``load(path) -> Iterator[Item]`` and ``STUDY``, the study that reads its scores.
 
-To add one, put a module beside these; its name is its name on the command line. Where the answers of its questions are
+To add one, put a module beside these; its name is its name on the command line. It may name in ``STRATUM`` the factor
+over whose values ``--limit`` is spread. Where the answers of its questions are
 disputed, it names the sets of answers in ``GOLDS``, the default first, and takes ``load(path, gold=name)``.
 """
 
