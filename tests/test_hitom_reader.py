@@ -102,6 +102,8 @@ def test_an_item() -> None:
         "equals_reality": False,
         "equals_joint_witness": False,
         "answer_position": item.choices.index("amber_crock") + 1,
+        "answer_place": 1,
+        "order_sensitive": True,
         "semantics_differ": True,
         "label_agrees": True,
     }
@@ -118,8 +120,9 @@ def test_ids_are_content_addressed(tmp_path: Path) -> None:
 
 
 def test_without_a_path_or_with_another_gold() -> None:
-    with pytest.raises(ConfigError, match=r"--path Hi-ToM_data\.json"):
-        list(hitom.load())
+    assert len(list(hitom.load())) == 600
+    with pytest.raises(ConfigError, match="only the official file has several sets of answers"):
+        list(hitom.load(None, "released"))
     with pytest.raises(ConfigError, match="did you mean 'released'"):
         benchmarks.load("hitom", SMALL, "releasd")
     with pytest.raises(ConfigError, match="has one set of answers"):

@@ -72,6 +72,7 @@ def test_help_imports_none_of_the_heavy_parts() -> None:
         "runs",
         "doctor",
         "dataset",
+        "generate",
     ):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.M)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tomserve import __version__, cli_dataset, cli_study
+from tomserve import __version__, cli_dataset, cli_generate, cli_study
 from tomserve.cli_study import console
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
@@ -28,6 +28,7 @@ app = typer.Typer(
     help="Theory-of-Mind evaluation of language models behind vLLM or any OpenAI-compatible endpoint.",
 )
 app.add_typer(cli_dataset.app, name="dataset")
+app.add_typer(cli_generate.app, name="generate")
 
 VARIABLES = {
     "TOMSERVE_API_KEY",

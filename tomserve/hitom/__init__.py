@@ -9,4 +9,10 @@ What lies where:
     question_item.py  a question as an Item, with its design factors
     reader.py         the official JSON file, every sentence of it
     audit.py          every label of that file against the tracker
+    words.py          what generated stories are made of: our own names, rooms, objects, containers
+    plan.py           what to generate, and what cannot be had
+    plot.py           a story drawn by seeded dice, with its twins
+    asking.py         whom to ask about and where the answer stands, in balance
+    generator.py      all of it: items with gold chains, as JSONL or in the official form
+    tally.py          the balance of any set of items
 """

@@ -135,10 +135,11 @@ class Balance:
                 "fewer --moves, --tells and --chapters"
             )
         order, _ = failed.most_common(1)[0]
+        more = " or --lines" if self.plan.lines is not None else ""
         option = "--order-sensitive" if self._insensitive else f"the balance ({', '.join(self.plan.balance)})"
         return ConfigError(
             f"story {number}: none of {STORIES} drawn stories keeps {option} at order {order}; give fewer --stories, "
-            "other --orders, more --moves or --tells, or balance less (--balance)"
+            f"other --orders, more --moves or --tells{more}, or balance less (--balance)"
         )
 
     def letter(self, dice: Dice, answers: Sequence[tuple[int, str]], others: Sequence[str]) -> list[str]:

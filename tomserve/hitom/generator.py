@@ -2,8 +2,8 @@
 
 >>> family = next(generate(Plan(stories=1, seed=7).check()))
 >>> story = family.stories[0]
->>> [len(asked) for asked in family.asked], story.sentences[0].split(" entered the ")[1]
-([0, 1, 2, 3, 4], 'clubhouse.')
+>>> [len(asked) for asked in family.asked], len(story.questions[4].chain) == len(story.sentences)
+([0, 1, 2, 3, 4], True)
 >>> Item.from_json(next(item_lines(family))).factors["order"]
 0
 
@@ -27,7 +27,7 @@ must be known to whoever reads the numbers: without tells a nested belief is wha
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import orjson
@@ -97,10 +97,11 @@ def generate(plan: Plan) -> Iterator[Family]:
         scene = set_scene(dice, plan, cell)
         for drawn in range(STORIES):
             plot = draw(dice, plan, cell, scene)
-            if _fits(plot, plan) and (asked := balance.ask(dice, plot, drawn)) is not None:
+            fits = _fits(plot, plan)
+            if fits and (asked := balance.ask(dice, plot, drawn)) is not None:
                 family = _family(dice, plan, balance, plot, asked, number, cell)
                 break
-            if drawn % 20 == 19:
+            if not fits or drawn % 20 == 19:
                 scene = set_scene(dice, plan, cell)
         else:
             raise balance.give_up(number)
@@ -299,6 +300,16 @@ def records(family: Family) -> Iterator[dict[str, Any]]:
                 "choices": write_choices(family.choices),
                 "answer": question.chain[-1],
             }
+
+
+def official_file(families: Iterable[Family]) -> Iterator[bytes]:
+    """The official form, in pieces: {"data": [record, ...]}, a record a line."""
+    before = b'{"data": [\n'
+    for family in families:
+        for record in records(family):
+            yield before + orjson.dumps(record)
+            before = b",\n"
+    yield b"\n]}\n"
 
 
 def items(plan: Plan) -> Iterator[Item]:

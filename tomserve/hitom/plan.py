@@ -104,7 +104,7 @@ class Plan:
         if self.lines is not None and self.lines < self.fewest_lines():
             need = self.fewest_lines()
             raise ConfigError(
-                f"--lines {self.lines}: the longest stories of this plan have {need} or more; give {need}"
+                f"--lines {self.lines}: the longest stories of this plan have {need} or more; give {need + 4}"
             )
         if self.twins:
             self._check_twins()
