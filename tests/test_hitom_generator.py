@@ -18,7 +18,7 @@ from tomserve.hitom.asking import MOST
 from tomserve.hitom.events import VERBS, WAITING_ROOM, Claim, Distractor, Enter, Move, Place, Stay, Story, Tell
 from tomserve.hitom.generator import Family, generate, item_lines, items
 from tomserve.hitom.plan import TRAITS, TRUTHS, TWINS, Plan, levels
-from tomserve.hitom.plot import Dice
+from tomserve.hitom.plot import Deck, Dice
 from tomserve.hitom.question_item import make_item, story_factors
 from tomserve.hitom.tally import Tally
 from tomserve.hitom.tracker import SEMANTICS, belief, beliefs_after_each, trace
@@ -213,6 +213,15 @@ def test_dice_are_pinned() -> None:
     assert dice.sample("abcdef", 6) == ["e", "d", "f", "a", "c", "b"]
     counts = Counter(dice.below(3) for _ in range(3000))
     assert all(900 < counts[face] < 1100 for face in range(3))
+
+
+def test_a_deck_deals_all_then_again_but_never_what_was_kept_nor_soon_the_same() -> None:
+    deck = Deck(Dice("x"), "abcdefghijkl")
+    assert sorted(deck.draw() for _ in range(12)) == list("abcdefghijkl")
+    deck.kept = "ab"
+    dealt = [deck.draw() for _ in range(400)]
+    assert set(dealt) == set("cdefghijkl")
+    assert all(len(set(dealt[at : at + 5])) == 5 for at in range(396))
 
 
 def test_the_built_in_set_is_the_papers_design() -> None:

@@ -69,8 +69,8 @@ class Dice:
         return found
 
 
-class _Deck:
-    """Words without repetition; when all are used, again from the start, but for those `kept`."""
+class Deck:
+    """Words without repetition; when all are used, again from the start, but for those `kept` and the last few."""
 
     def __init__(self, dice: Dice, words: Sequence[str]) -> None:
         self._dice, self._words, self._left = dice, words, list(words)
@@ -78,6 +78,7 @@ class _Deck:
         self._last: list[str] = []
 
     def draw(self) -> str:
+        """The next word."""
         if not self._left:
             self._left = [word for word in self._words if word not in self.kept and word not in self._last]
         left = self._left
@@ -244,7 +245,7 @@ def _said(tell: Telling, thing: str, kind: str) -> Event | None:
 def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
     """Who plays in a story of that cell, with what, and all of its later chapters."""
     names = dice.sample(AGENTS, cell.agents)
-    rooms, things, spare = _Deck(dice, ROOMS), _Deck(dice, OBJECTS), _Deck(dice, CONTAINERS)
+    rooms, things, spare = Deck(dice, ROOMS), Deck(dice, OBJECTS), Deck(dice, CONTAINERS)
     room, thing = rooms.draw(), things.draw()
     containers = [spare.draw() for _ in range(_PLACES + (_FRESH if cell.tells else 0))]
     rooms.kept, things.kept, spare.kept = (room,), (thing,), containers
