@@ -10,6 +10,8 @@ answer has to be chosen by name (`--gold`):
                 audit hitom`) the factor `label_agrees` is false and the item has no gold chain.
     tracked     one item a distinct question, with the tracker's answer under the `released` semantics.
     released    one item a record, with the file's own label, stale ones too; factor `prompting_type` tells the half.
+
+The factor `gold` names the choice, so that every table can say what its answers were compared with.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve.errors import ConfigError, ContentError
+from tomserve.hitom import explain
 from tomserve.hitom.question_item import make_item, story_factors
 from tomserve.hitom.reader import CORRECTED, Record, read_records
 from tomserve.hitom.tracker import trace
@@ -25,6 +28,9 @@ from tomserve.items import Factor, Item
 
 STUDY = "accuracy"
 GOLDS = ("corrected", "tracked", "released")
+LETTERED = True
+SCORE_COLUMNS = explain.COLUMNS
+score_columns = explain.score_columns
 
 
 def load(path: Path | None = None, gold: str = GOLDS[0]) -> Iterator[Item]:
@@ -56,7 +62,12 @@ def _questions(records: Sequence[Record], path: Path, gold: str) -> list[Record]
 
 
 def _item(record: Record, gold: str) -> Item:
-    factors: dict[str, Factor] = {"length": record.length, "deception": record.deception, "object": record.object}
+    factors: dict[str, Factor] = {
+        "length": record.length,
+        "deception": record.deception,
+        "object": record.object,
+        "gold": gold,
+    }
     if gold == "released":
         factors["prompting_type"] = record.half
     return make_item(

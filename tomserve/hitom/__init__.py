@@ -8,5 +8,6 @@ What lies where:
     baselines.py      rules that nest nothing: joint witness, first order, reality, containers mentioned
     question_item.py  a question as an Item, with its design factors
     reader.py         the official JSON file, every sentence of it
+    explain.py        the containers that each provable explanation of a wrong answer points to
     audit.py          every label of that file against the tracker
 """

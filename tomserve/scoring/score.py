@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from tomserve import benchmarks
 from tomserve.items import Gold, Item
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.automaton import Automaton
@@ -119,11 +120,12 @@ def score_row(
 
 
 def item_fields(item: Item) -> dict[str, Any]:
-    """The columns that belong to the item, whatever was answered: benchmark, cluster, floors, factors."""
+    """The columns that belong to the item, whatever was answered: benchmark, cluster, floors, factors, and what its
+    benchmark adds."""
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     if item.gold is not None:
         fields.update(_floors(automaton(item.gold), item.answer, UNKNOWN in item.choices))
-    return {**fields, **item.factors}
+    return {**fields, **item.factors, **benchmarks.score_columns(item)}
 
 
 def _chain_fields(gold: Automaton, reading: Reading, others: Sequence[Automaton]) -> dict[str, Any]:
