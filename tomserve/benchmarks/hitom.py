@@ -28,6 +28,7 @@ from tomserve.items import Factor, Item
 
 STUDY = "accuracy"
 GOLDS = ("corrected", "tracked", "released")
+STRATEGIES = ("hitom_vanilla", "hitom_cot")
 LETTERED = True
 SCORE_COLUMNS = explain.COLUMNS
 score_columns = explain.score_columns
