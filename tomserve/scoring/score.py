@@ -20,6 +20,7 @@ from tomserve.items import Gold, Item
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.automaton import Automaton
 from tomserve.scoring.chains import ChainScore, path_proper, score_chain
+from tomserve.scoring.labels import Lettered
 from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 READABLE = ("ok", "length")
@@ -91,7 +92,8 @@ def score_row(
     status = row["status"]
     reading = Reading(None, None)
     if status in READABLE:
-        reading = read(row.get("text") or "", item.choices, len(item.story))
+        choices = Lettered(item.choices) if benchmarks.lettered(item.benchmark) else item.choices
+        reading = read(row.get("text") or "", choices, len(item.story))
         if reading.answer is None and status == "ok":
             status = "invalid"
     scored: dict[str, Any] = {
