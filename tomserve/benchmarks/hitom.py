@@ -26,7 +26,7 @@ from tomserve.hitom.reader import CORRECTED, Record, read_records
 from tomserve.hitom.tracker import trace
 from tomserve.items import Factor, Item
 
-STUDY = "accuracy"
+STUDY = "hitom"
 GOLDS = ("corrected", "tracked", "released")
 STRATEGIES = ("hitom_vanilla", "hitom_cot")
 LETTERED = True
