@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from _hitom_rows import EXPLANATIONS, arms, by
+from _hitom_rows import EXPLANATIONS, arms, by, influences
 
 from tomserve.beliefs import UNKNOWN
 from tomserve.contrasts import Record
@@ -90,10 +90,5 @@ def _excess(differences: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> tu
     often as it was answered wrongly)."""
     if not differences.size:
         return None, None, None
-    mean = float(differences.mean())
-    _, codes = np.unique(units, return_inverse=True)
-    sizes = np.bincount(codes)
-    sums = np.bincount(codes, weights=differences)
-    influences = mean + (sums - mean * sizes) * len(sizes) / differences.size
-    found = mean_interval(influences)
-    return mean, found.low, found.high
+    found = mean_interval(influences(differences, units))
+    return float(differences.mean()), found.low, found.high

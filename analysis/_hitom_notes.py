@@ -1,8 +1,8 @@
 """What each table of the Hi-ToM study means, and for whom: one line a table."""
 
 _BY_STORY = (
-    "intervals by story (its twins with it), for further stories like these: t on the logit scale over 20 or more "
-    "stories, else Wilson's with n = stories"
+    "intervals by story (its twins with it), for further stories like these: t over stories on the logit scale, "
+    "from 20 stories on, else Wilson's with n = stories"
 )
 RECOMMENDED = {
     "accuracy": f"pooled over questions; {_BY_STORY}; failures count as wrong; minus_vanilla: paired on the same "

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tomserve.beliefs import UNKNOWN
 from tomserve.contrasts import Record, contrast, pair, share
 from tomserve.errors import ConfigError
-from tomserve.stats.clustered import FEW
+from tomserve.stats.clustered import FEW, units_share
 from tomserve.studies import answered, with_columns
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
@@ -109,8 +111,21 @@ def share_of(rows: pl.DataFrame, intervals: str) -> Record:
         right = int(rows["correct"].sum())
         counts = {"correct": right, "total": rows.height, "accuracy": right / rows.height if rows.height else None}
         return {**counts, "ci_low": None, "ci_high": None}
-    found = share(rows, "cluster" if rows["cluster"].n_unique() >= FEW else None)
-    return {**_by_story(found), "target": "new stories"}
+    found = _by_story(share(rows))
+    if found["stories"] >= FEW:
+        values = influences(rows["correct"].cast(pl.Float64).to_numpy(), rows["cluster"].to_numpy())
+        interval = units_share(values)
+        found |= {"ci_low": interval.low, "ci_high": interval.high, "method": f"{interval.method}, stories"}
+    return {**found, "target": "new stories"}
+
+
+def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """A number a unit: their mean is the mean of all values, their spread that of each unit's influence on it (the
+    ratio estimator's linearisation); where units have equally many values, the units' means."""
+    _, codes = np.unique(units, return_inverse=True)
+    sizes, sums = np.bincount(codes), np.bincount(codes, weights=values)
+    mean = values.mean()
+    return np.asarray(mean + (sums - mean * sizes) * len(sizes) / values.size)
 
 
 def effect_of(pairs: pl.DataFrame) -> Record:

@@ -83,7 +83,7 @@ COLUMNS = {
     "after_right after_right_n after_wrong after_wrong_n incomplete few_stories method",
     "deception_count": f"model strategy counted order false_tells {SHARE}",
     "answer_position": f"model strategy counted position {SHARE} chosen chosen_share answer_share",
-    "lower_order_match": f"model strategy rule order matches {SHARE}",
+    "lower_order_match": f"model strategy rule order matches {SHARE} guess",
     "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT}",
     "baselines": "deception order questions joint_witness first_order reality chance containers_mentioned",
     "errors": ERRORS,
@@ -242,7 +242,8 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
                     here = of_order.filter(pl.col(f"equals_{rule}") == matches)
                     if here.height:
                         key = {"model": model, "strategy": strategy, "rule": rule, "order": order, "matches": matches}
-                        yield {**key, **share_of(here, intervals)}
+                        guess = (1 / here["n_containers_mentioned"]).mean()
+                        yield {**key, **share_of(here, intervals), "guess": guess}
 
 
 def _twins(rows: pl.DataFrame) -> Iterator[Record]:

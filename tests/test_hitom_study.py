@@ -14,6 +14,7 @@ from tomserve.hitom.explain import parsed
 from tomserve.hitom.questions import read_question
 from tomserve.reporting import tables as forms
 from tomserve.scoring.table import table
+from tomserve.stats.clustered import new_units_share
 from tomserve.studies import analyze, default_study, load_study, notes, printable, warnings
 
 # story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
@@ -101,6 +102,31 @@ def test_accuracy_as_published_is_the_mean_over_cells() -> None:
     assert [row["cells"] for row in vanilla] == [6, 6, 12]
     assert [row["minus_vanilla"] for row in vanilla] == [None] * 3
     assert found["ci_low"].is_null().all()
+
+
+def test_from_twenty_stories_on_the_interval_is_that_of_their_influences() -> None:
+    """Of equally many questions: the logit t interval of the stories' means. Of unequally many: around k/n."""
+    rows = []
+    for story in range(24):
+        for order in range(5):
+            row = {"model": "m", "strategy": "vanilla", "item": f"{story}/{order}", "status": "ok", "deception": False}
+            right = (story * 7 + order * 3) % 5 < 1 + story % 4
+            rows.append(row | {"correct": right, "cluster": str(story), "order": order, "length": 1})
+    frame = pl.DataFrame(rows)
+    whole = at(study(frame)["accuracy"], deception="overall")
+    expected = new_units_share(frame["correct"].cast(float).to_numpy(), frame["cluster"].to_numpy())
+    assert (whole["ci_low"], whole["ci_high"]) == pytest.approx((expected.low, expected.high))
+    some = frame.filter((pl.col("order") < 2) | (pl.col("cluster").cast(int) % 3 == 0))
+    part = at(study(some)["accuracy"], deception="overall")
+    assert part["accuracy"] == part["estimate"] == some["correct"].mean()
+    assert part["ci_low"] < part["accuracy"] < part["ci_high"]
+    # by hand: t with 23 df on the logit scale, the standard error that of a ratio of two means
+    means = some.group_by("cluster").agg(pl.col("correct").sum().alias("k"), pl.len().alias("n"))
+    residuals = (means["k"] - part["accuracy"] * means["n"]).to_numpy()
+    error = math.sqrt((residuals**2).sum() / 23 / 24) / means["n"].mean()
+    p = part["accuracy"]
+    low = math.log(p / (1 - p)) - 2.0686576 * error / (p * (1 - p))
+    assert part["ci_low"] == pytest.approx(1 / (1 + math.exp(-low)), rel=1e-6)
 
 
 def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve.errors import ConfigError, ContentError
-from tomserve.hitom import explain
+from tomserve.hitom import explain, knowledge
 from tomserve.hitom.question_item import make_item, story_factors
 from tomserve.hitom.reader import CORRECTED, Record, read_records
 from tomserve.hitom.tracker import trace
@@ -32,6 +32,7 @@ STRATEGIES = ("hitom_vanilla", "hitom_cot")
 LETTERED = True
 SCORE_COLUMNS = explain.COLUMNS
 score_columns = explain.score_columns
+beliefs = knowledge.who_knows_what
 
 
 def load(path: Path | None = None, gold: str = GOLDS[0]) -> Iterator[Item]:

@@ -9,5 +9,6 @@ What lies where:
     question_item.py  a question as an Item, with its design factors
     reader.py         the official JSON file, every sentence of it
     explain.py        the containers that each provable explanation of a wrong answer points to
+    knowledge.py      who knows what after every sentence, for the report
     audit.py          every label of that file against the tracker
 """

@@ -107,9 +107,8 @@ def score_columns(item: Item) -> dict[str, Factor]:
         story = parsed(item.story)
     except ValueError:
         return {}
-    semantics = next((name for name in SEMANTICS if name == item.factors.get("semantics")), SEMANTICS[0])
     choices = tuple(choice for choice in item.choices if choice != UNKNOWN)
-    found = explanations(story, traced(item.story, obj), asked, obj, choices, semantics)
+    found = explanations(story, traced(item.story, obj), asked, obj, choices, semantics_of(item))
     false, about = false_tells(story, obj)
     return {
         "places_offered": " ".join(choices),
@@ -118,6 +117,11 @@ def score_columns(item: Item) -> dict[str, Factor]:
         "tells_false": false,
         "tells_false_asked": about,
     }
+
+
+def semantics_of(item: Item) -> Semantics:
+    """The semantics under which an item was made, by its factor of that name; the released one where it has none."""
+    return next((name for name in SEMANTICS if name == item.factors.get("semantics")), SEMANTICS[0])
 
 
 @lru_cache(maxsize=64)
