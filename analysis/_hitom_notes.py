@@ -25,6 +25,8 @@ RECOMMENDED = {
     "errors": "wrong answers only; alone: the only explanation that holds, beside what it implies; expected: the same "
     "rate for a wrong container drawn uniformly from those the story mentions; excess: difference from it, t over "
     "stories; descriptive: what may explain an answer need not have caused it",
+    "chains": "means over questions with a gold chain, a missing chain scores 0; path_phi: a right path, its last "
+    "state aside, with a right answer, jackknife over stories; followed: answers that are its wrong last belief",
     "scorer": "which answers the replies were compared with, and how they were read: numbers of other scorers differ",
 }
 PUBLISHED = {

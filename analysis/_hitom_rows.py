@@ -25,6 +25,7 @@ EXPLANATIONS = (
     *("lower_order", "reality", "initial_place", "claimed_place", "after_leaving", "untrusted_speaker"),
     *("distractor", "other_object"),
 )
+CHAIN_MEANS = ("lcs", "lcps", "transitions", "sentence_accuracy")
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("order", "length"), pl.Int64),
     "deception": pl.Boolean,
@@ -32,6 +33,9 @@ TYPES: dict[str, Any] = {
     "tell_relevant": pl.Boolean,
     **dict.fromkeys(("answer_position", "n_containers_mentioned", "tells_false", "tells_false_asked"), pl.Int64),
     **dict.fromkeys(("equals_first_order", "equals_reality", "equals_joint_witness"), pl.Boolean),
+    **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct", "answer_matches_last"), pl.Boolean),
+    **{f"chain_{name}": pl.Float64 for name in CHAIN_MEANS},
+    "chain_length": pl.Int64,
     **dict.fromkeys((f"places_{name}" for name in ("offered", "mentioned", *EXPLANATIONS)), pl.String),
 }
 """Columns of a score table that this study reads beside the required ones; a foreign table may lack the later ones."""

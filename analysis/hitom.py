@@ -19,6 +19,8 @@ lower_order_match   where the answer is that of the first-order question, of any
 twins               matched twins: deceptive, truthful and filler lines against none and against each other
 baselines           what these rules and a guess score on the same questions
 errors              wrong answers by explanation (see _hitom_errors.py)
+chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
+                    chain which ends wrongly
 scorer              which answers counted as right, and how replies were read
 """
 
@@ -30,6 +32,8 @@ from typing import Any
 
 import _hitom_notes
 import polars as pl
+from _hitom_chains import COLUMNS as CHAINS
+from _hitom_chains import chains
 from _hitom_errors import COLUMNS as ERRORS
 from _hitom_errors import errors
 from _hitom_rows import (
@@ -87,6 +91,7 @@ COLUMNS = {
     "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT}",
     "baselines": "deception order questions joint_witness first_order reality chance containers_mentioned",
     "errors": ERRORS,
+    "chains": CHAINS,
     "scorer": "model strategy gold status parse rows correct share",
 }
 
@@ -105,6 +110,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "twins": _twins(rows),
         "baselines": _baselines(rows),
         "errors": errors(rows),
+        "chains": chains(rows, intervals),
         "scorer": _scorer(rows),
     }
     if intervals == "published":

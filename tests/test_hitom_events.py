@@ -152,7 +152,9 @@ def test_an_object_needs_a_room() -> None:
         Story.parse(["The pen is in the red_box."]).check()
 
 
-@pytest.mark.parametrize("name", ["events", "questions", "tracker", "baselines", "question_item", "reader"])
+@pytest.mark.parametrize(
+    "name", ["events", "questions", "tracker", "baselines", "question_item", "reader", "explain", "knowledge"]
+)
 def test_the_examples_of_the_modules_are_true(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"tomserve.hitom.{name}"))
     assert found.attempted

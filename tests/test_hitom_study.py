@@ -60,7 +60,7 @@ def found() -> dict[str, pl.DataFrame]:
 
 def test_the_tables_are_those_of_the_issue(found: dict[str, pl.DataFrame]) -> None:
     names = "accuracy prompting_effects joint_accuracy deception_count answer_position lower_order_match twins"
-    assert list(found) == [*names.split(), "baselines", "errors", "scorer"]
+    assert list(found) == [*names.split(), "baselines", "errors", "chains", "scorer"]
     assert list(study(scores(), "published")) == [name for name in found if name != "prompting_effects"]
     assert default_study(scores()) == "hitom"
     for intervals in ("recommended", "published"):
@@ -279,6 +279,34 @@ def test_failures_and_answers_without_a_wrong_container_to_choose() -> None:
     assert set(found["wrong"]) == {4}
     assert found["expected"].is_null().all()
     assert at(found, explanation="not_in_story")["flagged"] == 3
+
+
+# Chains
+
+
+def test_chains_by_hand() -> None:
+    """Four questions with chains; two end wrongly, of which one answer follows; a path of phi 1 with the answers."""
+    rows = []
+    marks = (
+        (True, True, True, True),
+        (False, True, False, False),
+        (False, False, False, True),
+        (True, True, True, True),
+    )
+    for number, (proper, right, path, matches) in enumerate(marks):
+        row = {"model": "m", "strategy": "hitom_chain", "item": str(number), "status": "ok", "correct": right}
+        row |= {"cluster": str(number), "order": number % 2, "length": 1, "deception": False, "chain_proper": proper}
+        row |= {"chain_path_proper": path or right, "chain_last_correct": proper, "answer_matches_last": matches}
+        rows.append(row | {"chain_lcs": 1.0 if proper else 0.5, "chain_length": 3})
+    rows.append({**rows[0], "item": "none", "chain_proper": None, "chain_lcs": None})  # an item without a gold chain
+    found = study(pl.DataFrame(rows))["chains"]
+    whole = at(found, order="all")
+    assert (whole["total"], whole["proper"], whole["proper_share"], whole["lcs"]) == (4, 2, 0.5, 0.75)
+    assert (whole["wrong_last"], whole["followed"], whole["followed_share"]) == (2, 1, 0.5)
+    assert whole["path_phi"] == pytest.approx(1)
+    assert whole["lcps"] == 0.0
+    assert found["order"].to_list() == ["all", "0", "1"]
+    assert study(scores())["chains"].is_empty()
 
 
 # Scorer, warnings, foreign and wrong tables
