@@ -13,6 +13,8 @@ from tomserve.hitom.baselines import first_order
 from tomserve.hitom.explain import parsed
 from tomserve.hitom.questions import read_question
 from tomserve.reporting import tables as forms
+from tomserve.reporting.html.figures import figures
+from tomserve.reporting.html.headline import verdicts
 from tomserve.scoring.table import table
 from tomserve.stats.clustered import new_units_share
 from tomserve.studies import analyze, default_study, load_study, notes, printable, warnings
@@ -223,6 +225,33 @@ def test_twins_are_paired_by_group_and_question() -> None:
     assert at(study(twins())["accuracy"], deception="overall")["stories"] == 2  # twins are one unit
 
 
+def test_twins_are_drawn_and_printed() -> None:
+    found = study(twins())
+    figure = figures(found, {"all": 0.25})["perturbing"]
+    assert figure.title == "What lies do to matched twins"
+    (panel,) = figure.panels
+    assert "deceptive − filler, tells matter, vanilla: -0.50" in panel.svg
+    assert "deceptive − none, all questions, vanilla: -0.25" in panel.svg
+    assert "tells matter" not in figures(study(scores()), {"all": 0.25})["perturbing"].missing
+    shown = printable(load_study("hitom"), found)["twins: what lies do, with as many lines"]
+    assert shown.filter(tell_relevant="all")["deceptive - filler [95%]"].item().startswith("-.50 [")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.3, 0.5, "Better than guessing"), (0.0, 0.1, "No: it copies"), (0.1, 0.5, "Not shown")],
+)
+def test_whether_it_nests_is_read_off_the_interval_where_copying_fails(low: float, high: float, verdict: str) -> None:
+    found = study(scores())
+    bounds = {"ci_low": pl.lit(low), "ci_high": pl.lit(high), "guess": pl.lit(0.2)}
+    found["lower_order_match"] = found["lower_order_match"].with_columns(**bounds)
+    cards = {card.question: card for card in verdicts(found, 0.2)[0].cards}
+    card = cards["Does it nest beliefs?"]
+    assert card.verdict == verdict
+    assert card.grounds[0][1].startswith("1 of 4 right (25%")
+    assert card.grounds[-1] == ("hitom cot, orders 0 to 2 all right", "50% of 4 stories; 56% if independent.")
+
+
 # Errors
 
 
@@ -327,6 +356,16 @@ def test_what_makes_numbers_doubtful_is_said() -> None:
     assert "gold released: the file's own labels, stale in the VP half" in said
     assert "several sets of labels: corrected, released" in said
     assert "hitom_cot and hitom_vanilla were asked different items: 10 of 13 compare" in said
+
+
+def test_strategies_without_a_common_item_are_not_compared_in_silence() -> None:
+    halves = scores(item=pl.col("item") + "/" + pl.col("strategy"))
+    assert warnings(load_study("hitom"), study(halves)) == [
+        "m: hitom_cot and hitom_vanilla were asked no item in common, and are not compared"
+    ]
+    assert warnings(load_study("hitom"), study(halves, "published")) == []
+    published = at(study(halves, "published")["accuracy"], strategy="hitom_cot", deception="overall")
+    assert published["minus_vanilla"] == pytest.approx(5 / 6 - (0.75 + 1 / 3) / 2)
 
 
 def test_a_foreign_table_needs_only_what_is_required() -> None:

@@ -89,6 +89,13 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     }
     assert set(scores["gold"]) == {"corrected"}
     assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
+    done = cli("analyze", out, "--format", "csv", "--out", tmp_path / "tables")
+    assert done.code == 0, done.err
+    scorer = pl.read_csv(tmp_path / "tables/scorer.csv")
+    assert set(scorer["gold"]) == {"corrected"}
+    assert dict(scorer.select("parse", "correct").iter_rows())["label+letter"] == 1
+    assert pl.read_csv(tmp_path / "tables/accuracy.csv").row(0)[:5] == ("theirs", "vanilla", "overall", 4, 6)
+    assert pl.read_csv(tmp_path / "tables/errors.csv")["wrong"].to_list()[0] == 1
     options = ("--gold", "tracked", "--out", out)
     done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, *options)
     assert "; compared with gold: tracked\n" in done.out
