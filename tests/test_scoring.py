@@ -277,6 +277,19 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     assert (reading.answer is None) == (reading.reason is not None)
 
 
+PROSE = ["A", "B.", "(c)", "d)", "E", "red_box", "Blue box", "plum-bin", "Answer:", "the answer is", "Therefore,", "not",
+         "or", "because", "Wait,", "unknown", "{", "\n", ".", ", ", "\u017f.", "\u212a)"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PROSE), max_size=12))
+def test_no_prose_breaks_the_reader_and_letters_add_answers_but_change_none(parts: list[str]) -> None:
+    text = " ".join(parts)
+    reading, plain = read(text, OFFERED), read(text, tuple(OFFERED))
+    assert reading.answer in (*OFFERED, None)
+    assert (reading.answer is None) == (reading.reason is not None)
+    assert plain.answer is None or reading.answer in (plain.answer, None)
+
+
 SEEDS = (
     '{"beliefs": [{"sentence": 1, "belief": "tea"}, {"sentence": 2, "belief": "salt"}], "answer": "salt"}',
     "```json\n{'answer': 'tea',}\n```\nThe answer is tea.",
