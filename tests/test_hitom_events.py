@@ -166,6 +166,8 @@ def test_an_object_needs_a_room() -> None:
         "generator",
         "tally",
         "words",
+        "explain",
+        "knowledge",
     ],
 )
 def test_the_examples_of_the_modules_are_true(name: str) -> None:

@@ -89,6 +89,7 @@ def test_an_item() -> None:
         "length": 1,
         "deception": True,
         "object": "lantern",
+        "gold": "corrected",
         "n_lines": 16,
         "n_agents": 5,
         "n_tells": 4,

@@ -132,7 +132,7 @@ def evaluate_command(
     benchmark: Annotated[str, typer.Option(help="Benchmark to run.")] = "perturbed",
     path: PathOption = None,
     gold: GoldOption = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [vanilla, cot].")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
     run: Annotated[str | None, typer.Option(help="Run name or path [<benchmark>-<model>].")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
     revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
@@ -150,7 +150,7 @@ def evaluate_command(
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
     from tomserve.engine.transport import FINAL
-    from tomserve.evaluation import DEFAULT_STRATEGIES, EvalOptions, evaluate
+    from tomserve.evaluation import EvalOptions, evaluate
     from tomserve.scoring.table import scores_of
 
     screen = console()
@@ -158,7 +158,7 @@ def evaluate_command(
         benchmark=benchmark,
         path=path,
         gold=gold,
-        strategies=tuple(strategy or DEFAULT_STRATEGIES),
+        strategies=tuple(strategy or ()),
         model=model,
         base_urls=tuple(base_url or ()),
         run=run,

@@ -41,7 +41,6 @@ from tomserve.serving.server import Server, free_port
 from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
 
-DEFAULT_STRATEGIES = ("vanilla", "cot")
 TRANSPORTS = ("aiohttp", "openai")
 LIMIT_SEED = 0
 STRATUM = "perturbation"
@@ -55,7 +54,7 @@ class EvalOptions:
     benchmark: str = "perturbed"
     path: Path | None = None
     gold: str | None = None
-    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
+    strategies: tuple[str, ...] = ()
     model: str | None = None
     base_urls: tuple[str, ...] = ()
     run: str | None = None
@@ -117,7 +116,7 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
             overrides=preset.prompt_parts if preset else {},
             max_tokens=options.max_tokens or 0,
         )
-        for name in dict.fromkeys(options.strategies)
+        for name in dict.fromkeys(options.strategies or benchmarks.strategies(options.benchmark))
     ]
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")

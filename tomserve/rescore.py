@@ -106,8 +106,20 @@ def foreign(
             partial.unlink(missing_ok=True)
         if table != out:
             write_scores(pl.read_parquet(table), out)
-        rows, right = pl.scan_parquet(table).select(pl.len(), pl.col("correct").sum()).collect().row(0)
-    print(f"{responses}: {rows} rows scored, {right} correct\nwritten: {out}")
+        scores = pl.scan_parquet(table)
+        rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
+        scorer = _scorer(scores)
+    print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+
+
+def _scorer(scores: pl.LazyFrame) -> str:
+    """What decided: how the replies were read and, where a benchmark has several sets of answers, which one."""
+    read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
+    listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
+    if "gold" not in scores.collect_schema().names():
+        return f"replies read as: {listed}"
+    golds = scores.select(pl.col("gold").unique().sort()).drop_nulls().collect()["gold"].to_list()
+    return f"replies read as: {listed}; compared with gold: {', '.join(map(str, golds))}"
 
 
 def _check_apart(out: Path | None, *inputs: Path | None) -> None:

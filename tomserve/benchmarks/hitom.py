@@ -15,6 +15,8 @@ to be chosen by name (`--gold`):
                 audit hitom`) the factor `label_agrees` is false and the item has no gold chain.
     tracked     one item a distinct question, with the tracker's answer under the `released` semantics.
     released    one item a record, with the file's own label, stale ones too; factor `prompting_type` tells the half.
+
+The factor `gold` names the choice, so that every table can say what its answers were compared with.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 import orjson
 
 from tomserve.errors import ConfigError, ContentError
+from tomserve.hitom import explain, knowledge
 from tomserve.hitom.generator import items
 from tomserve.hitom.plan import Plan
 from tomserve.hitom.question_item import make_item, story_factors
@@ -32,10 +35,15 @@ from tomserve.hitom.reader import CORRECTED, Record, read_records
 from tomserve.hitom.tracker import trace
 from tomserve.items import Factor, Item, read_items
 
-STUDY = "accuracy"
+STUDY = "hitom"
 STRATUM = "order"
 GOLDS = ("corrected", "tracked", "released")
 BUILT_IN = Plan(stories=120, seed=0)
+STRATEGIES = ("hitom_vanilla", "hitom_cot")
+LETTERED = True
+SCORE_COLUMNS = explain.COLUMNS
+score_columns = explain.score_columns
+beliefs = knowledge.who_knows_what
 
 
 def load(path: Path | None = None, gold: str = GOLDS[0]) -> Iterator[Item]:
@@ -86,7 +94,12 @@ def _questions(records: Sequence[Record], path: Path, gold: str) -> list[Record]
 
 
 def _item(record: Record, gold: str) -> Item:
-    factors: dict[str, Factor] = {"length": record.length, "deception": record.deception, "object": record.object}
+    factors: dict[str, Factor] = {
+        "length": record.length,
+        "deception": record.deception,
+        "object": record.object,
+        "gold": gold,
+    }
     if gold == "released":
         factors["prompting_type"] = record.half
     return make_item(

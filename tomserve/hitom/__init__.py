@@ -8,6 +8,8 @@ What lies where:
     baselines.py      rules that nest nothing: joint witness, first order, reality, containers mentioned
     question_item.py  a question as an Item, with its design factors
     reader.py         the official JSON file, every sentence of it
+    explain.py        the containers that each provable explanation of a wrong answer points to
+    knowledge.py      who knows what after every sentence, for the report
     audit.py          every label of that file against the tracker
     words.py          what generated stories are made of: our own names, rooms, objects, containers
     plan.py           what to generate, and what cannot be had
