@@ -1,23 +1,23 @@
-"""What a request costs the client: ours against raw sockets, bare aiohttp, httpx and the openai SDK, on one nginx.
+"""What a request costs the client: ours against raw sockets, bare aiohttp, httpx, the openai SDK, Inspect and lm-eval.
 
-    python bench/client.py [--count 4000] [--rounds 5] [--in-flight 64 256]
+    python bench/client.py [--count 4000] [--rounds 5] [--in-flight 64 256] [--only ours bare]
+                           [--python inspect=/path/to/venv/bin/python --python lm-eval=/path/to/python]
 
-nginx (Debian: nginx-light) answers every request with one fixed completion, so that the client is all that is measured.
-Ours does everything that an evaluation does: render the prompt, compute the key, send, validate, one row in the journal
-with its fsync a second. "bare" is the floor: the ready body through aiohttp, orjson on the reply, one append a row.
-Reading the dataset is no part of either. Each run is a process of its own, rounds are interleaved, figures are medians
-with their spread. Aim (not reached yet): ours at most 1.6 times bare at both levels of concurrency.
+nginx (Debian: nginx-light) answers every request with one fixed completion, so that the client is all that is
+measured, and counts what it was asked. A peer runs in this interpreter, or in the one that --python names for it, and
+is left out, with a line, where it is not installed. What each does and how its CPU is taken is in bench/peers.py; in
+short: CPU of the whole client, threads included, without start-up, which has a column of its own.
+
+Each run is a process of its own; a round runs every client once, every second round backwards. Ratios are to "bare"
+(aiohttp + orjson + one append a row) of the same round. Figures are medians over rounds, with lowest and highest.
+Slow clients (httpx, openai, Inspect) send --slow-count requests. Aim: ours at most 1.6 times bare at both levels.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import importlib.util
 import json
-import os
-import resource
 import shutil
 import socket
 import statistics
@@ -25,20 +25,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 
-from tomserve.benchmarks import get
-from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport
-from tomserve.items import Item
 from tomserve.strategies import Strategy
 
-CLIENTS = ("raw", "bare", "ours", "httpx", "openai")
+sys.path.insert(0, str(Path(__file__).parent))
+import peers
+
+AIM = 1.6
+SLOW = ("httpx", "openai", "inspect", "inspect-lean")
+MODULES = {"openai": "openai", "httpx": "httpx", "inspect": "inspect_ai", "lm-eval": "lm_eval"}
 REPLY = {
     "id": "chatcmpl-1",
     "object": "chat.completion",
@@ -52,121 +53,32 @@ worker_processes 1; daemon off; pid {folder}/pid; error_log /dev/null;
 events {{ worker_connections 4096; }}
 http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; keepalive_requests 1000000000; default_type application/json;
-  server {{ listen 127.0.0.1:{port}; location / {{ return 200 '{reply}'; }} }} }}
+  server {{ listen 127.0.0.1:{port}; location = /status {{ stub_status; }} location = /metrics {{ root {folder}; }}
+    location / {{ return 200 '{reply}'; }} }} }}
 """
+HISTOGRAMS = ("e2e_request_latency", "request_queue_time", "request_prefill_time", "time_to_first_token", "iteration")
 
 
-def items(count: int) -> Iterator[Item]:
-    """The dataset, over and over, each time with another first sentence so that no two prompts are equal."""
-    base = list(get("perturbed").load(None))
-    for number in range(count):
-        item = base[number % len(base)]
-        story = (f"Story {number}.", *item.story)
-        yield item.model_copy(update={"id": f"{number}/{item.id}", "story": story, "gold": None})
+def write_bodies(path: Path, count: int) -> None:
+    """The requests as ours renders them, for all the others."""
+    strategy, sampling = Strategy.load("vanilla"), Sampling()
+    with path.open("wb") as file:
+        for item in peers.items(count):
+            identity = Identity(item.id, "vanilla", 0)
+            turn = strategy.turn(item)
+            file.write(Request.build(identity, turn, model="tiny", revision=None, sampling=sampling).body + b"\n")
 
 
-def requests(chosen: list[Item]) -> Iterator[Request]:
-    """As the engine makes them: rendered one by one when they are asked for."""
-    strategy = Strategy.load("vanilla")
-    for item in chosen:
-        turn = strategy.turn(item)
-        identity = Identity(item.id, "vanilla", 0)
-        yield Request.build(identity, turn, model="tiny", revision=None, sampling=Sampling())
-
-
-async def ours(url: str, chosen: list[Item], in_flight: int, folder: Path) -> None:
-    """The engine as it is."""
-    transport = AiohttpTransport()
-    with Journal(folder / "responses.jsonl") as journal:
-        await Runner([url], transport, journal, concurrency=in_flight).run(requests(chosen))
-        assert len(journal.final) == len(chosen)
-    await transport.close()
-
-
-async def workers(bodies: list[bytes], in_flight: int, ask: Callable[[bytes], Awaitable[None]]) -> None:
-    """`in_flight` workers over ready bodies."""
-    waiting = iter(bodies)
-
-    async def work() -> None:
-        for body in waiting:
-            await ask(body)
-
-    await asyncio.gather(*(work() for _ in range(in_flight)))
-
-
-async def bare(url: str, bodies: list[bytes], in_flight: int, out: int) -> None:
-    """aiohttp, orjson, one append a row."""
-    import aiohttp
-
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-
-        async def ask(body: bytes) -> None:
-            headers = {"Content-Type": "application/json"}
-            async with session.post(f"{url}/chat/completions", data=body, headers=headers) as response:
-                os.write(out, orjson.dumps(orjson.loads(await response.read())) + b"\n")
-
-        await workers(bodies, in_flight, ask)
-
-
-async def raw(url: str, bodies: list[bytes], in_flight: int, out: int) -> None:
-    """asyncio streams and nothing else."""
-    port = int(url.split(":")[2].split("/")[0])
-    waiting = iter(bodies)
-
-    async def work() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for body in waiting:
-            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
-            reply = await reader.readuntil(b"\r\n\r\n")
-            length = int(reply.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            os.write(out, orjson.dumps(orjson.loads(await reader.readexactly(length))) + b"\n")
-        writer.close()
-
-    await asyncio.gather(*(work() for _ in range(in_flight)))
-
-
-async def with_httpx(url: str, bodies: list[bytes], in_flight: int, out: int) -> None:
-    """httpx with as many connections as requests in flight."""
-    import httpx
-
-    limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
-    async with httpx.AsyncClient(limits=limits, timeout=60) as client:
-
-        async def ask(body: bytes) -> None:
-            response = await client.post(f"{url}/chat/completions", content=body)
-            os.write(out, orjson.dumps(orjson.loads(response.content)) + b"\n")
-
-        await workers(bodies, in_flight, ask)
-
-
-async def with_openai(url: str, bodies: list[bytes], in_flight: int, out: int) -> None:
-    """The SDK as its documentation uses it."""
-    import openai
-
-    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-
-        async def ask(body: bytes) -> None:
-            reply = await client.chat.completions.create(**orjson.loads(body))
-            os.write(out, reply.model_dump_json().encode() + b"\n")
-
-        await workers(bodies, in_flight, ask)
-
-
-def one(client: str, url: str, count: int, in_flight: int) -> None:
-    """Run one client in this process and print its CPU seconds, wall seconds and peak memory."""
-    kinds = {"raw": raw, "bare": bare, "httpx": with_httpx, "openai": with_openai}
-    with tempfile.TemporaryDirectory() as scratch:
-        chosen = list(items(count))
-        bodies = [] if client == "ours" else [request.body for request in requests(chosen)]
-        out = os.open(Path(scratch) / "rows.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        began, cpu = time.perf_counter(), time.process_time()
-        if client == "ours":
-            asyncio.run(ours(url, chosen, in_flight, Path(scratch)))
-        else:
-            asyncio.run(kinds[client](url, bodies, in_flight, out))
-        used = (time.process_time() - cpu, time.perf_counter() - began)
-        print(json.dumps([*used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+def metrics() -> str:
+    """A page of metrics of vLLM's size (60 kB), for whoever asks for it while a run goes on."""
+    gauges = {"num_requests_running": 9, "num_requests_waiting": 0, "kv_cache_usage_perc": 0.1}
+    counters = {"num_preemptions": 0, "prefix_cache_queries": 90000, "prefix_cache_hits": 45000}
+    lines = [f'vllm:{name}{{engine="0",model_name="tiny"}} {value}' for name, value in gauges.items()]
+    lines += [f'vllm:{name}_total{{engine="0",model_name="tiny"}} {value}' for name, value in counters.items()]
+    for name in HISTOGRAMS:
+        bucket = f'vllm:{name}_seconds_bucket{{engine="0",le="%s",model_name="tiny"}} 8.0'
+        lines += [f"# TYPE vllm:{name}_seconds histogram", *(bucket % number for number in range(150))]
+    return "\n".join(lines) + "\n"
 
 
 @contextlib.contextmanager
@@ -181,51 +93,112 @@ def nginx() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "nginx.conf"
         reply = orjson.dumps(REPLY).decode().replace("'", "\\'").replace("\\", "\\\\")
+        (Path(scratch) / "metrics").write_text(metrics())
         path.write_text(CONFIGURATION.format(folder=scratch, port=port, reply=reply))
         with subprocess.Popen([found, "-c", str(path), "-e", "/dev/null"]) as server:
-            deadline = time.monotonic() + 10
-            while time.monotonic() < deadline:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}/v1"
-            server.terminate()
+            try:
+                deadline = time.monotonic() + 10
+                while time.monotonic() < deadline:
+                    with socket.socket() as probe:
+                        if probe.connect_ex(("127.0.0.1", port)) == 0:
+                            break
+                    time.sleep(0.05)
+                yield f"http://127.0.0.1:{port}/v1"
+            finally:
+                server.terminate()
+
+
+def asked(url: str) -> int:
+    """How many requests nginx has had, this one included."""
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/status") as reply:
+        return int(reply.read().split()[9])
+
+
+def present(pythons: dict[str, str], only: list[str] | None) -> list[str]:
+    """The clients that can run; says which cannot."""
+    there = []
+    for name in only or list(peers.CLIENTS):
+        module = MODULES.get(name.removesuffix("-lean"))
+        python = pythons.get(name.removesuffix("-lean"), sys.executable)
+        look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+        if module and subprocess.run([python, "-c", look], check=False).returncode:
+            print(f"{name}: left out, {python} has no {module} (--python {name.removesuffix('-lean')}=PATH)")
+        else:
+            there.append(name)
+    return there
+
+
+def run(name: str, python: str, url: str, bodies: Path, count: int, in_flight: int) -> dict[str, float]:
+    """One client once: what bench/peers.py prints, and `ms`, milliseconds of CPU a request."""
+    before = asked(url)
+    command = [python, str(Path(peers.__file__)), name, url, str(bodies), str(count), str(in_flight)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    sent, expected = asked(url) - before - 1, count + 2 * in_flight + 1
+    if not expected <= sent <= expected * 1.01 + 10:  # some look around beside: metrics, models
+        raise SystemExit(f"{name}: nginx had {sent} requests where {expected} were to be sent")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return {**found, "ms": found["cpu"] / count * 1000}
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Median (lowest to highest)."""
+    low, middle, high = (f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
+    return f"{middle} ({low} to {high})"
+
+
+def show(found: dict[str, list[dict[str, float]]], counts: dict[str, int], in_flight: int) -> None:
+    """The table of one level of concurrency, and ours round by round."""
+    rounds = len(next(iter(found.values())))
+    print(f"\n{in_flight} in flight, medians of {rounds} rounds (lowest to highest)")
+    print(
+        f"  {'client':14s} {'ms CPU a request':26s} {'x bare':23s} {'requests/s a core':>17s} "
+        f"{'start-up s CPU':>14s} {'peak MB':>7s} {'requests':>8s}"
+    )
+    ratios = {
+        name: [run["ms"] / floor["ms"] for run, floor in zip(runs, found["bare"], strict=True)]
+        for name, runs in found.items()
+    }
+    for name, runs in found.items():
+        milliseconds = [run["ms"] for run in runs]
+        startup, memory = (statistics.median(run[column] for run in runs) for column in ("startup", "peak"))
+        print(
+            f"  {name:14s} {spread(milliseconds, 3):26s} {spread(ratios[name], 2):23s} "
+            f"{1000 / statistics.median(milliseconds):17.0f} {startup:14.2f} {memory:7.0f} {counts[name]:8d}"
+        )
+    for name in peers.OURS:
+        if name in ratios:
+            each = " ".join(f"{ratio:.2f}" for ratio in ratios[name])
+            met = "met" if statistics.median(ratios[name]) <= AIM else "missed"
+            print(f"  {name} / bare by round: {each}; aim of {AIM} {met}")
 
 
 def main() -> None:
     """Interleave the clients, print medians and ratios to the floor."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=4000)
+    parser.add_argument("--slow-count", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--one", nargs=2, metavar=("CLIENT", "URL"), help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs="+", choices=list(peers.CLIENTS), metavar="CLIENT")
+    parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="a peer's own interpreter")
     chosen = parser.parse_args()
-    if chosen.one:
-        one(*chosen.one, chosen.count, chosen.in_flight[0])
-        return
-    there = [name for name in CLIENTS if name not in ("httpx", "openai") or importlib.util.find_spec(name)]
-    with nginx() as url:
+    pythons = dict(entry.split("=", 1) for entry in chosen.python)
+    if unknown := set(pythons) - set(MODULES):
+        parser.error(f"--python: no peer {sorted(unknown)}; there are {sorted(MODULES)}")
+    there = present(pythons, chosen.only and list(dict.fromkeys(["bare", *chosen.only])))
+    counts = {name: min(chosen.slow_count, chosen.count) if name in SLOW else chosen.count for name in there}
+    with nginx() as url, tempfile.TemporaryDirectory() as scratch:
+        bodies = Path(scratch) / "bodies.jsonl"
+        write_bodies(bodies, chosen.count + max(chosen.in_flight))
         for in_flight in chosen.in_flight:
-            found: dict[str, list[list[float]]] = {name: [] for name in there}
-            for _ in range(chosen.rounds):
-                for name in there:
-                    command = [sys.executable, __file__, "--one", name, url, "--count", str(chosen.count)]
-                    command += ["--in-flight", str(in_flight)]
-                    done = subprocess.run(command, capture_output=True, check=True, text=True)
-                    found[name].append(json.loads(done.stdout))
-            print(f"{in_flight} in flight, {chosen.count} requests, median of {chosen.rounds}")
-            floor = statistics.median(run[0] for run in found["bare"])
-            for name, runs in found.items():
-                cpu = sorted(run[0] / chosen.count * 1000 for run in runs)
-                middle = statistics.median(cpu)
-                rate = statistics.median(chosen.count / run[0] for run in runs)
-                memory = statistics.median(run[2] for run in runs)
-                ratio = middle * chosen.count / 1000 / floor
-                print(
-                    f"  {name:7s} {middle:6.3f} ms CPU a request ({cpu[0]:.3f} to {cpu[-1]:.3f}), "
-                    f"{ratio:5.2f} x bare, {rate:6.0f} requests/s a core, {memory:.0f} MB"
-                )
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in there}
+            for number in range(chosen.rounds):
+                for name in there if number % 2 == 0 else reversed(there):
+                    python = pythons.get(name.removesuffix("-lean"), sys.executable)
+                    found[name].append(run(name, python, url, bodies, counts[name], in_flight))
+            show(found, counts, in_flight)
 
 
 if __name__ == "__main__":

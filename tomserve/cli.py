@@ -138,7 +138,9 @@ def evaluate_command(
     revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, max=2**31, help="Tokens a reply [the strategy's].")] = None,
     timeout: Annotated[float, typer.Option(min=1, max=1e6, help="Seconds a request.")] = 600.0,
-    concurrency: Annotated[int, typer.Option(min=1, max=65536, help="Requests in flight.")] = 64,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, max=65536, help="Requests in flight [found out while running].")
+    ] = None,
     transport: Annotated[str, typer.Option(help="aiohttp, or openai (its SDK) for hosted providers.")] = "aiohttp",
     hedge: Annotated[
         float | None, typer.Option(min=1, help="Ask a second endpoint too where the first is silent for S seconds.")

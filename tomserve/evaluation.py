@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import platform
+import resource
 import signal
 import time
 from collections import Counter, defaultdict
@@ -25,12 +26,13 @@ from rich.console import Console
 import tomserve
 from tomserve import benchmarks
 from tomserve.engine import runfolder
+from tomserve.engine.adaptive import MOST
 from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Timeouts, Transport
-from tomserve.errors import ConfigError, ServerLostError, StoppedError, one_of
+from tomserve.errors import ConfigError, JournalError, ServerLostError, StoppedError, one_of
 from tomserve.items import Item
 from tomserve.manifest import is_complete, portable, run_manifest, snapshot
 from tomserve.reporting.progress import RunProgress
@@ -43,6 +45,9 @@ from tomserve.strategies import Strategy
 
 TRANSPORTS = ("aiohttp", "openai")
 LIMIT_SEED = 0
+SPARE_FILES = 128
+"""Open files that are no connections."""
+
 STRATUM = "perturbation"
 """The factor over which `limit` is spread, unless the benchmark names another; items without it are one stratum."""
 
@@ -62,7 +67,7 @@ class EvalOptions:
     revision: str | None = None
     max_tokens: int | None = None
     timeout: float = 600.0
-    concurrency: int = 64
+    concurrency: int | None = None
     transport: str = "aiohttp"
     hedge: float | None = None
     setup: bool = False
@@ -160,18 +165,22 @@ def _need_engine(options: EvalOptions, console: Console) -> None:
     install.require_engine()
 
 
+def _most(endpoints: int) -> int:
+    """Requests that may be out at one endpoint: each is a connection, and open files have a limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = endpoints * MOST + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - SPARE_FILES) // endpoints))
+
+
 def _transport(name: str, timeouts: Timeouts) -> Transport:
     if name == "openai":
         from tomserve.engine.openai_transport import OpenAITransport
 
         return OpenAITransport(target.api_key(), timeouts)
     return AiohttpTransport(target.api_key(), timeouts)
-
-
-async def _tick(progress: RunProgress) -> None:
-    while True:
-        await asyncio.sleep(1)
-        progress.tick()
 
 
 @dataclass
@@ -184,6 +193,7 @@ class _Job:
     strategies: list[Strategy]
     sampling: Sampling
     console: Console
+    found: dict[str, Any] = field(default_factory=dict)  # what a session of asking found out, for the manifest
 
     @property
     def total(self) -> int:
@@ -198,9 +208,9 @@ class _Job:
         )
 
     def requests(self) -> Iterator[Request]:
-        """All requests, lazily: what shares the longest prompt prefix comes together."""
+        """All requests, lazily: what shares the longest beginning of a prompt comes together."""
         for strategy in self.strategies:
-            for item in self.items:
+            for item in sorted(self.items, key=strategy.order):
                 turn = strategy.turn(item)
                 yield Request.build(
                     Identity(item.id, strategy.name, turn.number),
@@ -232,6 +242,9 @@ class _Job:
             try:
                 asyncio.run(self._run(journal, progress, server))
             finally:
+                manifest["sessions"][-1] |= self.found
+                with contextlib.suppress(JournalError):  # a full disk is being reported already
+                    folder.write_manifest({**manifest, "complete": False})
                 if progress.written:
                     self.console.print(progress.summary(), markup=False, highlight=False)
                 folder.log(
@@ -286,12 +299,12 @@ class _Job:
             loop.add_signal_handler(number, on_signal, number)
         timeouts = Timeouts(stall=self.options.timeout, total=self.options.timeout)
         transport = _transport(self.options.transport, timeouts)
-        ticking = asyncio.create_task(_tick(progress))
         runner = Runner(
             self.target.endpoints,
             transport,
             journal,
             concurrency=self.options.concurrency,
+            most=_most(len(self.target.endpoints)),
             policy=self.options.policy,
             observer=progress,
             stop=stop,
@@ -309,7 +322,7 @@ class _Job:
         except ServerLostError as error:
             raise ServerLostError(f"{error}; {self.left(journal)} of {self.total} left to ask") from None
         finally:
-            ticking.cancel()
+            self.found = {"concurrency": progress.now.limit, "prompt_tokens": runner.prefix.to_dict()}
             await transport.close()
         if caught:
             raise StoppedError(

@@ -46,8 +46,13 @@ def _nfc(value: Any) -> Any:
     return nfc(value) if isinstance(value, str) else value
 
 
-Text = Annotated[str, BeforeValidator(_nfc), StringConstraints(min_length=1)]
-Label = Annotated[Text, StringConstraints(strip_whitespace=True, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+# The validator runs first though it stands last: constraints that stand after one are checked in Python, one by one.
+Text = Annotated[str, StringConstraints(min_length=1), BeforeValidator(_nfc)]
+Label = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$"),
+    BeforeValidator(_nfc),
+]
 
 
 class Gold(BaseModel):
@@ -95,7 +100,7 @@ class Item(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    id: Annotated[Text, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]+$")]
+    id: Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]+$"), BeforeValidator(_nfc)]
     benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] = "items"
     story: tuple[Text, ...] = Field(min_length=1)
     question: Text

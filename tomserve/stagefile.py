@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -185,9 +185,15 @@ class Stage:
     file: StageFile
     path: Path
     lines: Lines
+    _made: dict[str, list[Item]] = field(default_factory=dict, repr=False, compare=False)
 
-    def items(self, benchmark: str) -> Iterator[Item]:
-        """All items: tasks in file order, then scenario, question kind, original before swapped."""
+    def items(self, benchmark: str) -> list[Item]:
+        """All items: tasks in file order, then scenario, question kind, original before swapped. Made once."""
+        if benchmark not in self._made:
+            self._made[benchmark] = list(self._items(benchmark))
+        return self._made[benchmark]
+
+    def _items(self, benchmark: str) -> Iterator[Item]:
         for name, task in self.file.tasks.items():
             for scenario in SCENARIOS[self.file.kind]:
                 story = story_of(task, task.scenarios[scenario])

@@ -1,9 +1,13 @@
 """The endpoints of a run: which one gets the next request, which are out, and when the run has lost them all.
 
-A request goes to the endpoint with the fewest out. One that cannot be reached, or that keeps failing while another
-works, is taken out and probed until it is back. An outage is told from bad items by counting: when many different items
-fail in a row, nothing succeeds, no older request is still being answered and a probe fails too, no item is given up any
-more, and after `lost_after` seconds the run ends with a diagnosis instead of thousands of error rows.
+A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that one's prefix
+cache holds it, unless another has much more room; with one prompt as good as another, to the one with the most room.
+Every endpoint has its own limit of requests out, fixed or adaptive.
+
+An endpoint that cannot be reached, or that keeps failing while another works, is taken out and probed until it is back.
+An outage is told from bad items by counting: when many different items fail in a row, nothing succeeds, no older
+request is still being answered and a probe fails too, no item is given up any more, and after `lost_after` seconds the
+run ends with a diagnosis instead of thousands of error rows.
 """
 
 from __future__ import annotations
@@ -12,7 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from tomserve.engine.request import Identity
+from tomserve.engine.adaptive import MOST, Adaptive, work
+from tomserve.engine.prefix import common
+from tomserve.engine.request import Identity, Request
+from tomserve.engine.retry import BUSY, Pause
 from tomserve.engine.transport import FINAL, Reply
 
 SUSPECT = 8
@@ -31,15 +38,29 @@ GOOD = FINAL - {"http_404"}
 """Statuses that speak for the endpoint itself: a replica that lost its model, or is over its limit, is no help."""
 
 
+IMBALANCE = 0.25
+"""How much more of its limit an endpoint may have in use than the emptiest, for the sake of its prefix cache."""
+
+
 class Fleet:
-    """`clock`: monotonic seconds, injectable. A single endpoint is a fleet of one."""
+    """`concurrency`: requests out at most, over all endpoints (None: adaptive, each endpoint by itself). `clock`:
+    monotonic seconds, injectable. A single endpoint is a fleet of one."""
 
     def __init__(
-        self, endpoints: Sequence[str], lost_after: float, clock: Callable[[], float] = time.monotonic
+        self,
+        endpoints: Sequence[str],
+        lost_after: float,
+        clock: Callable[[], float] = time.monotonic,
+        concurrency: int | None = None,
+        most: int = MOST,
     ) -> None:
         self.endpoints = list(endpoints)
         self.lost_after, self.clock = lost_after, clock
-        self.out: dict[str, dict[object, float]] = {endpoint: {} for endpoint in self.endpoints}
+        self.fixed = concurrency
+        self.limits = {endpoint: Adaptive(most=most, clock=clock) for endpoint in self.endpoints}
+        self.pauses = {endpoint: Pause(clock) for endpoint in self.endpoints}
+        self._prompts = dict.fromkeys(self.endpoints, b"")
+        self.out: dict[str, dict[Identity, float]] = {endpoint: {} for endpoint in self.endpoints}
         self.down: dict[str, float] = {}
         self._good = self._reached = clock()
         self._failing: set[Identity] = set()
@@ -48,24 +69,59 @@ class Fleet:
         self._answered: set[str] = set()
         self._last = ""
 
-    def pick(self, avoid: str | None = None) -> str:
-        """The endpoint with the fewest requests out, of those that are up (of all where none is), not `avoid` if
-        there is another."""
+    @property
+    def up(self) -> list[str]:
+        """The endpoints not known to be down; all of them where none is up."""
+        return [endpoint for endpoint in self.endpoints if endpoint not in self.down] or self.endpoints
+
+    @property
+    def capacity(self) -> int:
+        """Requests that may be out in all."""
+        if self.fixed is not None:
+            return self.fixed
+        return sum(self.limits[endpoint].limit for endpoint in self.up)
+
+    def used(self, endpoint: str) -> float:
+        """The share of an endpoint's limit that is out."""
+        limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.up)
+        return len(self.out[endpoint]) / limit
+
+    def pick(self, request: Request, avoid: str | None = None) -> str:
+        """The endpoint for a request, of those that are up (of all where none is), not `avoid` if there is another."""
         if len(self.endpoints) == 1:
             return self.endpoints[0]
-        up = [endpoint for endpoint in self.endpoints if endpoint not in self.down] or self.endpoints
-        others = [endpoint for endpoint in up if endpoint != avoid] or up
-        return min(others, key=lambda endpoint: len(self.out[endpoint]))
+        others = [endpoint for endpoint in self.up if endpoint != avoid] or self.up
+        others = [endpoint for endpoint in others if self.pauses[endpoint].left <= 0] or others
+        used = {endpoint: self.used(endpoint) for endpoint in others}
+        least = min(used.values())
+        near = [endpoint for endpoint in others if used[endpoint] <= least + IMBALANCE]
+        if len(near) == 1:
+            chosen = near[0]
+        else:
+            prompt = request.body[: request.prompt]
+            chosen = max(near, key=lambda endpoint: (common(self._prompts[endpoint], prompt), -used[endpoint]))
+        self._prompts[chosen] = request.body[: request.prompt]
+        return chosen
 
-    def sent(self, endpoint: str) -> object:
-        """A request goes out; give back what this returns when it is over."""
-        token = object()
-        self.out[endpoint][token] = self.clock()
-        return token
+    @property
+    def pause(self) -> float:
+        """Seconds until some endpoint takes requests again; 0 or less for now."""
+        if len(self.endpoints) == 1:
+            return self.pauses[self.endpoints[0]].left
+        return min(self.pauses[endpoint].left for endpoint in self.up)
 
-    def over(self, endpoint: str, token: object) -> None:
-        """It came back, or was given up."""
-        del self.out[endpoint][token]
+    def sent(self, endpoint: str, identity: Identity) -> None:
+        """A request goes out."""
+        self.out[endpoint][identity] = self.clock()
+
+    def over(self, endpoint: str, identity: Identity) -> float | None:
+        """It came back, or was given up; when it went out."""
+        return self.out[endpoint].pop(identity, None)
+
+    def oldest(self) -> tuple[Identity, float] | None:
+        """The request that has been out for longest, and since when."""
+        firsts = [next(iter(out.items())) for out in self.out.values() if out]
+        return min(firsts, key=lambda entry: entry[1], default=None)
 
     @property
     def others_up(self) -> bool:
@@ -77,9 +133,11 @@ class Fleet:
         """Whether so many items failed in a row that it is the server rather than they."""
         return len(self._failing) >= SUSPECT
 
-    def heard(self, endpoint: str, reply: Reply, identity: Identity) -> None:
-        """Take note of what came back."""
+    def heard(self, endpoint: str, reply: Reply, identity: Identity, sent: float | None = None) -> None:
+        """Take note of what came back for what went out at `sent`."""
         now = self.clock()
+        if sent is not None:
+            self._steer(endpoint, reply, sent, now)
         if reply.reached and reply.status != "timeout":
             self._reached = now
         if reply.status in GOOD:
@@ -97,8 +155,21 @@ class Fleet:
             self._failing.add(identity)
             self._last = f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")
 
+    def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
+        """Let the endpoint's limit and pause know."""
+        if reply.status in ("ok", "length", "refusal"):
+            self.pauses[endpoint].answered()
+            if self.fixed is None:
+                self.limits[endpoint].answered(sent, now - sent, work(reply.usage), len(self.out[endpoint]) + 1)
+        elif reply.status in BUSY:
+            self.pauses[endpoint].refused(reply, sent)
+            if self.fixed is None:
+                self.limits[endpoint].refused(sent)
+
     def revived(self, endpoint: str) -> None:
         """A probe was answered: the endpoint gets requests again, and may fail once before it is out again."""
+        if endpoint in self.down:
+            self.limits[endpoint].restart()
         self.down.pop(endpoint, None)
         self._strikes[endpoint] = STRIKES - 1
 

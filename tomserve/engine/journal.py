@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from tomserve.engine.index import Index, Seen, short
 from tomserve.engine.request import Identity
 from tomserve.engine.transport import FINAL
 from tomserve.errors import ConfigError, JournalError
@@ -68,16 +69,16 @@ def identity_of(row: Row) -> Identity:
 
 
 class Journal:
-    """Open for appending. `final`: identities never to be asked again; `asked`: strategies that have any row;
-    `failed`: status of the identities whose last row is no answer."""
+    """Open for appending. `final`: identities never to be asked again, in few bytes each; `asked`: strategies that
+    have any row; `failed`: status of the identities whose last row is no answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.final: set[Identity] = set()
+        self.final = Seen()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
         self.torn: Path | None = None
-        self._offsets: dict[str, int] = {}
+        self._offsets = Index(32, 64)
         self._size = 0
         for offset, row in read_rows(path):
             self._index(row, offset)
@@ -106,7 +107,8 @@ class Journal:
             self.failed[identity] = status
         if status in FINAL:
             self.final.add(identity)
-            self._offsets.setdefault(row["key"], offset)
+            if not row.get("reused"):  # the row that it repeats is already there
+                self._offsets.add(short(row["key"]), offset)
 
     def _move_torn_line(self) -> None:
         """A crash can leave half a line at the end; keep it beside, so that the next append starts a line."""
@@ -137,9 +139,10 @@ class Journal:
 
     def find(self, key: str) -> Row | None:
         """The first final row of that key, read back from the file."""
-        offset = self._offsets.get(key)
-        if offset is None:
-            return None
+        found = (self._read(offset) for offset in sorted(self._offsets.get(short(key))))
+        return next((row for row in found if row["key"] == key), None)
+
+    def _read(self, offset: int) -> Row:
         line = b""
         while not line.endswith(b"\n"):
             piece = os.pread(self._file, 65536, offset + len(line))
@@ -149,7 +152,7 @@ class Journal:
 
     def append(self, row: Row) -> None:
         """Write one row in one call. Raises JournalError (disk full, folder gone); no half line stays behind."""
-        line = orjson.dumps({"schema": 1, **row}) + b"\n"
+        line = orjson.dumps({"schema": 1, **row}, option=orjson.OPT_APPEND_NEWLINE)
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("short write: is the disk full?")

@@ -103,6 +103,11 @@ class OpenAITransport:
             return False
         return True
 
+    async def metrics(self, endpoint: str) -> bytes | None:
+        """See Transport: hosted providers have none."""
+        del endpoint
+        return None
+
     async def close(self) -> None:
         """See Transport."""
         for client in self._clients.values():

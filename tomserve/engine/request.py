@@ -32,23 +32,30 @@ class Sampling:
         return {"temperature": self.temperature, "seed": self.seed, **self.extra}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """`body` is the JSON to send; `key` the digest of what it says, without address or row position."""
+class Request(NamedTuple):
+    """`body` is the JSON to send, messages first; `key` the digest of what it says, without address or row position.
+
+    prompt: how many bytes of `body` the messages take, the part that a server's prefix cache can share.
+    """
 
     identity: Identity
     key: str
     body: bytes
+    prompt: int = 0
 
     @classmethod
     def build(cls, identity: Identity, turn: Turn, *, model: str, revision: str | None, sampling: Sampling) -> Request:
         """Render one turn. The key covers model id and revision, messages, sampling and schema."""
-        name = "answer"
-        content = {
-            "messages": turn.messages,
-            **sampling.to_dict(),
-            "max_tokens": turn.max_tokens,
-            "response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": turn.schema}},
-        }
-        key = hashlib.sha256(orjson.dumps([model, revision, content], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
-        return cls(identity, key, orjson.dumps({"model": model, **content}))
+        messages = b'{"messages":' + orjson.dumps(turn.messages)
+        rest = orjson.dumps(
+            {
+                "model": model,
+                **sampling.to_dict(),
+                "max_tokens": turn.max_tokens,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": turn.schema}},
+            }
+        )
+        body = messages + b"," + rest[1:]
+        # blake2b: a quarter of the time of sha256, which was a tenth of what a request costs us
+        key = hashlib.blake2b(body + orjson.dumps(revision), digest_size=16).hexdigest()
+        return cls(identity, key, body, len(messages))

@@ -8,6 +8,9 @@ False
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, wait_random_exponential
@@ -18,6 +21,8 @@ from tomserve.engine.transport import Reply
 REFUSED_KEY = frozenset({"http_401", "http_403"})
 """Statuses that end the whole run: no other request would fare better."""
 
+BUSY = frozenset({"http_429", "http_503"})
+"""Statuses of a server that has too much to do."""
 
 LONGEST_WAIT = 120.0  # seconds; what a server asks for beyond that is not honoured
 
@@ -46,6 +51,35 @@ class RetryPolicy:
         state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
         state.attempt_number = attempt
         return float(self.wait(state))
+
+
+class Pause:
+    """Nobody sends while a server that refuses (429, 503) recovers: one refusal stops all workers, not one.
+
+    As long as the server asks for by Retry-After; else a quarter of a second, doubled while nothing succeeds between.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._until = self._began = -math.inf
+        self._rounds = 0
+
+    @property
+    def left(self) -> float:
+        """Seconds still to wait; 0 or less for none."""
+        return self._until - self.clock()
+
+    def refused(self, reply: Reply, sent: float) -> None:
+        """A refusal of what went out at `sent`; of those that were out together the first begins a round."""
+        if sent > self._began:
+            self._began = self.clock()
+            self._rounds += 1
+        asked = min(0.25 * 2 ** (self._rounds - 1), 8.0) if reply.retry_after is None else reply.retry_after
+        self._until = max(self._until, self._began + min(asked, LONGEST_WAIT))
+
+    def answered(self) -> None:
+        """The server works again."""
+        self._rounds = 0
 
 
 def transient(reply: Reply) -> bool:

@@ -9,8 +9,10 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -155,4 +157,9 @@ class RunFolder:
 
 def now() -> str:
     """UTC, ISO 8601, seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return _moment(int(time.time()))
+
+
+@lru_cache(maxsize=2)
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

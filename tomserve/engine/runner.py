@@ -1,7 +1,8 @@
-"""The runner: C workers pull requests from one lazy iterator; every completion becomes one row.
+"""The runner: workers pull requests from one lazy iterator; every completion becomes one row.
 
-Requests with equal keys are sent once. Nothing is created up front, so a million requests cost no more memory than a
-thousand. A first stop signal stops asking and drains what is in flight; what has completed is in the journal.
+There are as many workers as requests may be out: a fixed number, or what the endpoints' limits come to. Requests with
+equal keys are sent once. Nothing is created up front, so a million requests cost no more memory than a thousand. A
+first stop signal stops asking and drains what is in flight; what has completed is in the journal.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 
 from tomserve.engine.fleet import GOOD, Fleet
 from tomserve.engine.journal import Journal
+from tomserve.engine.observe import Observer, Silent, Watch
+from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import REFUSED_KEY, RetryPolicy, transient
@@ -28,47 +32,32 @@ PROBE_EVERY = 2.0
 PROBE_WAITS = 30.0
 """Seconds that a server has for a simple question."""
 
+FEW = 8
+"""Workers that there may be, waiting ones included, however low the limits are that were found."""
 
-class Observer(Protocol):
-    """Told what happens; a progress display or nothing."""
-
-    def row(self, row: dict[str, Any]) -> None:
-        """A row was written."""
-
-    def sending(self, identity: Identity, delta: int) -> None:
-        """A request went out (+1) or came back (-1)."""
-
-    def retrying(self, delta: int) -> None:
-        """The number waiting to ask again changed by `delta`."""
-
-
-class Silent:
-    """An Observer that shows nothing."""
-
-    def row(self, row: dict[str, Any]) -> None:
-        """See Observer."""
-
-    def sending(self, identity: Identity, delta: int) -> None:
-        """See Observer."""
-
-    def retrying(self, delta: int) -> None:
-        """See Observer."""
+AHEAD = 32
+"""Requests made at a time: rendered one after the other they cost a third less than between two replies."""
 
 
 @dataclass
 class Runner:
     """Drives `endpoints` (each ``.../v1``) through `transport`, writing to `journal`.
 
-    stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a reason once the server is
-    known to be gone (an embedded one whose process ended), else None. hedge: seconds after which a request without an
-    answer is sent to a second endpoint as well, the first answer counting (None: never). probe: a simple question (a
-    request's body) that tells a failing server from failing items. clock: seconds, injectable.
+    concurrency: requests in flight, over all endpoints; None finds it out, up to `most` an endpoint (see
+    tomserve.engine.adaptive). stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a
+    reason once the server is known to be gone (an embedded one whose process ended), else None. hedge: seconds after
+    which a request without an answer is sent to a second endpoint as well, the first answer counting (None: never).
+    probe: a simple question (a request's body) that tells a failing server from failing items. clock: seconds,
+    injectable.
+
+    After a run `prefix` has the tokens that the server's prefix cache saved, beside the most it could have.
     """
 
     endpoints: list[str]
     transport: Transport
     journal: Journal
-    concurrency: int = 64
+    concurrency: int | None = None
+    most: int = 1024
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     observer: Observer = field(default_factory=Silent)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,10 +68,18 @@ class Runner:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
+        self.prefix = PrefixMeter()
         self._pending: dict[str, list[Identity]] = {}
-        self._fleet = Fleet(self.endpoints, self.policy.lost_after, self.clock)
+        self._fleet = self._new_fleet()
         self._probed = -PROBE_EVERY
         self._refusals = FirstRefusals(decided=bool(self.journal.final))
+        self._requests: Iterator[Request] = iter(())
+        self._workers: set[asyncio.Task[None]] = set()
+        self._used_up = False
+        self._retrying = 0
+
+    def _new_fleet(self) -> Fleet:
+        return Fleet(self.endpoints, self.policy.lost_after, self.clock, self.concurrency, self.most)
 
     async def run(self, requests: Iterable[Request]) -> bool:
         """Ask everything not final yet; True when all was asked, False when stopped early by `stop`.
@@ -91,38 +88,66 @@ class Runner:
         ServerError for a refused key, or where the first requests are all refused alike; JournalError when rows cannot
         be written. In all cases what completed is kept.
         """
-        iterator = iter(requests)
-        self._fleet = Fleet(self.endpoints, self.policy.lost_after, self.clock)
-        probing = asyncio.create_task(self._probe())
-        workers = [asyncio.create_task(self._work(iterator)) for _ in range(self.concurrency)]
+        self._requests = _ahead(requests)
+        self._fleet = self._new_fleet()
+        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
+        helpers = [asyncio.create_task(job) for job in (self._probe(), self._stopped(), watch.run(self._hire))]
         syncing = asyncio.create_task(self._sync())
-        stopping = asyncio.create_task(self._stopped(workers))
-        finished = asyncio.gather(*workers)
+        self._hire()
         try:
-            both: list[asyncio.Future[Any]] = [finished, syncing]
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if syncing.done():  # it only ever ends by failing: the disk takes nothing any more
-                await syncing
-            await finished
+            both: list[asyncio.Future[Any]] = [self._finished, syncing]
+            await asyncio.wait([*both, helpers[-1]], return_when=asyncio.FIRST_COMPLETED)
+            for task in (syncing, helpers[-1]):
+                if task.done():  # they only ever end by failing: the disk takes nothing any more
+                    await task
+            await self._finished
             if not self.stop.is_set():
                 self._write(self._refusals.finish())
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
         finally:
-            for task in (*workers, syncing, stopping, probing):
+            workers = list(self._workers)
+            for task in (*workers, *helpers, syncing):
                 task.cancel()
-            await asyncio.gather(finished, syncing, stopping, probing, return_exceptions=True)
-            await asyncio.gather(*workers, return_exceptions=True)
+            self._finished.cancel()
+            await asyncio.gather(*workers, *helpers, syncing, return_exceptions=True)
             with contextlib.suppress(JournalError):  # where the disk is full that is being reported already
                 self._write(self._refusals.give_up())
             self.journal.sync()
+            watch.tell()
         return not self.stop.is_set()
 
-    async def _stopped(self, workers: list[asyncio.Task[None]]) -> None:
+    def _hire(self) -> None:
+        """As many workers as requests may be out; those too many leave by themselves."""
+        if self._used_up or self.stop.is_set() or self._finished.done():
+            return
+        while len(self._workers) - self._idle < self._fleet.capacity:
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._left)
+
+    @property
+    def _idle(self) -> int:
+        """Workers that only wait to ask again, of a few: a low limit must not let one bad question hold up all others."""
+        return 0 if self.concurrency else min(self._retrying, max(0, FEW - self._fleet.capacity))
+
+    def _left(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if self._finished.done():
+            return
+        if worker.cancelled():
+            self._finished.cancel()
+        elif (error := worker.exception()) is not None:
+            self._finished.set_exception(error)
+        elif not self._workers:  # one alone is never too many: the requests are used up
+            self._finished.set_result(None)
+
+    async def _stopped(self) -> None:
         await self.stop.wait()
         await asyncio.sleep(self.drain)
-        for worker in workers:
+        for worker in list(self._workers):
             worker.cancel()
 
     async def _sync(self) -> None:
@@ -138,10 +163,12 @@ class Runner:
                 if await self.transport.alive(endpoint):
                     self._fleet.revived(endpoint)
 
-    async def _work(self, requests: Iterator[Request]) -> None:
-        for request in requests:
-            if self.stop.is_set():
-                return
+    async def _work(self) -> None:
+        while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
+            request = next(self._requests, None)
+            if request is None:
+                self._used_up = True
+                break
             if request.identity in self.journal.final:
                 continue
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
@@ -151,16 +178,21 @@ class Runner:
                 self._reuse(known, [request.identity])
                 continue
             await self._ask(request)
+        if (task := asyncio.current_task()) is not None:
+            self._workers.discard(task)  # at once, or others that end in the same moment would be too many as well
 
     async def _ask(self, request: Request) -> None:
         self._pending[request.key] = []
+        share = self.prefix.share(request)
         try:
             answered = await self._exchange(request)
             if answered is None:
                 return
+            self.prefix.answered(share, answered[0].usage)
             row = _row(request, *answered)
             self._write(self._refusals.take(row))
-            self._reuse(row, self._pending[request.key])
+            if waiting := self._pending[request.key]:
+                self._reuse(row, waiting)
         finally:
             del self._pending[request.key]
 
@@ -184,11 +216,20 @@ class Runner:
         endpoint: str | None = None
         missing: set[str] = set()
         while True:
+            while (pause := self._fleet.pause) > 0:
+                if await self._wait(pause):
+                    return None
             sent += 1
-            reply, endpoint = await self._hedged(request, endpoint)
-            self._fleet.heard(endpoint, reply, request.identity)
-            await self._acquit(endpoint)
+            if self.hedge is None or len(self.endpoints) < 2:
+                endpoint = self._fleet.pick(request, endpoint)
+                reply = await self._send(endpoint, request)
+            else:
+                reply, endpoint = await self._hedged(request, endpoint, self.hedge)
+            if self._fleet.suspected:
+                await self._acquit()
             self._raise_if_hopeless(reply, endpoint)
+            if reply.final and reply.status != "http_404":
+                return reply, endpoint, sent
             if reply.status == "http_404" and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
                 missing.add(endpoint)  # a replica may have lost its model; what all say is true
                 continue
@@ -198,32 +239,37 @@ class Runner:
                 return reply, endpoint, sent
             if not reply.reached and self._fleet.others_up:
                 continue  # another replica can have it at once
-            self.observer.retrying(1)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stop.wait(), self.policy.seconds(reply, min(sent, 10)))
-            self.observer.retrying(-1)
-            if self.stop.is_set():
+            if await self._wait(self.policy.seconds(reply, min(sent, 10))):
                 return None
 
-    async def _acquit(self, endpoint: str) -> None:
+    async def _wait(self, seconds: float) -> bool:
+        """Wait to ask again; whether the run was stopped meanwhile."""
+        self._retrying += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wait(), seconds)
+        finally:
+            self._retrying -= 1
+        return self.stop.is_set()
+
+    async def _acquit(self) -> None:
         """Many items fail: ask something simple before the server is blamed, now and then."""
-        if self.probe is None or not self._fleet.suspected or self.clock() - self._probed < PROBE_EVERY:
+        if self.probe is None or self.clock() - self._probed < PROBE_EVERY:
             return
         self._probed = self.clock()
+        endpoint = self._fleet.up[0]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
                 if (await self.transport.send(endpoint, self.probe)).status in GOOD:
                     self._fleet.acquit()
 
-    async def _hedged(self, request: Request, avoid: str | None) -> tuple[Reply, str]:
-        """One exchange; with `hedge`, a second copy elsewhere once the first is late, and the other one dropped."""
-        first = self._fleet.pick(avoid)
-        if self.hedge is None or len(self.endpoints) < 2:
-            return await self._send(first, request), first
+    async def _hedged(self, request: Request, avoid: str | None, late: float) -> tuple[Reply, str]:
+        """One exchange; once it takes `late` seconds a second copy elsewhere, and the slower one dropped."""
+        first = self._fleet.pick(request, avoid)
         tasks = {asyncio.create_task(self._send(first, request)): first}
         try:
-            done, _ = await asyncio.wait(tasks, timeout=self.hedge)
-            second = self._fleet.pick(first)
+            done, _ = await asyncio.wait(tasks, timeout=late)
+            second = self._fleet.pick(request, first)
             if not done and second != first:
                 tasks[asyncio.create_task(self._send(second, request))] = second
             while True:
@@ -238,13 +284,14 @@ class Runner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
-        token = self._fleet.sent(endpoint)
-        self.observer.sending(request.identity, 1)
+        self._fleet.sent(endpoint, request.identity)
+        began = None
         try:
-            return await self.transport.send(endpoint, request.body)
+            reply = await self.transport.send(endpoint, request.body)
         finally:
-            self._fleet.over(endpoint, token)
-            self.observer.sending(request.identity, -1)
+            began = self._fleet.over(endpoint, request.identity)
+        self._fleet.heard(endpoint, reply, request.identity, began)
+        return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
         if reply.status in REFUSED_KEY:
@@ -254,6 +301,14 @@ class Runner:
         gone = self.alive() if reply.status in ("connection", "http_500", "http_503") else None
         if reason := gone or (self._fleet.lost() if not reply.final else None):
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")
+
+
+def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
+    """The same requests, made a few at a time."""
+    iterator = iter(requests)
+    yield from islice(iterator, 1)  # the first goes out at once
+    while block := list(islice(iterator, AHEAD)):
+        yield from block
 
 
 def _row(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:

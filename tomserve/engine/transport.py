@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import aiohttp
 import orjson
+import yarl
 
 MAX_BODY = 16 * 2**20  # a larger reply is not a chat completion
 
@@ -65,6 +66,10 @@ class Transport(Protocol):
         """Whether the endpoint answers at all."""
         ...
 
+    async def metrics(self, endpoint: str) -> bytes | None:
+        """The page of metrics of the server behind the endpoint, or None where there is none."""
+        ...
+
     async def close(self) -> None:
         """Release connections."""
         ...
@@ -75,14 +80,21 @@ class AiohttpTransport:
 
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         timeouts = timeouts or Timeouts()
+        self._total = timeouts.total
+        self._due: dict[asyncio.Task[Any], float] = {}
+        self._overdue: set[asyncio.Task[Any]] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self._key = api_key
+        self._urls: dict[str, yarl.URL] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the runner's workers are the limit
             timeout=aiohttp.ClientTimeout(
-                total=timeouts.total, sock_connect=timeouts.connect, sock_read=timeouts.stall
+                total=None,  # kept by _sweep
+                sock_connect=timeouts.connect,
+                sock_read=timeouts.stall if timeouts.stall < timeouts.total else None,
             ),
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -91,11 +103,17 @@ class AiohttpTransport:
     async def send(self, endpoint: str, body: bytes) -> Reply:
         """See Transport."""
         began = time.perf_counter()
+        task = self._watched(began)
         try:
-            url = f"{endpoint}/chat/completions"
-            async with self._session.post(url, data=body, allow_redirects=False) as response:
+            if (url := self._urls.get(endpoint)) is None:
+                url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
+            response = await self._session.post(url, data=body, allow_redirects=False)
+            try:
                 raw = await _bounded(response)
-                reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
+            finally:
+                response.release()
+            reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
+            if response.status != 200:
                 reply.retry_after = retry_after(response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reply = Reply("connection", error=f"{type(error).__name__}: {error}", reached=False)
@@ -103,9 +121,37 @@ class AiohttpTransport:
             reply = Reply("timeout", error="no complete reply in time")
         except (aiohttp.ClientError, OSError) as error:
             reply = Reply("connection", error=f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            if task not in self._overdue or task.uncancel() > 0:
+                raise
+            reply = Reply("timeout", error="no complete reply in time")
+        finally:
+            del self._due[task]
+            self._overdue.discard(task)
         reply.error = masked(reply.error, self._key)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
+
+    def _watched(self, began: float) -> asyncio.Task[Any]:
+        """The task that asks, its time to be looked at: one timer for all requests costs less than one for each."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._due[task] = began + self._total
+        if self._sweeping is None:
+            self._sweep()
+        return task
+
+    def _sweep(self) -> None:
+        """Cancel what is overdue; `send` makes a timeout of it. The oldest requests stand first."""
+        now = time.perf_counter()
+        for task, due in self._due.items():
+            if due > now:
+                break
+            if task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+        every = min(0.25, self._total / 20)
+        self._sweeping = asyncio.get_running_loop().call_later(every, self._sweep) if self._due else None
 
     async def alive(self, endpoint: str) -> bool:
         """See Transport: whether it lists its models within two seconds."""
@@ -115,15 +161,30 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
 
+    async def metrics(self, endpoint: str) -> bytes | None:
+        """See Transport: ``/metrics`` beside ``/v1``, asked for two seconds."""
+        try:
+            url = f"{endpoint.removesuffix('/v1')}/metrics"
+            timeout = aiohttp.ClientTimeout(total=2)
+            async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
+                return await _bounded(response) if response.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
     async def close(self) -> None:
         """See Transport."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         await self._session.close()
         await asyncio.sleep(0)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
     """The body, or None where it exceeds MAX_BODY."""
-    if (response.content_length or 0) > MAX_BODY:
+    announced = response.content_length
+    if announced is not None and announced <= MAX_BODY and "Content-Encoding" not in response.headers:
+        return await response.read()
+    if (announced or 0) > MAX_BODY:
         return None
     pieces, size = [], 0
     async for piece in response.content.iter_any():
@@ -167,9 +228,9 @@ def read_reply(code: int, raw: bytes) -> Reply:
     try:
         choice = data["choices"][0]
         message = choice["message"]
-        text, finish = message.get("content"), choice.get("finish_reason")
+        text, finish = message.get("content"), _text(choice.get("finish_reason"))
         reasoning = _text(message.get("reasoning")) or _text(message.get("reasoning_content"))
-        refusal, finish = _text(message.get("refusal")), _text(finish)
+        refusal = _text(message.get("refusal"))
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply("malformed", error=f"not a chat completion: {error_text(data)}")
     reply = Reply("ok", reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")))

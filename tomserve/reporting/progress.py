@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tomserve.engine.request import Identity
+from tomserve.engine.observe import Status
 
 PLAIN_EVERY = 5.0  # seconds
 SLOW = 30.0  # seconds after which the oldest request is named
@@ -24,8 +24,10 @@ class RunProgress:
         self.console, self.total, self.before, self.quiet = console, total, done, quiet
         self.statuses: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
-        self.written = self.reused = self.waiting = self.retries = 0
-        self._out: dict[Identity, float] = {}
+        self.written = self.reused = self.retries = 0
+        self.now = Status()
+        self._client_bound = 0.0  # seconds
+        self._told = time.monotonic()
         self._began = self._printed = time.monotonic()
         self._cpu = time.process_time()
         self._live: Progress | None = None
@@ -65,34 +67,28 @@ class RunProgress:
             self.retries += row["attempts"] - 1
             for name, count in (row["usage"] or {}).items():
                 self.tokens[name] += count
+
+    def status(self, status: Status) -> None:
+        """See Observer: several times a second, so that a run whose last requests are slow still says so."""
+        told, self._told = self._told, time.monotonic()
+        self._client_bound += (self._told - told) * status.client_bound
+        self.now = status
         self._show()
-
-    def sending(self, identity: Identity, delta: int) -> None:
-        """See Observer."""
-        if delta > 0:
-            self._out.setdefault(identity, time.monotonic())
-        else:
-            self._out.pop(identity, None)
-
-    def retrying(self, delta: int) -> None:
-        """See Observer."""
-        self.waiting += delta
-        self._show()
-
-    @property
-    def in_flight(self) -> int:
-        """Requests that are out."""
-        return len(self._out)
 
     def _more(self) -> str:
-        parts = [f"{self.rate:.1f}/s", f"{self.in_flight} in flight"]
-        if self.waiting:
-            parts.append(f"{self.waiting} waiting to retry")
+        now = self.now
+        parts = [f"{self.rate:.1f}/s", f"{now.out} of {now.limit} in flight"]
+        if now.queue is not None:
+            parts.append(f"queue {now.queue}")
+        if now.cached is not None:
+            parts.append(f"{now.cached:.0%} cached")
+        if now.retrying:
+            parts.append(f"{now.retrying} waiting to retry")
+        if now.client_bound:
+            parts.append("this client is the limit")
         parts += [f"{count} {status}" for status, count in self.failures.items()]
-        if self._out:  # the first that went out is the oldest
-            identity, began = next(iter(self._out.items()))
-            if (slow := time.monotonic() - began) > SLOW:
-                parts.append(f"slowest {identity.item} ({identity.strategy}) {slow:.0f} s")
+        if now.oldest and (slow := now.oldest[1]) > SLOW:
+            parts.append(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s")
         return ", ".join(parts)
 
     def summary(self) -> str:
@@ -101,15 +97,21 @@ class RunProgress:
         share = (time.process_time() - self._cpu) / wall
         parts = [f"{self.written} rows in {wall:.0f} s ({self.written / wall:.1f}/s)"]
         if self.tokens["prompt"]:
-            cached = f", {self.tokens['cached'] / self.tokens['prompt']:.0%} cached" if self.tokens["cached"] else ""
             prompt, completion = (self.tokens[name] / wall for name in ("prompt", "completion"))
-            parts.append(f"{prompt:.0f} prompt{cached} and {completion:.0f} completion tokens/s")
+            parts.append(f"{prompt:.0f} prompt{self._cache()} and {completion:.0f} completion tokens/s")
+        if self.now.adaptive:
+            parts.append(f"concurrency found: {self.now.limit}")
+        if self._client_bound > wall / 4:
+            parts.append("this client was the limit")
         parts += [f"{self.retries} retries", f"{sum(self.failures.values())} failures", f"client CPU {share:.0%}"]
         return "; ".join(parts)
 
-    def tick(self) -> None:
-        """Called now and then, so that a run whose last requests are slow still says so."""
-        self._show()
+    def _cache(self) -> str:
+        """What of the prompts came from the prefix cache, and the most that could have."""
+        cached, bound = self.now.cached, self.now.shareable
+        if cached is None or bound is None:
+            return ""
+        return f" ({cached:.0%} cached, {bound:.0%} shareable)"
 
     def _show(self) -> None:
         done = self.before + self.written

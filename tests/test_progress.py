@@ -1,0 +1,58 @@
+"""What a person sees while a run goes on, and at its end."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tomserve.engine.observe import Status
+from tomserve.engine.request import Identity
+from tomserve.reporting import progress
+from tomserve.reporting.progress import RunProgress
+
+ROW = {"status": "ok", "reused": False, "attempts": 2, "usage": {"prompt": 300, "completion": 9, "cached": 200}}
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    monkeypatch.setattr(progress, "PLAIN_EVERY", 0.0)
+    return io.StringIO()
+
+
+def watch(shown: io.StringIO, **changes: object) -> RunProgress:
+    watched = RunProgress(Console(file=shown, width=300), 100, 10)
+    watched.row(ROW)
+    watched.status(Status(**{"out": 12, "limit": 16, "adaptive": True, **changes}))
+    return watched
+
+
+def test_the_line_tells_concurrency_queue_and_cache(shown: io.StringIO) -> None:
+    watch(shown, queue=3, cached=0.66, retrying=2, client_bound=True)
+    line = shown.getvalue()
+    assert "11/100" in line
+    assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit" in line
+
+
+def test_what_is_unknown_is_left_out(shown: io.StringIO) -> None:
+    watch(shown)
+    assert "queue" not in shown.getvalue()
+    assert "cached" not in shown.getvalue()
+    assert "limit" not in shown.getvalue()
+
+
+def test_a_request_that_takes_long_is_named(shown: io.StringIO) -> None:
+    watch(shown, oldest=(Identity("C1/none/x", "cot", 0), 31.0))
+    assert "slowest C1/none/x (cot) 31 s" in shown.getvalue()
+
+
+def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) -> None:
+    summary = watch(shown, cached=0.66, shareable=0.7).summary()
+    assert "(66% cached, 70% shareable)" in summary
+    assert "concurrency found: 16" in summary
+    assert "1 retries" in summary
+
+
+def test_a_fixed_concurrency_is_not_called_found(shown: io.StringIO) -> None:
+    assert "found" not in watch(shown, adaptive=False).summary()

@@ -1,0 +1,60 @@
+"""What a server says of its own load: vLLM's Prometheus metrics, read for the handful that steer a client.
+
+>>> text = b'vllm:num_requests_running{engine="0"} 3.0\\nvllm:num_requests_waiting{engine="0"} 2.0\\n'
+>>> read_load(text)
+Load(running=3, waiting=2, kv=0.0, preemptions=0, queried=0, hit=0, block=None)
+>>> read_load(b"go_threads 7") is None
+True
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_NAMES = (
+    b"num_requests_running|num_requests_waiting|kv_cache_usage_perc|num_preemptions_total|"
+    b"prefix_cache_queries_total|prefix_cache_hits_total"
+)
+_SAMPLE = re.compile(rb"^vllm:(" + _NAMES + rb")(?:\{[^}\n]*\})? ([0-9.eE+-]+)\s*$", re.MULTILINE)
+_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d+)"', re.MULTILINE)
+
+
+class Load(NamedTuple):
+    """Requests running and waiting, use of the KV cache (0 to 1), and counters since the server's start: preemptions,
+    prompt tokens looked up in the prefix cache and found there. `block`: tokens a cache block, where it is told."""
+
+    running: int
+    waiting: int
+    kv: float
+    preemptions: int
+    queried: int
+    hit: int
+    block: int | None
+
+
+def read_load(metrics: bytes) -> Load | None:
+    """The load in a page of metrics, summed over engines; None where it is not vLLM's."""
+    sums: dict[bytes, float] = {}
+    for name, value in _SAMPLE.findall(metrics):
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        sums[name] = max(sums.get(name, 0), number) if name == b"kv_cache_usage_perc" else sums.get(name, 0) + number
+    if b"num_requests_running" not in sums or b"num_requests_waiting" not in sums:
+        return None
+    block = _BLOCK.search(metrics)
+
+    def count(name: bytes) -> int:
+        return int(sums.get(name, 0))
+
+    return Load(
+        count(b"num_requests_running"),
+        count(b"num_requests_waiting"),
+        sums.get(b"kv_cache_usage_perc", 0.0),
+        count(b"num_preemptions_total"),
+        count(b"prefix_cache_queries_total"),
+        count(b"prefix_cache_hits_total"),
+        int(block[1]) if block else None,
+    )
