@@ -18,6 +18,8 @@ from aiohttp import web
 from tomserve.items import Item
 
 ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")
+"""Data of others, never committed; read before the tests get surroundings of their own."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,13 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
+
+
+def data_file(name: str) -> Path:
+    """A file of DATA; the test is skipped where it is not there."""
+    if not (DATA / name).is_file():
+        pytest.skip(f"needs {name} in TOMSERVE_DATA")
+    return DATA / name
 
 
 def make_item(number: int = 1, **changes: Any) -> Item:
@@ -157,6 +166,8 @@ def fill(schema: dict[str, Any]) -> str:
             return part["enum"][0]
         if "prefixItems" in part:
             return [one(entry) for entry in part["prefixItems"]]
+        if part["type"] == "string":
+            return "As told."
         return {name: one(inner) for name, inner in part["properties"].items()}
 
     return orjson.dumps(one(schema)).decode()

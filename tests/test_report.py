@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, make_item
+from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.reporting.html import items as items_module
@@ -68,6 +69,20 @@ def run_folder(
     manifest = {"schema": 1, "run": folder.name, "model": model, "benchmark": items[0].benchmark, "complete": True}
     (folder / "manifest.json").write_bytes(orjson.dumps({**manifest, "strategies": strategies, **more}))
     return folder
+
+
+def hitom_run(folder: Path) -> Path:
+    """A run of the small Hi-ToM file: vanilla always answers the first container that the story mentions, the chain
+    strategy is right and states the gold chain."""
+    items = list(benchmarks.load("hitom", ROOT / "tests/data/hitom_small.json"))
+    vanilla, chain = {}, {}
+    for item in items:
+        first = str(benchmarks.score_columns(item)["places_mentioned"]).split()[0]
+        vanilla[item.id] = {"text": json.dumps({"answer": first})}
+        gold = item.gold.chains[0] if item.gold and item.gold.chains else ["unknown"] * len(item.story)
+        beliefs = [{"sentence": number, "belief": label} for number, label in enumerate(gold, 1)]
+        chain[item.id] = {"text": json.dumps({"beliefs": beliefs, "answer": item.answer})}
+    return run_folder(folder, {"hitom_vanilla": vanilla, "hitom_chain": chain}, items)
 
 
 @pytest.fixture
@@ -143,6 +158,46 @@ def data_of(text: str) -> dict[str, Any]:
 
 
 # what it says
+
+
+def test_nested_beliefs_have_heat_maps_verdicts_and_who_knows_what(tmp_path: Path) -> None:
+    text = report([str(hitom_run(tmp_path / "hitom"))])
+    page = Elements(text)
+    labels = [attributes.get("aria-label", "") for attributes in page.all("svg")]
+    maps = [label for label in labels if label.startswith("Heat map, ")]
+    assert [label.split(".")[0] for label in maps] == [
+        "Heat map, without deception, right at this order",
+        "Heat map, without deception, right at this and all lower orders",
+        "Heat map, with deception, right at this order",
+        "Heat map, with deception, right at this and all lower orders",
+    ]
+    assert "; hitom chain, 1 chapter, order 2: 1.00;" in maps[0]
+    assert any("Where copying would do, and where not" in label for label in labels)
+    assert any("with deception, hitom vanilla: " in label for label in labels)
+    assert "What lies do to matched twins. Not drawn: these stories have no matched twins." in text
+    assert "Does it nest beliefs?" in text
+    assert "containers mentioned)" in text
+    items = data_of(text)["items"]
+    words = data_of(text)["words"]
+    for item in items:
+        asked = item["id"].split("/")[3:]
+        asked = [] if asked == ["really"] else asked
+        gold = [] if item["gold"] >= 0 else [" › ".join(asked)]
+        rest = ["sees it", "really", *(asked if len(asked) > 1 else [])] if asked else []
+        assert [heading for heading, _ in item["beliefs"]] == rest + gold
+        assert all(len(labels) == len(item["story"]) for _, labels in item["beliefs"])
+    one = next(item for item in items if item["id"].endswith("/compass/Bela/Cleo"))
+    columns = {heading: [words[place] for place in places] for heading, places in one["beliefs"]}
+    assert columns["really"][-1] == "gray_satchel"
+    assert columns["Cleo"][-1] == "plum_locker"
+    assert columns["Bela"][-1] == "ochre_urn"
+    assert columns["sees it"][6:10] == ["Cleo", "Cleo", "Cleo", "–"]
+
+
+def test_an_item_that_is_called_hitom_but_tells_another_story_is_shown_without_beliefs(tmp_path: Path) -> None:
+    item = make_item(benchmark="hitom", factors={"order": 1, "length": 1, "deception": False})
+    text = report([str(run_folder(tmp_path / "odd", {"vanilla": {item.id: {"text": "tea"}}}, [item]))])
+    assert [found["beliefs"] for found in data_of(text)["items"]] == [[]]
 
 
 def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from tests.conftest import ROOT
-from tests.test_report import PAYLOADS, data_of, hostile_run
+from tests.test_report import PAYLOADS, data_of, hitom_run, hostile_run
 from tomserve.reporting.html.build import write_report
 
 CHROMIUM = shutil.which("chromium")
@@ -370,6 +370,34 @@ def test_hostile_content_is_shown_and_does_nothing(visit: Any, hostile: Path) ->
         for value in select.locator("option").all_inner_texts():
             select.select_option(label=value)
     assert page.evaluate("window.hacked") is None
+
+
+def test_a_nested_question_shows_who_knows_what(visit: Any, tmp_path: Path) -> None:
+    folder = hitom_run(tmp_path / "hitom")
+    found = visit(write_report([str(folder)], tmp_path / "r.html"))
+    page = found.page
+    found.choose("Order", "2")
+    found.choose("Deception", "false")
+    page.locator("#answers tbody a", has_text="compass/Bela/Cleo").first.click()
+    page.wait_for_selector("dialog[open] .story")
+    heads = page.locator("dialog .story thead th").all_inner_texts()
+    assert heads == ["#", "Sentence", "sees it", "really", "Bela", "Cleo", "Gold", "hitom chain: stated belief"]
+    cells = page.locator("dialog .story tbody tr").nth(7).locator("td").all_inner_texts()
+    assert cells[:7] == [
+        "8",
+        "Cleo moved the compass to the plum_locker.",
+        "Cleo",
+        "plum_locker",
+        "ochre_urn",
+        "plum_locker",
+        "ochre_urn",
+    ]
+    assert page.locator("dialog .story tbody tr").nth(7).locator("td.belief.same").all_inner_texts() == [
+        "Cleo",
+        "ochre_urn",
+    ]
+    foot = page.locator("dialog .story tfoot td").all_inner_texts()
+    assert foot[1:] == ["Answer", "", "", "", "", "ochre_urn", "✓ ochre_urn"]
 
 
 def test_the_policy_stops_what_is_put_in(browser: Any, hostile: Path) -> None:

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import make_item
+from tomserve.benchmarks import load
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import write_items
 from tomserve.scoring import table as table_module
@@ -54,6 +55,53 @@ def test_responses_to_a_benchmark(cli, tmp_path: Path) -> None:
     done = cli("score", "--responses", found, "--benchmark", "perturbed", "--out", tmp_path / "s.csv")
     assert done.code == 0, done.err
     assert pl.read_csv(tmp_path / "s.csv").select("item", "stage", "status").row(0) == (identifier, "C1", "ok")
+
+
+SMALL = Path(__file__).parent / "data/hitom_small.json"
+
+
+def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, tmp_path: Path) -> None:
+    asked = list(load("hitom", SMALL))
+    by_letter, container, both, prose, wrong, unclear = asked[:6]
+    letter = "ABCDEFGHIJKLMNO"[both.choices.index(both.answer)]
+    rows = [
+        {"item": by_letter.id, "text": "ABCDEFGHIJKLMNO"[by_letter.choices.index(by_letter.answer)]},
+        {"item": container.id, "text": container.answer.replace("_", " ")},
+        {"item": both.id, "text": f"{letter}. {both.answer}\n\nExplanation: {both.story[3]}"},
+        {"item": prose.id, "text": f"{prose.story[3]}\nSo the answer is {prose.answer}."},
+        {"item": wrong.id, "text": next(choice for choice in wrong.choices if choice != wrong.answer)},
+        {"item": unclear.id, "text": "I cannot tell."},
+    ]
+    found = lines(tmp_path / "theirs.jsonl", *rows)
+    out = tmp_path / "s.csv"
+    done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, "--out", out)
+    assert (done.code, done.err) == (0, ""), done.err
+    assert "6 rows scored, 4 correct\nreplies read as: " in done.out
+    assert "; compared with gold: corrected\n" in done.out
+    scores = pl.read_csv(out)
+    assert dict(scores.select("item", "parse").iter_rows()) == {
+        by_letter.id: "label+letter",
+        container.id: "label+words",
+        both.id: "first",
+        prose.id: "stated",
+        wrong.id: "label",
+        unclear.id: None,
+    }
+    assert set(scores["gold"]) == {"corrected"}
+    assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
+    done = cli("analyze", out, "--format", "csv", "--out", tmp_path / "tables")
+    assert done.code == 0, done.err
+    scorer = pl.read_csv(tmp_path / "tables/scorer.csv")
+    assert set(scorer["gold"]) == {"corrected"}
+    assert dict(scorer.select("parse", "correct").iter_rows())["label+letter"] == 1
+    assert pl.read_csv(tmp_path / "tables/accuracy.csv").row(0)[:5] == ("theirs", "vanilla", "overall", 4, 6)
+    assert pl.read_csv(tmp_path / "tables/errors.csv")["wrong"].to_list()[0] == 1
+    options = ("--gold", "tracked", "--out", out)
+    done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, *options)
+    assert "; compared with gold: tracked\n" in done.out
+    done = cli("score", "--responses", lines(tmp_path / "o.jsonl", reply(1)), "--items", items(tmp_path),
+               "--out", out)  # fmt: skip
+    assert "replies read as: json 1\nwritten" in done.out
 
 
 def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:

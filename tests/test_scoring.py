@@ -1,5 +1,7 @@
 """Reading answers, and the score table."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from tests.conftest import make_item
 from tomserve.items import RESERVED
 from tomserve.scoring.answers import read
+from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import COLUMNS, score_row
 from tomserve.scoring.table import load_scores, table, write_scores
 
@@ -90,6 +93,93 @@ def test_answers(text: str, answer: str, parse: str) -> None:
 def test_what_is_unclear_is_invalid(text: str, reason: str) -> None:
     reading = read(text, CHOICES)
     assert (reading.answer, reading.reason) == (None, reason)
+
+
+# Choices by letter
+
+OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "parse"),
+    [
+        ("blue_box", "blue_box", "label"),
+        ("B", "blue_box", "label+letter"),
+        ("(b).", "blue_box", "label+letter"),
+        ("Option B", "blue_box", "label+letter"),
+        ("B. blue_box", "blue_box", "label+letter"),
+        ("B) Blue Box", "blue_box", "label+letter"),
+        ("blue_box (B)", "blue_box", "label+letter"),
+        ("C tin_ladle_box", "tin_ladle_box", "label+letter"),
+        ("the tin ladle-box", "tin_ladle_box", "label+words"),
+        ("unknown", "unknown", "label"),
+        ('{"answer": "B"}', "blue_box", "json+letter"),
+        ('{"answer": "B. blue_box", "explanation": "It left the red_box."}', "blue_box", "json+letter"),
+        ("Answer: B. blue_box\nBecause Ann moved it from the red_box.", "blue_box", "stated"),
+        ("The answer is B. Ann did not see the red_box.", "blue_box", "stated"),
+        ("The answer is B, blue_box, because Ann left before it was in the red_box.", "blue_box", "stated"),
+        ("The answer is a red_box.", "red_box", "stated"),
+        ("\\boxed{D}", "plum_bin", "stated"),
+        ("**B. blue_box**\n\nExplanation: it moved to the red_box, but Ann did not see it.", "blue_box", "first"),
+        ("B. blue_box is where Ann thinks it is, not in the red_box.", "blue_box", "first"),
+        ("Blue box. Ann never saw the red_box.", "blue_box", "first"),
+        ("It was in the red_box, then in the blue_box.\n\nB. blue_box", "blue_box", "last"),
+        ("It was in the red_box, then in the plum_bin.\nB", "blue_box", "last"),
+        (
+            "A. First it is in the red_box. Then Ann leaves.\nTherefore Ann thinks of the blue_box.",
+            "blue_box",
+            "concluded",
+        ),
+        ("The red_box and plum_bin follow. Thus Bo thinks it is in the blue box.", "blue_box", "concluded"),
+        ("Ann thinks that the pen is in the blue_box, her blue box.", "blue_box", "sole"),
+        ("<think>A</think>B", "blue_box", "label+think+letter"),
+    ],
+)
+def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
+    reading = read(text, OFFERED)
+    assert (reading.answer, reading.parse, reading.reason) == (answer, parse, None)
+    assert read(text, tuple(OFFERED)).answer in (answer, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "E",  # four are offered, and unknown has no letter
+        "B. red_box",
+        "B. red_box, because Ann left.",
+        "Answer: B. red_box",
+        "A. red_box\nB. blue_box\nC. tin_ladle_box\nD. plum_bin",
+        "A. First, Ann enters. Then she leaves.",
+        "blue_box\nAnn saw it.\nTherefore she thinks of the red_box.",
+        "Answer: A\nAnswer: B",
+        "Answer: A or B",
+        "The answer is B. Wait, it is C.",
+        "Is it B?",
+        "It is not in the blue_box.",
+        "Therefore it is in the red_box or in the blue_box.",
+        "It went from the red_box to the blue_box.",
+        "I do not know.",
+    ],
+)
+def test_what_is_unclear_by_letter_is_invalid(text: str) -> None:
+    assert read(text, OFFERED).answer is None
+
+
+def test_letters_and_prose_are_read_only_where_choices_were_offered_by_letter() -> None:
+    for text in ("B", "B. blue_box", "Blue box. Ann saw it.", "Ann thinks of the blue_box.", "The answer is B."):
+        assert read(text, tuple(OFFERED)).answer is None
+    replies = {"B": "tea", "salt": "salt"}
+    for benchmark, found in (("hitom", ["tea", "salt"]), ("demo", [None, "salt"])):
+        item = make_item(benchmark=benchmark, choices=["salt", "tea"], answer="tea", gold=None)
+        rows = [(item, {"strategy": text, "status": "ok", "text": text}) for text in replies]
+        assert table("r", "m", rows)["answer"].to_list() == found
+
+
+def test_long_prose_costs_linear_time() -> None:
+    began = time.perf_counter()
+    for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - "):
+        read(part * 30_000, OFFERED)
+    assert time.perf_counter() - began < 8
 
 
 def chain(beliefs: str, sentences: int = 3):
@@ -185,6 +275,19 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     reading = read(text, CHOICES, 3)
     assert reading.answer in (*CHOICES, None)
     assert (reading.answer is None) == (reading.reason is not None)
+
+
+PROSE = ["A", "B.", "(c)", "d)", "E", "red_box", "Blue box", "plum-bin", "Answer:", "the answer is", "Therefore,", "not",
+         "or", "because", "Wait,", "unknown", "{", "\n", ".", ", ", "\u017f.", "\u212a)"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PROSE), max_size=12))
+def test_no_prose_breaks_the_reader_and_letters_add_answers_but_change_none(parts: list[str]) -> None:
+    text = " ".join(parts)
+    reading, plain = read(text, OFFERED), read(text, tuple(OFFERED))
+    assert reading.answer in (*OFFERED, None)
+    assert (reading.answer is None) == (reading.reason is not None)
+    assert plain.answer is None or reading.answer in (plain.answer, None)
 
 
 SEEDS = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tomserve import __version__, cli_dataset, cli_study
+from tomserve import __version__, cli_dataset, cli_generate, cli_study
 from tomserve.cli_study import console
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
@@ -28,6 +28,7 @@ app = typer.Typer(
     help="Theory-of-Mind evaluation of language models behind vLLM or any OpenAI-compatible endpoint.",
 )
 app.add_typer(cli_dataset.app, name="dataset")
+app.add_typer(cli_generate.app, name="generate")
 
 VARIABLES = {
     "TOMSERVE_API_KEY",
@@ -40,6 +41,9 @@ VARIABLES = {
 }
 
 PathOption = cli_dataset.PathOption
+GoldOption = Annotated[
+    str | None, typer.Option("--gold", help="Which answers count, where a benchmark has several (hitom).")
+]
 
 
 def main() -> None:
@@ -127,7 +131,8 @@ def evaluate_command(
     base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
     benchmark: Annotated[str, typer.Option(help="Benchmark to run.")] = "perturbed",
     path: PathOption = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [vanilla, cot].")] = None,
+    gold: GoldOption = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
     run: Annotated[str | None, typer.Option(help="Run name or path [<benchmark>-<model>].")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
     revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
@@ -147,14 +152,15 @@ def evaluate_command(
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
     from tomserve.engine.transport import FINAL
-    from tomserve.evaluation import DEFAULT_STRATEGIES, EvalOptions, evaluate
+    from tomserve.evaluation import EvalOptions, evaluate
     from tomserve.scoring.table import scores_of
 
     screen = console()
     options = EvalOptions(
         benchmark=benchmark,
         path=path,
-        strategies=tuple(strategy or DEFAULT_STRATEGIES),
+        gold=gold,
+        strategies=tuple(strategy or ()),
         model=model,
         base_urls=tuple(base_url or ()),
         run=run,
@@ -241,6 +247,7 @@ for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study
 def items(
     benchmark: Annotated[str, typer.Argument(help="Benchmark name.")],
     path: PathOption = None,
+    gold: GoldOption = None,
     where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
 ) -> None:
@@ -248,7 +255,7 @@ def items(
     from tomserve import benchmarks
     from tomserve import items as items_module
 
-    found = items_module.where(benchmarks.get(benchmark).load(path), where or [])
+    found = items_module.where(benchmarks.load(benchmark, path, gold), where or [])
     if out is None:
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")

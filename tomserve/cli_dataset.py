@@ -1,4 +1,4 @@
-"""The command line's `dataset` commands: prove the structure of the perturbed dataset, and score shortcuts on it.
+"""The command line's `dataset` commands: prove a dataset's structure or labels, and score shortcuts on it.
 
 tomserve dataset validate
 """
@@ -44,10 +44,14 @@ def validate(name: NameArgument = "perturbed", path: PathOption = None) -> int:
 
 @app.command()
 def audit(name: NameArgument = "perturbed", path: PathOption = None) -> int:
-    """Score shortcuts (always reality, first mentioned, bag of words ...) and compare gold with events.
+    """Score shortcuts that track nobody's belief, and compare gold with events.
 
-    Exit code 1 when a constant or positional rule reaches limited robust ToM on the false-belief subset.
+    perturbed: exit code 1 when a constant or positional rule reaches limited robust ToM on the false-belief subset.
+    hitom: exit code 1 when a label of the file is not the belief tracker's.
     """
+    if name == "hitom":
+        return _audit_hitom(path)
+
     from rich.console import Console
 
     from tomserve.reporting import auditing
@@ -56,6 +60,18 @@ def audit(name: NameArgument = "perturbed", path: PathOption = None) -> int:
     stages = _stages(path)
     print("scoring shortcuts, about 20 s ...", file=sys.stderr)
     return auditing.show(stages, Console(width=200, highlight=False))
+
+
+def _audit_hitom(path: Path | None) -> int:
+    from rich.console import Console
+
+    from tomserve.hitom.audit import Audit
+    from tomserve.hitom.reader import read_records
+    from tomserve.reporting import hitom_auditing
+
+    if path is None:
+        raise ConfigError("the audit of 'hitom' needs the official file: --path Hi-ToM_data.json")
+    return hitom_auditing.show(Audit(read_records(path)), Console(width=200, highlight=False))
 
 
 def _only_perturbed(name: str) -> None:

@@ -33,13 +33,16 @@ def score(
     benchmark: Annotated[str | None, typer.Option(help="Benchmark that --responses answer.")] = None,
     path: PathOption = None,
     model: Annotated[str | None, typer.Option(help="Model of --responses without one [the file's name].")] = None,
-    gold: Annotated[str, typer.Option(help="run: as asked; current: today's dataset (needs --out).")] = "run",
+    gold: Annotated[
+        str, typer.Option(help="run: as asked; current: today's dataset (needs --out). --benchmark: as for eval.")
+    ] = "run",
 ) -> None:
     """Score runs again from their folders alone, or what another tool answered; offline."""
     from tomserve import rescore
 
     if responses is not None:
-        rescore.foreign(responses, items, benchmark, path, out, model, runs or ())
+        answers = None if gold == "run" else gold
+        rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers)
     elif items is not None or benchmark is not None or path is not None or model is not None:
         raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
     else:
@@ -114,17 +117,18 @@ def compare(
 def plan(
     benchmark: Annotated[str, typer.Option(help="Benchmark to plan.")] = "perturbed",
     path: PathOption = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [vanilla, cot].")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
     models: Annotated[int, typer.Option(min=1, help="Models to ask.")] = 1,
     power: Annotated[float, typer.Option(min=0.01, max=0.999, help="Wanted power.")] = 0.8,
     alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="Level of the tests.")] = 0.05,
 ) -> None:
     """What a study costs and what it can show, before any GPU time."""
+    from tomserve import benchmarks
     from tomserve import plan as planning
-    from tomserve.evaluation import DEFAULT_STRATEGIES
     from tomserve.reporting import tables
 
-    found = planning.plan(benchmark, path, tuple(strategy or DEFAULT_STRATEGIES), models, power, alpha)
+    strategies = tuple(strategy or benchmarks.strategies(benchmark))
+    found = planning.plan(benchmark, path, strategies, models, power, alpha)
     print(
         f"{found.items} items, {models} model{'s' * (models > 1)}: {found.requests} requests, "
         f"about {found.tokens / 1e6:.1f} million prompt tokens"

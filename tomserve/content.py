@@ -66,11 +66,17 @@ def names(folder: str, suffix: str) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def data_file(name: str) -> Path | None:
+    """A file of others' data, which we do not ship, in TOMSERVE_DATA or the checkout's ``../shared/data``; or None."""
+    chosen, here = os.environ.get("TOMSERVE_DATA"), checkout()
+    folder = Path(chosen).expanduser() if chosen else here.parent / "shared/data" if here else None
+    return folder / name if folder is not None and (folder / name).is_file() else None
+
+
 def digest(*parts: bytes | Path) -> str:
     """SHA-256 of byte strings and file contents, each framed by its length, as ``sha256:<64 hex>``."""
     sha = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part
-        sha.update(len(data).to_bytes(8, "big"))
-        sha.update(data)
+        sha.update(len(data).to_bytes(8, "big") + data)
     return "sha256:" + sha.hexdigest()

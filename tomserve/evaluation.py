@@ -43,14 +43,13 @@ from tomserve.serving.server import Server, free_port
 from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
 
-DEFAULT_STRATEGIES = ("vanilla", "cot")
 TRANSPORTS = ("aiohttp", "openai")
 LIMIT_SEED = 0
 SPARE_FILES = 128
 """Open files that are no connections."""
 
 STRATUM = "perturbation"
-"""The factor over which `limit` is spread; items without it are one stratum."""
+"""The factor over which `limit` is spread, unless the benchmark names another; items without it are one stratum."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class EvalOptions:
 
     benchmark: str = "perturbed"
     path: Path | None = None
-    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
+    gold: str | None = None
+    strategies: tuple[str, ...] = ()
     model: str | None = None
     base_urls: tuple[str, ...] = ()
     run: str | None = None
@@ -86,13 +86,13 @@ class EvalResult:
     seconds: float
 
 
-def limited(items: Sequence[Item], limit: int | None) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the classes in turn; file order is kept in the result."""
+def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
+    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
     if limit is None or limit >= len(items):
         return list(items)
     strata: dict[object, list[Item]] = defaultdict(list)
     for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
-        strata[item.factors.get(STRATUM)].append(item)
+        strata[item.factors.get(stratum)].append(item)
     ranked = sorted(
         ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
         key=lambda entry: (entry[0], str(entry[1])),
@@ -106,7 +106,7 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     began = time.monotonic()
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
-    every = list(benchmarks.get(options.benchmark).load(options.path))
+    every = list(benchmarks.load(options.benchmark, options.path, options.gold))
     chosen = target.choose(options.base_urls, options.model, options.revision)
     if chosen.embedded and chosen.revision is None:
         _need_engine(options, console)
@@ -121,16 +121,25 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
             overrides=preset.prompt_parts if preset else {},
             max_tokens=options.max_tokens or 0,
         )
-        for name in dict.fromkeys(options.strategies)
+        for name in dict.fromkeys(options.strategies or benchmarks.strategies(options.benchmark))
     ]
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
     sampling = Sampling(extra=dict(preset.request) if preset else {})
-    job = _Job(options, chosen, limited(every, options.limit), strategies, sampling, console)
+    stratum = getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM)
+    job = _Job(options, chosen, limited(every, options.limit, stratum), strategies, sampling, console)
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, chosen.model))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(
-            folder.path, options.benchmark, options.path, every, chosen, strategies, sampling, journal.asked
+            folder.path,
+            options.benchmark,
+            options.path,
+            options.gold,
+            every,
+            chosen,
+            strategies,
+            sampling,
+            journal.asked,
         )
         known = snapshot(folder.path, job.items, fresh=not journal.asked)
         if journal.torn:

@@ -206,12 +206,17 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
 
 def write_items(path: Path, items: Iterable[Item]) -> None:
     """Replace `path` by these items in one step: a reader sees the old file or the new one, never half of one."""
+    write_chunks(path, (item.to_json() + b"\n" for item in items))
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """Replace `path` by these bytes in one step; nothing is left behind where making them fails."""
     partial = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
-            for item in items:
-                file.write(item.to_json() + b"\n")
+            for chunk in chunks:
+                file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -219,6 +224,9 @@ def write_items(path: Path, items: Iterable[Item]) -> None:
         raise JournalError(
             f"{path}: cannot be written ({error.strerror}); free space or choose another place"
         ) from None
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def items_digest(items: Iterable[Item]) -> str:

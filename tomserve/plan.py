@@ -50,7 +50,7 @@ def plan(
     alpha: float = 0.05,
 ) -> Plan:
     """Count the requests of `models` models and what their comparisons can detect. Raises ConfigError, ContentError."""
-    items = list(benchmarks.get(benchmark).load(path))
+    items = list(benchmarks.load(benchmark, path))
     cost = []
     strategies = list(dict.fromkeys(strategies))
     for name in strategies:

@@ -53,7 +53,8 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None
 def _against_current(folder: Path) -> pl.DataFrame:
     manifest = read_manifest(folder) or {}
     given = manifest.get("benchmark_path")
-    current = list(benchmarks.get(manifest.get("benchmark", "")).load(Path(given) if given else None))
+    benchmark, labels = manifest.get("benchmark", ""), manifest.get("benchmark_gold")
+    current = list(benchmarks.load(benchmark, Path(given) if given else None, labels))
     digest = items_digest(current)
     same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
     print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
@@ -75,20 +76,22 @@ def foreign(
     out: Path | None,
     model: str | None,
     runs: Sequence[str],
+    gold: str | None = None,
 ) -> None:
-    """Score a JSONL of responses against a JSONL of items, or a benchmark, into a table."""
+    """Score a JSONL of responses against a JSONL of items, or a benchmark (with answers `gold`), into a table."""
     if runs:
         raise ConfigError(f"give runs ({runs[0]}) or --responses, not both")
     if (items is None) == (benchmark is None):
         raise ConfigError("--responses needs either --items FILE or --benchmark NAME")
-    if path is not None and benchmark is None:
-        raise ConfigError("--path belongs to --benchmark")
+    for option, given in (("--path", path), ("--gold", gold)):
+        if given is not None and benchmark is None:
+            raise ConfigError(f"{option} belongs to --benchmark")
     if out is None:
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
     _check_apart(out, responses, items, path)
     with tempfile.TemporaryDirectory() as scratch:
-        known = ItemFile(items or _as_file(list(benchmarks.get(str(benchmark)).load(path)), Path(scratch)))
+        known = ItemFile(items or _as_file(list(benchmarks.load(str(benchmark), path, gold)), Path(scratch)))
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
@@ -103,8 +106,20 @@ def foreign(
             partial.unlink(missing_ok=True)
         if table != out:
             write_scores(pl.read_parquet(table), out)
-        rows, right = pl.scan_parquet(table).select(pl.len(), pl.col("correct").sum()).collect().row(0)
-    print(f"{responses}: {rows} rows scored, {right} correct\nwritten: {out}")
+        scores = pl.scan_parquet(table)
+        rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
+        scorer = _scorer(scores)
+    print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+
+
+def _scorer(scores: pl.LazyFrame) -> str:
+    """What decided: how the replies were read and, where a benchmark has several sets of answers, which one."""
+    read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
+    listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
+    if "gold" not in scores.collect_schema().names():
+        return f"replies read as: {listed}"
+    golds = scores.select(pl.col("gold").unique().sort()).drop_nulls().collect()["gold"].to_list()
+    return f"replies read as: {listed}; compared with gold: {', '.join(map(str, golds))}"
 
 
 def _check_apart(out: Path | None, *inputs: Path | None) -> None:

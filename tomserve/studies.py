@@ -136,7 +136,11 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
             item, found = strange.select("item", name).row(0)
             raise ConfigError(f"score table: item {item!r}: {one_of(name, str(found), known)}")
     if "run" in scores.columns:
-        several = scores.group_by("model").agg(pl.col("run").unique().sort()).filter(pl.col("run").list.len() > 1)
+        several = (
+            scores.group_by("model")
+            .agg(pl.col("run").drop_nulls().unique().sort())
+            .filter(pl.col("run").list.len() > 1)
+        )
         if several.height:
             model, runs = several.sort("model").row(0)
             hint = " ".join(f"--label {run}=NAME" for run in runs)

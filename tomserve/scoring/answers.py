@@ -12,6 +12,9 @@ The ladder: the first rung on which something stands decides, and its name is re
 | label      | a label and nothing else                                                                         |
 | stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike               |
 
+Choices that were offered by letter (Lettered, see labels.py; no benchmark's but Hi-ToM's) may also be named by it
+(``+letter``), or with spaces for underscores (``+words``), and stand in prose (first, last, concluded, sole: prose.py).
+
 What was said before ``</think>`` is left out (``+think``). The answer is matched to the labels exactly, then by
 spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Several
 candidates that do not agree, a key given twice, prose that states another label than the JSON beside it: invalid.
@@ -28,7 +31,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tomserve.scoring import objects
-from tomserve.scoring.labels import LONGEST, match
+from tomserve.scoring.labels import LONGEST, Lettered, match
+from tomserve.scoring.prose import leading, prose
 
 _SAID = re.compile(r"\banswer[*_ \t]{0,6}[:=\uff1a][*_ \t]{0,6}(?:\n\s{0,20})?(?=([^\n]{0,300}))", re.I)
 _INLINE = re.compile(
@@ -102,6 +106,10 @@ def _without_object(text: str, choices: Sequence[str], suffix: str, reason: str)
             if len(said) == 1 and (answer := next(iter(said))) is not None:
                 return Reading(f"stated{suffix}", answer)
             reason = "the text states several answers, or one that is not a label"
+        elif isinstance(choices, Lettered) and (found := prose(text, choices)) is not None:
+            if isinstance(found, tuple):
+                return Reading(f"{found[0]}{suffix}", found[1])
+            reason = found
     return Reading(None, None, reason)
 
 
@@ -123,6 +131,8 @@ def _stated(text: str, choices: Sequence[str]) -> tuple[set[str | None], set[str
 
 
 def _named(text: str, choices: Sequence[str]) -> str | None:
+    if isinstance(choices, Lettered):
+        return leading(text, choices)[0]
     label, _ = match(text, choices)
     end = _CLAUSE_END.search(text)
     if label is not None or end is None:

@@ -4,6 +4,12 @@ A step decides only where it fits one label; two fits are no match, never a gues
 
     >>> match(" The Jar. ", ("jar", "box"))
     ('jar', 'article')
+
+Choices that were offered by letter are matched with spaces for underscores, and by their letter, too; a letter beside
+another label than its own is no match.
+
+    >>> match("(B) blue box", Lettered(("red_box", "blue_box"))), match("B. red_box", Lettered(("red_box", "blue_box")))
+    (('blue_box', 'letter'), (None, ''))
 """
 
 from __future__ import annotations
@@ -13,12 +19,33 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
+UNKNOWN = "unknown"
 LONGEST = 260
 """Characters that a label with its decoration may have; longer text is prose."""
 
 _ARTICLE = re.compile(r"(?:the|an|a)\s+", re.I)
 _WRAPPING = "\u200b\ufeff \t\r\n\"'`*_“”‘’«»()[]"
 _ENDING = ".,;:!" + _WRAPPING
+
+
+_LETTER = re.compile(r"(?:(?:option|choice|answer)\s+)?[(\[]?([a-z])(?:[)\]]?\s*[.):,\]-]*\s*(?<=[\s.):,\]-])(.+))?")
+_LETTER_LAST = re.compile(r"(.+?)[\s,]*[(\[]\s*(?:option\s+)?([a-z])")
+
+
+class Lettered(tuple[str, ...]):
+    """Choices that were offered in this order as A, B, ...; "unknown", a label of belief chains only, has no letter."""
+
+    __slots__ = ()
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Those that have a letter."""
+        return tuple(choice for choice in self if choice != UNKNOWN)
+
+    def by_letter(self, letter: str) -> str | None:
+        """The choice of that small letter."""
+        place = ord(letter) - ord("a")
+        return self.offered[place] if place < len(self.offered) else None
 
 
 def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
@@ -37,7 +64,33 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
         fits = [choice for choice in choices if normal(choice) == wanted] if wanted else []
         if fits:
             return (fits[0], step) if len(fits) == 1 else (None, "")
-    return None, ""
+    return _by_letter(text, choices) if isinstance(choices, Lettered) else (None, "")
+
+
+def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
+    if (label := _in_words(text, choices)) is not None:
+        return label, "words"
+    spelled = _spelled(text)
+    if (found := _LETTER.fullmatch(spelled)) is not None:
+        letter, beside = found.groups()
+    elif (found := _LETTER_LAST.fullmatch(spelled)) is not None:
+        beside, letter = found.groups()
+    else:
+        return None, ""
+    label = choices.by_letter(letter)
+    agrees = beside is None or _in_words(beside, choices) == label
+    return (label, "letter") if label is not None and agrees else (None, "")
+
+
+def _in_words(text: str, choices: Lettered) -> str | None:
+    wanted = in_words(_bare(text))
+    fits = [choice for choice in choices if in_words(choice.casefold()) == wanted]
+    return fits[0] if len(fits) == 1 else None
+
+
+def in_words(text: str) -> str:
+    """Text with spaces for underscores and hyphens."""
+    return " ".join(re.split(r"[\s_-]+", text)).strip()
 
 
 def _spelled(text: str) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 
 import polars as pl
 
+from tomserve import benchmarks
 from tomserve.items import Gold, Item
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.automaton import Automaton
 from tomserve.scoring.chains import ChainScore, path_proper, score_chain
+from tomserve.scoring.labels import Lettered
 from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 READABLE = ("ok", "length")
@@ -90,7 +92,8 @@ def score_row(
     status = row["status"]
     reading = Reading(None, None)
     if status in READABLE:
-        reading = read(row.get("text") or "", item.choices, len(item.story))
+        choices = Lettered(item.choices) if benchmarks.lettered(item.benchmark) else item.choices
+        reading = read(row.get("text") or "", choices, len(item.story))
         if reading.answer is None and status == "ok":
             status = "invalid"
     scored: dict[str, Any] = {
@@ -119,11 +122,12 @@ def score_row(
 
 
 def item_fields(item: Item) -> dict[str, Any]:
-    """The columns that belong to the item, whatever was answered: benchmark, cluster, floors, factors."""
+    """The columns that belong to the item, whatever was answered: benchmark, cluster, floors, factors, and what its
+    benchmark adds."""
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     if item.gold is not None:
         fields.update(_floors(automaton(item.gold), item.answer, UNKNOWN in item.choices))
-    return {**fields, **item.factors}
+    return {**fields, **item.factors, **benchmarks.score_columns(item)}
 
 
 def _chain_fields(gold: Automaton, reading: Reading, others: Sequence[Automaton]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class ItemFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.factors: dict[str, set[type]] = {}
+        self.benchmarks: set[str] = set()
         self.ids: list[str] = []
         self._place: dict[str, int] = {}
         self._lines: list[tuple[int, int, int]] = []  # line number, offset, hash of the story
@@ -71,6 +72,7 @@ class ItemFile:
         self.ids.append(identifier)
         self._lines.append((number, offset, story))
         self._told.setdefault(story, []).append(place)
+        self.benchmarks.add(str(data.get("benchmark")))
         for name, value in factors.items():
             self.factors.setdefault(name, set()).add(type(value))
 

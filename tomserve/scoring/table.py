@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from tomserve import benchmarks
 from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError
 from tomserve.items import Item
@@ -76,7 +77,7 @@ def write_scored(
     """
     if note is not None and responses.problems:
         note(str(responses.problems))
-    factors = {name: _kind(kinds) for name, kinds in items.factors.items()}
+    factors = _kinds(items.factors, items.benchmarks)
     rows = responses.rows()
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
         parts: list[Path] = []
@@ -117,7 +118,13 @@ def table(
     for item, _, _ in pairs:
         for name, value in item.factors.items():
             factors.setdefault(name, set()).add(type(value))
-    return _table(run, pairs, chains, {name: _kind(kinds) for name, kinds in factors.items()})
+    return _table(run, pairs, chains, _kinds(factors, {item.benchmark for item, _, _ in pairs}))
+
+
+def _kinds(factors: Mapping[str, set[type]], names: Collection[str]) -> dict[str, type[pl.DataType]]:
+    """Column types of these factors, and of what these benchmarks add to them."""
+    added = {name: {kind} for name, kind in benchmarks.score_kinds(names).items()}
+    return {name: _kind(kinds) for name, kinds in {**factors, **added}.items()}
 
 
 def _kind(kinds: set[type]) -> type[pl.DataType]:

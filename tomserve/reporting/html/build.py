@@ -24,6 +24,9 @@ from tomserve.reporting.html.items import packed
 from tomserve.reporting.html.sources import Source, load, provenance
 from tomserve.scoring.table import Note
 
+MENTIONED = "n_containers_mentioned"
+"""The factor that says how many of the choices a story names."""
+
 
 def write_report(
     runs: Sequence[str | None] = (None,),
@@ -104,24 +107,30 @@ def _items(sources: Sequence[Source]) -> dict[str, Item]:
 
 
 def _chance(scores: pl.DataFrame, items: Mapping[str, Item]) -> dict[str, float]:
-    """For each subset of the design what a guesser gets right: the mean of 1 / number of choices over its questions."""
+    """For each subset of the design what a guesser gets right: the mean over its questions of 1 / number of choices, or
+    where many choices stand nowhere in the story (Hi-ToM) 1 / those that do."""
     asked = scores.select("item", *(name for name in ("scenario", "question_kind") if name in scores.columns)).unique()
     subsets = {"all": asked}
     if asked.width == 3:
         text = asked.with_columns(pl.col("scenario", "question_kind").cast(pl.String))
         subsets["false_belief"] = text.filter(scenario="false_belief", question_kind="belief")
     shares = {
-        name: [1 / len(items[item].choices) for item in sorted(part["item"].unique()) if item in items]
+        name: [1 / _guesses(items[item]) for item in sorted(part["item"].unique()) if item in items]
         for name, part in subsets.items()
     }
     return {name: sum(values) / len(values) for name, values in shares.items() if values}
+
+
+def _guesses(item: Item) -> int:
+    mentioned = item.factors.get(MENTIONED)
+    return mentioned if isinstance(mentioned, int) and mentioned > 0 else len(item.choices)
 
 
 def _facts(
     sources: Sequence[Source], scores: pl.DataFrame, study: str, kind: str, chance: Mapping[str, float]
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
-    strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (name != "vanilla", name)))
+    strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
     found = [
         ("benchmark", benchmarks or "unknown"),
         ("questions", f"{scores['item'].n_unique():,}"),
@@ -131,7 +140,8 @@ def _facts(
         ("study", f"{study}, {kind} intervals"),
     ]
     if "all" in chance:
-        found.append(("chance", f"{chance['all']:.2f} (mean over questions of 1 / number of choices)"))
+        what = "containers mentioned" if MENTIONED in scores.columns else "choices"
+        found.append(("chance", f"{chance['all']:.2f} (mean over questions of 1 / number of {what})"))
     return found
 
 

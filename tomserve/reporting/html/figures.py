@@ -12,6 +12,7 @@ from dataclasses import replace
 import altair as alt
 import polars as pl
 
+from tomserve.reporting.html import nesting
 from tomserve.reporting.html.charts import Cell, Line, beside, finite, heat
 from tomserve.reporting.html.panels import (
     SUBSETS,
@@ -53,6 +54,8 @@ def figures(tables: Tables, chance: Mapping[str, float]) -> dict[str, Figure]:
 
 
 def _heat_map(tables: Tables, chance: Mapping[str, float]) -> Figure:
+    if "joint_accuracy" in tables:
+        return nesting.by_order_and_length(tables, chance)
     caption = (
         "Share of right answers, one row a class of perturbation. Colour runs from 0 to 1 whatever the data; the "
         "difference is the strategy minus vanilla, on the same questions."
@@ -110,12 +113,20 @@ def _accuracy(tables: Tables, chance: Mapping[str, float]) -> Figure:
     caption = "Share of right answers with 95% intervals, by class and strategy."
     figure = Figure("accuracy", TITLES["accuracy"], caption, ("accuracy",))
     frame = tables.get("accuracy", pl.DataFrame())
-    by_class = "perturbation" in frame.columns
-    rows = rows_of(tables, "accuracy", "model strategy accuracy", _KEYS if by_class else "model strategy")
-    row = "perturbation" if by_class else "strategy"
-    value = "estimate" if "estimate" in frame.columns else "accuracy"  # what the interval is about
+    row, keys = _down(frame, "strategy", _KEYS)
+    rows = rows_of(tables, "accuracy", "model strategy accuracy", keys)
+    estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
+    value = "estimate" if estimated else "accuracy"  # what the interval is about
     columns = (row, "strategy", value, "ci_low", "ci_high")
+    rows = nesting.named(rows)
     return small_multiples(figure, rows, columns, (0, 1), lambda s: _chance(chance, s), "share right")
+
+
+def _down(frame: pl.DataFrame, series: str, by_class: str) -> tuple[str, str]:
+    """What goes down a figure and identifies its rows: classes, else deception, else the series itself."""
+    if "perturbation" in frame.columns:
+        return "perturbation", by_class
+    return ("deception", f"model deception {series}") if "deception" in frame.columns else (series, f"model {series}")
 
 
 def _chance(chance: Mapping[str, float], subset: str) -> list[Line]:
@@ -134,6 +145,8 @@ def _zero(subset: str) -> list[Line]:
 
 
 def _perturbing(tables: Tables, chance: Mapping[str, float]) -> Figure:
+    if "twins" in tables:
+        return nesting.twins(tables)
     caption = (
         "Share right in a class minus the share right on unperturbed stories, with 95% intervals. Left of the line: "
         "the perturbation makes it harder."
@@ -151,10 +164,9 @@ def _prompting(tables: Tables, chance: Mapping[str, float]) -> Figure:
         "Right of the line: it helps."
     )
     figure = Figure("prompting", TITLES["prompting"], caption, ("prompting_effects",))
-    by_class = "perturbation" in tables.get("prompting_effects", pl.DataFrame()).columns
-    keys = _KEYS_PROMPTING if by_class else "model treatment"
+    row, keys = _down(tables.get("prompting_effects", pl.DataFrame()), "treatment", _KEYS_PROMPTING)
     rows = rows_of(tables, "prompting_effects", f"{keys} risk_difference rd_low rd_high", keys)
-    row = "perturbation" if by_class else "treatment"
+    rows = nesting.named(rows)
     columns = (row, "treatment", "risk_difference", "rd_low", "rd_high")
     return small_multiples(figure, rows, columns, (-1, 1), _zero, "difference from vanilla", 1)
 
@@ -216,6 +228,8 @@ def _placebo(tables: Tables, chance: Mapping[str, float]) -> Figure:
 
 
 def _controls(tables: Tables, chance: Mapping[str, float]) -> Figure:
+    if "lower_order_match" in tables:
+        return nesting.by_rule(tables, _chance(chance, "all"))
     caption = (
         "Share right by scenario and question, all classes together. A model that answers the false-belief questions "
         "by a habit fails where the same words tell of a true belief, or where reality is asked for."
@@ -241,7 +255,11 @@ def _or_missing(name: str, make: Callable[[Tables, Mapping[str, float]], Figure]
             figure = make(tables, chance)
         except AbsentError as absent:
             return Figure(name, TITLES[name], "", (), missing=f"Not drawn: {absent}.")
-        return figure if figure.panels else Figure(name, figure.title, "", (), missing="Not drawn: no defined values.")
+        return (
+            figure
+            if figure.panels or figure.missing
+            else Figure(name, figure.title, "", (), missing="Not drawn: no defined values.")
+        )
 
     return made
 

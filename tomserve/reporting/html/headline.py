@@ -47,7 +47,7 @@ def verdicts(tables: Tables, chance: float | None) -> list[Verdict]:
     found = []
     for model in frame["model"].unique(maintain_order=True):
         own = {name: table.filter(model=model) for name, table in tables.items() if "model" in table.columns}
-        cards = tuple(card for make in (_robust, _breaks, _helps, _honest) if (card := make(own)) is not None)
+        cards = tuple(card for make in (_robust, _breaks, _nests, _helps, _honest) if (card := make(own)) is not None)
         found.append(Verdict(str(model), tuple(_lead(own["accuracy"], chance)), cards))
     return found
 
@@ -198,6 +198,32 @@ def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
                 f"{row['total'] - row['proper']:,} of {row['total']:,} leave the gold path, most often{where} "
                 f"({said(row['break_kind'])}, {row['breaks']:,} times).",
             )
+
+
+def _nests(tables: Tables) -> Card | None:
+    """Whether nested questions are answered also where copying a first-order answer fails."""
+    if not _has(tables, "lower_order_match", "strategy rule order matches correct total accuracy"):
+        return None
+    grounds, words = [], set()
+    rows = tables["lower_order_match"].filter(rule="first_order", order="all", matches=False)
+    for row in rows.iter_rows(named=True):
+        low, high, guess = (finite(row.get(name)) for name in ("ci_low", "ci_high", "guess"))
+        if guess is not None and low is not None and high is not None:
+            words.add("yes" if low > guess else "no" if high < guess else "open")
+        text = f"{row['correct']:,} of {row['total']:,} right ({percent(row['accuracy'])}{_interval(row)})"
+        beside = "" if guess is None else f"; a guess among the containers mentioned gets {percent(guess)}"
+        grounds.append((f"{said(row['strategy'])}, the first-order answer is wrong", f"{text}{beside}."))
+    if not grounds:
+        return None
+    if _has(tables, "joint_accuracy", "strategy deception length order joint stories product"):
+        joint = tables["joint_accuracy"].filter(deception="overall", length="all")
+        for row in joint.unique("strategy", keep="last", maintain_order=True).iter_rows(named=True):
+            text = f"{percent(row['joint'])} of {row['stories']:,} stories; {percent(row['product'])} if independent."
+            grounds.append((f"{said(row['strategy'])}, orders 0 to {row['order']} all right", text))
+    known = {"yes": ("Better than guessing", GOOD), "no": ("No: it copies", BAD), "open": ("Not shown", OPEN)}
+    verdict, tone = known.get(words.pop(), ("Not shown", OPEN)) if len(words) == 1 else ("Undecided", OPEN)
+    remark = "Questions of order 2 and more whose right answer is not the innermost agent's own belief."
+    return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), remark)
 
 
 def _helps(tables: Tables) -> Card | None:

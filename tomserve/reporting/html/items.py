@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
 
@@ -114,6 +115,10 @@ class Browser:
                 "choices": [self.words.place(choice) for choice in item.choices],
                 "answer": self.words.place(item.answer),
                 "gold": self._gold(item),
+                "beliefs": [
+                    [heading, [self.words.place(label) for label in labels]]
+                    for heading, labels in benchmarks.beliefs(item)
+                ],
                 "factors": [
                     [self.factors.place(name), self.words.place(_string(value))]
                     for name, value in item.factors.items()

@@ -20,7 +20,7 @@
   const strategy = (row) => word(rows.strategy[row]);
   const order = (a, b) => String(a).localeCompare(String(b), "en", { numeric: true });
   const all = Array.from({ length: total }, (_, row) => row);
-  const vanillaFirst = (row) => (strategy(row) === "vanilla" ? 0 : 1);
+  const vanillaFirst = (row) => (strategy(row)?.endsWith("vanilla") ? 0 : 1);
   all.sort((a, b) => rows.item[a] - rows.item[b] || rows.arm[a] - rows.arm[b] || vanillaFirst(a) - vanillaFirst(b) || a - b);
   const ofItem = items.map(() => []);
   for (const row of all) ofItem[rows.item[row]].push(row);
@@ -41,7 +41,10 @@
   const betweenModels = flips((row) => rows.strategy[row]);
 
   /* Filters */
-  const NAMES = { perturbation: "Class", stage: "Stage", scenario: "Scenario", question_kind: "Question" };
+  const NAMES = {
+    perturbation: "Class", stage: "Stage", scenario: "Scenario", question_kind: "Question",
+    ...(factors.includes("tell_relevant") ? { order: "Order", length: "Chapters", deception: "Deception", tell_relevant: "Tells matter", equals_joint_witness: "Joint witness right", twin_kind: "Twin" } : {}),
+  };
   const OUTCOMES = {
     right: (row) => rows.right[row] === 1,
     wrong: (row) => rows.right[row] === 0,
@@ -122,6 +125,7 @@
     if (rows.kind[row] < 0) return rows.chain[row] >= 0 ? "proper" : "";
     return said(word(rows.kind[row])) + (rows.break[row] > 0 ? `, sentence ${rows.break[row]}` : "");
   };
+  const soft = (text) => text.split("_").flatMap((part, at) => (at ? ["_", make("wbr"), part] : [part]));
   const breakable = (id) => id.split("/").flatMap((part, at) => (at ? [make("wbr"), `/${part}`] : [part]));
   const COLUMNS = [
     ["Item", (row) => make("a", { href: address(row) }, ...breakable(items[rows.item[row]].id))],
@@ -229,6 +233,7 @@
     const gold = item.gold < 0 ? null : data.golds[item.gold];
     const table = make("table", { class: "story" });
     const line = make("tr", {}, make("th", { scope: "col" }, "#"), make("th", { scope: "col" }, "Sentence"));
+    for (const [heading] of item.beliefs) line.append(make("th", { scope: "col", class: "belief" }, heading));
     if (gold) line.append(make("th", { scope: "col" }, "Gold"));
     for (const row of chains) line.append(make("th", { scope: "col" }, `${said(strategy(row))}: stated belief`));
     table.append(make("thead", {}, line));
@@ -237,6 +242,9 @@
     item.story.forEach((index, at) => {
       const first = chains.some((row) => rows.break[row] === at + 1);
       const tr = make("tr", { class: first ? "first" : "" }, make("td", {}, String(at + 1)), make("td", {}, sentences[index]));
+      for (const [, labels] of item.beliefs) {
+        tr.append(make("td", { class: at && labels[at] === labels[at - 1] ? "belief same" : "belief" }, ...soft(words[labels[at]])));
+      }
       if (gold) tr.append(make("td", {}, gold[0][at].map((label) => words[label]).join(" or ")));
       cells.forEach((cell, which) => {
         const td = cell(at + 1);
@@ -245,11 +253,14 @@
       });
       body.append(tr);
     });
-    const foot = make("tr", {}, make("td"), make("td", {}, "Answer"));
+    const foot = make("tr", {}, make("td"), make("td", {}, "Answer"), ...item.beliefs.map(() => make("td")));
     if (gold) foot.append(make("td", {}, words[item.answer]));
     for (const row of chains) foot.append(make("td", { class: rows.right[row] ? "ok" : "off" }, `${rows.right[row] ? "✓" : "✗"} ${word(rows.answer[row]) ?? "none"}`));
     table.append(body, make("tfoot", {}, foot));
     const parts = [make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Story, gold and chain" }, table)];
+    if (item.beliefs.length) {
+      parts.push(make("p", { class: "legend" }, "Who knows what, by the belief tracker; grey: as after the sentence before. A › B: what A thinks that B believes."));
+    }
     if (gold?.[1].length) {
       const edges = gold[1].map(([at, from, to]) => `into sentence ${at + 1}: ${words[from]} → ${words[to]}`);
       parts.push(make("p", { class: "legend" }, `Changes that gold allows: ${edges.join("; ")}.`));

@@ -1,0 +1,293 @@
+"""The Hi-ToM study (arXiv 2310.16755), from a score table to the paper's tables and to what its numbers hide.
+
+    tomserve analyze hitom-mymodel --study hitom --out tables --format csv
+    tomserve analyze theirs.parquet --study hitom --intervals published
+
+*recommended* (the default): pooled over questions, intervals by story, strategies paired on the same questions, twins
+paired by question; a failure is a wrong answer. *published*: means over the cells of length x order, no intervals, as
+in Table 5. `notes` says what each table means.
+
+accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla
+prompting_effects   the same differences with their tests (recommended)
+joint_accuracy      by order, length and deception: orders 0 to k of a story all right, beside the product of the
+                    marginals, and the share right at k where k - 1 is right (after_right) or wrong
+deception_count     by the number of false tells, in the story and about the object asked for
+answer_position     by the place of the answer among the choices and among the containers mentioned, and how often each
+                    place is chosen
+lower_order_match   where the answer is that of the first-order question, of any lower order, of reality or of the last
+                    thing that all asked agents saw together (joint witness), and where it is not
+twins               matched twins: deceptive, truthful and filler lines against none and against each other
+baselines           what these rules and a guess score on the same questions
+errors              wrong answers by explanation (see _hitom_errors.py)
+chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
+                    chain which ends wrongly
+scorer              which answers counted as right, and how replies were read
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import _hitom_notes
+import polars as pl
+from _hitom_chains import COLUMNS as CHAINS
+from _hitom_chains import chains
+from _hitom_errors import COLUMNS as ERRORS
+from _hitom_errors import errors
+from _hitom_rows import (
+    OVERALL,
+    REQUIRED,
+    RULES,
+    arms,
+    by,
+    by_deception,
+    control_of,
+    effect_of,
+    frame,
+    place_in,
+    prepared,
+    share_of,
+    with_control,
+)
+from _hitom_summary import summary, warnings
+
+from tomserve.contrasts import Record, pair
+from tomserve.reporting.layout import Layout
+
+__all__ = ["INTERVALS", "LAYOUTS", "REQUIRED", "VALUES", "notes", "summary", "tables", "warnings"]
+VALUES: dict[str, tuple[str, ...]] = {}
+INTERVALS = ("recommended", "published")
+TWINS = (
+    ("deceptive", "filler"),
+    ("deceptive", "truthful"),
+    ("deceptive", "none"),
+    ("truthful", "filler"),
+    ("filler", "none"),
+)
+"""Treatment and control; the first is the primary one: lines that lie against lines that say nothing."""
+LAYOUTS = {
+    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), rows="deception", by="model"),
+    "prompting_effects": Layout(
+        "risk_difference", ("rd_low", "rd_high"), rows="deception", columns=("model", "treatment"), by="model"
+    ),
+}
+SHARE = (
+    "correct total accuracy ci_low ci_high failed accuracy_dropped accuracy_high stories few_stories estimate method"
+)
+EFFECT = (
+    "risk_difference rd_low rd_high p_sign_flip p_smallest p_t bound_low bound_high relative_risk rr_low rr_high units "
+    "stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high p_failure n target "
+    "method zeros"
+)
+COLUMNS = {
+    "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high",
+    "prompting_effects": f"model deception treatment control {EFFECT}",
+    "joint_accuracy": "model strategy deception length order stories accuracy joint joint_low joint_high product "
+    "after_right after_right_n after_wrong after_wrong_n incomplete few_stories method",
+    "deception_count": f"model strategy counted order false_tells {SHARE}",
+    "answer_position": f"model strategy counted position {SHARE} chosen chosen_share answer_share",
+    "lower_order_match": f"model strategy rule order matches {SHARE} guess",
+    "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT}",
+    "baselines": "deception order questions joint_witness first_order reality chance containers_mentioned",
+    "errors": ERRORS,
+    "chains": CHAINS,
+    "scorer": "model strategy gold status parse rows correct share",
+}
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name. scores: a score table; intervals: one of INTERVALS."""
+    rows = prepared(scores)
+    effects = [] if intervals == "published" else list(_prompting(rows))
+    made = {
+        "accuracy": _accuracy(rows, effects, intervals),
+        "prompting_effects": effects,
+        "joint_accuracy": _joint(rows, intervals),
+        "deception_count": _deception_count(rows, intervals),
+        "answer_position": _positions(rows, intervals),
+        "lower_order_match": _matches(rows, intervals),
+        "twins": _twins(rows),
+        "baselines": _baselines(rows),
+        "errors": errors(rows),
+        "chains": chains(rows, intervals),
+        "scorer": _scorer(rows),
+    }
+    if intervals == "published":
+        del made["prompting_effects"]
+    return {name: frame(records, COLUMNS[name]) for name, records in made.items()}
+
+
+def notes(intervals: str) -> dict[str, str]:
+    """One line a table: what its interval means, and for which population."""
+    return _hitom_notes.RECOMMENDED if intervals == "recommended" else _hitom_notes.PUBLISHED
+
+
+def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
+    for model, strategy, control, pairs in with_control(rows):
+        for name, part in by_deception(pairs):
+            yield {"model": model, "deception": name, "treatment": strategy, "control": control, **effect_of(part)}
+
+
+def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iterator[Record]:
+    paired = {(r["model"], r["treatment"], r["deception"]): r for r in effects}
+    controls: dict[tuple[str, str], float] = {}
+    for model, strategy, part in arms(rows):
+        control = control_of(rows.filter(model=model)["strategy"].unique())
+        means: dict[str, float] = {}
+        found = []
+        for name, some in by_deception(part):
+            cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
+            record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
+            found.append({**record, "cells": cells.height, "control": control if strategy != control else None})
+            means[name] = float(cells.sort("deception", "length", "order")["correct"].mean() or 0.0)
+        if intervals == "published":
+            apart = [value for name, value in means.items() if name != OVERALL]
+            means[OVERALL] = sum(apart) / len(apart)
+        for record in found:
+            name = record["deception"]
+            if intervals == "published":
+                record["accuracy"] = means[name]
+                if strategy == control:
+                    controls[model, name] = means[name]
+                elif (model, name) in controls:
+                    record["minus_vanilla"] = means[name] - controls[model, name]
+            elif (effect := paired.get((model, strategy, name))) is not None:
+                record["minus_vanilla"] = effect["risk_difference"]
+                record |= {"minus_low": effect["rd_low"], "minus_high": effect["rd_high"]}
+            yield record
+
+
+def _joint(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
+    for model, strategy, part in arms(rows):
+        for deception, some in by_deception(part):
+            for length, of_length in by(some, "length"):
+                key = {"model": model, "strategy": strategy, "deception": deception, "length": length}
+                for record in _cumulative(of_length, intervals):
+                    yield {**key, **record}
+
+
+def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
+    """By order, over the stories that were asked all orders up to it; of several questions of an order all count."""
+    columns = ["story", "cluster"]
+    asked = rows.group_by(*columns, "order").agg(pl.col("correct").all(), pl.col("faulty").any()).sort("story", "order")
+    stories = asked.select(columns).unique(maintain_order=True).with_columns(joint=pl.lit(True), product=pl.lit(1.0))
+    previous: pl.DataFrame | None = None
+    total = stories.height
+    for order in range(int(asked["order"].max() or 0) + 1):
+        own = asked.filter(order=order).select("story", "correct", "faulty")
+        stories = stories.join(own, on="story", maintain_order="left").with_columns(
+            pl.col("joint") & pl.col("correct"), pl.col("correct").alias(f"right_{order}")
+        )
+        if stories.is_empty():
+            return
+        marginals = [float(stories[f"right_{k}"].mean() or 0.0) for k in range(order + 1)]
+        share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
+        record: Record = {
+            "order": str(order),
+            "stories": stories.height,
+            "accuracy": marginals[-1],
+            "joint": share["accuracy"],
+            "joint_low": share["ci_low"],
+            "joint_high": share["ci_high"],
+            "product": math.prod(marginals),
+            "incomplete": total - stories.height,
+            "few_stories": share.get("few_stories"),
+            "method": share.get("method"),
+        }
+        if previous is not None:
+            for value, name in ((True, "after_right"), (False, "after_wrong")):
+                after = stories.filter(pl.col(f"right_{order - 1}") == value)["correct"]
+                record |= {name: float(after.mean()) if len(after) else None, f"{name}_n": len(after)}
+        yield record
+        previous, stories = stories, stories.drop("correct", "faulty")
+
+
+def _deception_count(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
+    for model, strategy, part in arms(rows):
+        for column, counted in (("tells_false", "in the story"), ("tells_false_asked", "about the object")):
+            for order, of_order in by(part, "order"):
+                for count in of_order[column].drop_nulls().unique().sort():
+                    key = {"model": model, "strategy": strategy, "counted": counted, "order": order}
+                    found = of_order.filter(pl.col(column) == count)
+                    yield {**key, "false_tells": count, **share_of(found, intervals)}
+
+
+def _positions(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
+    for model, strategy, part in arms(rows):
+        for counted, column in (("choices", "places_offered"), ("mentions", "places_mentioned")):
+            known = part.filter(pl.col(column).is_not_null() & pl.col("gold_answer").is_not_null())
+            listed = known.select(column, "gold_answer", "answer").rows()
+            known = known.with_columns(
+                right=pl.Series([place_in(places, gold) for places, gold, _ in listed], dtype=pl.Int64),
+                given=pl.Series([place_in(places, answer) for places, _, answer in listed], dtype=pl.Int64),
+            )
+            given = int(known["given"].is_not_null().sum())
+            last = max((len(places) for places, _, _ in listed), default=0)
+            for position in range(1, last + 1):
+                chosen = int((known["given"] == position).sum())
+                here = known.filter(right=position)
+                key = {"model": model, "strategy": strategy, "counted": counted, "position": position}
+                shares = {"chosen_share": chosen / given if given else None, "answer_share": here.height / known.height}
+                yield {**key, **share_of(here, intervals), "chosen": chosen, **shares}
+
+
+def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
+    lower = pl.col("gold_answer").is_in(pl.col("places_lower_order").fill_null([]))
+    rules = rows.with_columns(
+        equals_lower_order=pl.when(pl.col("places_offered").is_not_null() & pl.col("gold_answer").is_not_null()).then(
+            lower
+        )
+    )
+    for model, strategy, part in arms(rules):
+        for rule in RULES:
+            least = 2 if rule in ("first_order", "lower_order") else 1  # below, the rule is the question itself
+            some = part.filter(pl.col("order") >= least)
+            for order, of_order in by(some, "order"):
+                for matches in (True, False):
+                    here = of_order.filter(pl.col(f"equals_{rule}") == matches)
+                    if here.height:
+                        key = {"model": model, "strategy": strategy, "rule": rule, "order": order, "matches": matches}
+                        guess = (1 / here["n_containers_mentioned"]).mean()
+                        yield {**key, **share_of(here, intervals), "guess": guess}
+
+
+def _twins(rows: pl.DataFrame) -> Iterator[Record]:
+    """Pairs of one group of twins, one order and one question; whether the tells matter is the treated twin's."""
+    twins = rows.filter(pl.col("twin").is_not_null() & pl.col("twin_kind").is_not_null())
+    keys = ["twin", "order", "question"]
+    twins = twins.with_columns(pl.col("question").fill_null(""))
+    for model, strategy, part in arms(twins):
+        for place, (treatment, control) in enumerate(TWINS):
+            treated, other = part.filter(twin_kind=treatment), part.filter(twin_kind=control)
+            for name, side in ((treatment, treated), (control, other)):
+                if (double := side.filter(pl.struct(keys).is_duplicated())).height:
+                    raise ValueError(f"twins {double['twin'][0]!r}: two {name} items ask one question")
+            pairs = pair(treated, other, on=keys)
+            chosen = [("all", order, some) for order, some in by(pairs, "order") if order == "all" or place == 0]
+            chosen += [(str(on).lower(), "all", pairs.filter(tell_relevant=on)) for on in (True, False)]
+            for relevant, order, some in chosen:
+                if some.height:
+                    key = {"model": model, "strategy": strategy, "treatment": treatment, "control": control}
+                    means = {"accuracy": some["correct"].mean(), "control_accuracy": some["control"].mean()}
+                    yield {**key, "tell_relevant": relevant, "order": order, **means, **effect_of(some)}
+
+
+def _baselines(rows: pl.DataFrame) -> Iterator[Record]:
+    questions = rows.unique("item", keep="first", maintain_order=True)
+    for deception, part in by_deception(questions):
+        for order, some in by(part, "order"):
+            rules = {rule: some[f"equals_{rule}"].mean() for rule in ("joint_witness", "first_order", "reality")}
+            mentioned = some["n_containers_mentioned"]
+            key: dict[str, Any] = {"deception": deception, "order": order, "questions": some.height}
+            chance = {"chance": (1 / mentioned).mean(), "containers_mentioned": mentioned.mean()}
+            yield {**key, **rules, **chance}
+
+
+def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
+    keys = ["gold", "status", "parse"]
+    for model, strategy, part in arms(rows):
+        counted = part.group_by(keys).agg(rows=pl.len().cast(pl.Int64), correct=pl.col("correct").sum().cast(pl.Int64))
+        for record in counted.sort(*keys).iter_rows(named=True):
+            yield {"model": model, "strategy": strategy, **record, "share": record["rows"] / part.height}

@@ -1,0 +1,53 @@
+"""The audit of a Hi-ToM file in the terminal: every disagreement, then what they come to, then the baselines."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import polars as pl
+from rich.console import Console
+from rich.text import Text
+
+from tomserve.hitom.audit import Audit
+from tomserve.reporting.tables import show as show_tables
+
+NOTE = (
+    "Disagreements count labels, under 'semantics' questions. Baselines: right/questions and share; chance is the mean "
+    "of 1/containers that the story mentions."
+)
+
+
+def tables(audit: Audit) -> dict[str, pl.DataFrame]:
+    """Titled tables: counts as "right/total", with their share; chance is the mean of 1/containers mentioned."""
+    agreement = audit.agreement().with_columns(cell=pl.format("{}/{}", "agree", "total"))
+    baselines = audit.baselines()
+    rules = [name for name in ("joint_witness", "first_order", "reality") if name in baselines.columns]
+    found = {
+        "labels that are the tracker's": agreement.pivot("order", index=["half", "semantics"], values="cell"),
+        "questions labelled in two ways": audit.pairs(),
+        "disagreements by cause": audit.causes(),
+        "answers that differ by semantics": audit.semantics(),
+        "baselines against the corrected half": (
+            baselines.with_columns(
+                pl.format("{}/{} {}", rule, "questions", (pl.col(rule) / pl.col("questions")).round(3)).alias(rule)
+                for rule in rules
+            ).drop("questions", strict=False)
+        ),
+    }
+    return {title: frame for title, frame in found.items() if frame.height}
+
+
+def show(audit: Audit, console: Console) -> int:
+    """Print the audit. Returns 1 where a label is not the tracker's under the released semantics, else 0."""
+    for cause, findings in groupby(audit.findings(), key=lambda finding: finding.cause):
+        console.print(Text(cause, style="bold"))
+        for finding in findings:
+            console.print(Text(f"  {finding.text()}"), soft_wrap=True)
+        console.print()
+    show_tables(tables(audit), console)
+    console.print(NOTE)
+    stories = len({record.story_id for record in audit.records})
+    wrong = audit.rows["cause"].drop_nulls().len()
+    total = len(audit.records)
+    console.print(f"{total} labels of {stories} stories: {total - wrong} are the tracker's (released), {wrong} are not")
+    return 1 if wrong else 0

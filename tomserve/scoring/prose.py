@@ -1,0 +1,117 @@
+"""Answers in prose, where choices were offered by letter: replies that explain themselves and have no form.
+
+Rungs, tried where the text neither holds JSON nor says "the answer is x"; all that find something must find the same:
+
+| rung      | the text                                                                                              |
+|-----------|-------------------------------------------------------------------------------------------------------|
+| first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" alone in its line), then explains it  |
+| last      | ends with one, in a line of its own or at its beginning                                               |
+| concluded | ends with a sentence "Therefore, ..." (thus, so, hence, ...) that names one choice alone                |
+| sole      | names one choice alone, be it several times, and none of the above                                      |
+
+A choice that is denied ("not in the blue_box") is not named by a sentence.
+
+    >>> prose("Blue box. Ann saw nothing else.", Lettered(("red_box", "blue_box")))
+    ('first', 'blue_box')
+"""
+
+from __future__ import annotations
+
+import re
+
+from tomserve.scoring.labels import Lettered, in_words, match
+
+_END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s+(?:because|since|as)\b", re.I)
+_OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?", re.I)
+_TAKEN_BACK = re.compile(
+    r"\b(?:wait|correction|on second thoughts?|i was (?:wrong|mistaken)|(?:is|was) (?:wrong|incorrect))\b", re.I
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_THEREFORE = re.compile(
+    r"\W*(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|as a result|in summary|to sum up)\b", re.I
+)
+_LISTED = re.compile(r"\W*(?:option\s+|choice\s+)?([a-z])[.):]", re.I)
+_DECORATION = " \t\"'`*_()[]."
+DIFFERENT = "the text begins, ends or concludes with different choices"
+
+
+def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
+    """(choice that the text begins with, the words that name it): up to one of its first clause ends, the longest."""
+    if (label := match(text, choices)[0]) is not None:
+        return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
+    best: tuple[str | None, str] = (None, "")
+    for place, end in enumerate(_END.finditer(text)):
+        if place == 3:  # "B. blue_box." is the second
+            break
+        label = match(text[: end.start()], choices)[0]
+        if label is not None:
+            rest = text[end.start() :]
+            taken_back = _OPEN.match(rest) or _TAKEN_BACK.search(rest)
+            best = (None, "") if taken_back else (label, text[: end.start()])
+        elif best[0] is not None and match(text[end.start() :].strip(_DECORATION + ",;:"), choices)[0]:
+            return None, ""
+    if best[0] is not None and _only_letter(best[1]) and (beside := _first_named(text, choices)) is not None:
+        return (best[0], text) if beside == best[0] else (None, "")
+    return best
+
+
+def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
+    """(rung, choice); or why there is none although the text makes a choice; or None."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    if not lines:
+        return None
+    found = {
+        "first": _of_line(lines[0], choices),
+        "last": _of_line(lines[-1], choices),
+        "concluded": _concluded(lines[-1], choices),
+    }
+    said = {rung: label for rung, label in found.items() if label is not None}
+    if len(set(said.values())) > 1:
+        return DIFFERENT
+    if said:
+        return next(iter(said.items()))
+    label = _one_named(text, choices)
+    if label is not None and any(
+        choices.by_letter(begun[1].casefold()) != label for line in lines if (begun := _LISTED.match(line))
+    ):
+        return DIFFERENT  # "B. red_box" where B is another
+    return None if label is None else ("sole", label)
+
+
+def _of_line(line: str, choices: Lettered) -> str | None:
+    """The choice that a line begins with; a letter alone counts only where it is the whole line ("A. First, ...")."""
+    line = line.lstrip("#>-\u2022* ")
+    label, words = leading(line, choices)
+    return None if label is not None and words != line and _only_letter(words) else label
+
+
+def _only_letter(words: str) -> bool:
+    return len(words.strip(_DECORATION)) == 1
+
+
+def _concluded(line: str, choices: Lettered) -> str | None:
+    sentence = _SENTENCE.split(line.strip())[-1]
+    return _one_named(sentence, choices) if _THEREFORE.match(sentence) else None
+
+
+def _one_named(text: str, choices: Lettered) -> str | None:
+    """The only choice that the text names, unless the text denies it."""
+    words = in_words(text.casefold())
+    named = [choice for choice in choices.offered if _place(choice, words) is not None]
+    if len(named) != 1:
+        return None
+    denied = rf"(?:\bnot|n't|\bnever|\bno longer)\s+(?:[a-z]+\s+){{0,3}}{re.escape(in_words(named[0].casefold()))}"
+    return None if re.search(denied, words) else named[0]
+
+
+def _first_named(text: str, choices: Lettered) -> str | None:
+    """The choice that is named in the first words after a letter: "B. blue_box is where ..."."""
+    words = in_words(text.casefold())
+    places = {place: choice for choice in choices.offered if (place := _place(choice, words)) is not None}
+    first = min(places, default=len(words))
+    return places[first] if len(words[:first].strip(_DECORATION + ":,-").split()) == 1 else None
+
+
+def _place(choice: str, words: str) -> int | None:
+    found = re.search(rf"(?<!\w){re.escape(in_words(choice.casefold()))}(?!\w)", words)
+    return None if found is None else found.start()
