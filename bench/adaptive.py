@@ -44,7 +44,7 @@ from tomserve.errors import TomserveError
 from tomserve.strategies import Strategy
 
 sys.path.insert(0, str(Path(__file__).parent))
-import simulated
+import _simulated as simulated
 
 AIM = 0.9
 FIXED = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -53,7 +53,7 @@ TRACE_EVERY = 0.5
 
 @dataclass(frozen=True)
 class Scenario:
-    """A server: `settings` of bench/simulated.py and what changes when a phase begins; vLLM has none. tokens: whether
+    """A server: `settings` of bench/_simulated.py and what changes when a phase begins; vLLM has none. tokens: whether
     rates are in tokens, because the requests of the phases differ in size."""
 
     about: str

@@ -5,7 +5,7 @@
 
 nginx (Debian: nginx-light) answers every request with one fixed completion, so that the client is all that is
 measured, and counts what it was asked. A peer runs in this interpreter, or in the one that --python names for it, and
-is left out, with a line, where it is not installed. What each does and how its CPU is taken is in bench/peers.py; in
+is left out, with a line, where it is not installed. What each does and how its CPU is taken is in bench/_peers.py; in
 short: CPU of the whole client, threads included, without start-up, which has a column of its own.
 
 Each run is a process of its own; a round runs every client once, every second round backwards. Ratios are to "bare"
@@ -35,7 +35,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.strategies import Strategy
 
 sys.path.insert(0, str(Path(__file__).parent))
-import peers
+import _peers as peers
 
 AIM = 1.6
 SLOW = ("httpx", "openai", "inspect", "inspect-lean")
@@ -129,7 +129,7 @@ def present(pythons: dict[str, str], only: list[str] | None) -> list[str]:
 
 
 def run(name: str, python: str, url: str, bodies: Path, count: int, in_flight: int) -> dict[str, float]:
-    """One client once: what bench/peers.py prints, and `ms`, milliseconds of CPU a request."""
+    """One client once: what bench/_peers.py prints, and `ms`, milliseconds of CPU a request."""
     before = asked(url)
     command = [python, str(Path(peers.__file__)), name, url, str(bodies), str(count), str(in_flight)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

@@ -49,7 +49,7 @@ def test_a_request_that_takes_long_is_named(shown: io.StringIO) -> None:
 
 def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) -> None:
     summary = watch(shown, cached=0.66, shareable=0.7).summary()
-    assert "(66% cached, 70% shareable)" in summary
+    assert "(66% cached, about 70% shareable)" in summary
     assert "concurrency found: 16" in summary
     assert "1 retries" in summary
 

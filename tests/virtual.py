@@ -1,6 +1,6 @@
 """An event loop without waiting: where nothing is ready, its clock jumps to the next timer.
 
-The whole engine runs on it against the batcher of bench/simulated.py, so that minutes of a run under load take a
+The whole engine runs on it against the batcher of bench/_simulated.py, so that minutes of a run under load take a
 second, and come out the same each time.
 """
 
@@ -22,7 +22,7 @@ from tomserve.engine.runner import Runner
 from tomserve.engine.transport import Reply
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-import simulated
+import _simulated as simulated
 
 
 class _Selector(selectors.DefaultSelector):

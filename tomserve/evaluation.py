@@ -155,8 +155,9 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
 
 def _failures(journal: Journal, job: _Job) -> dict[str, int]:
     """Statuses of the selection's last rows that are no answers, counted."""
-    wanted = {(item.id, strategy.name) for item in job.items for strategy in job.strategies}
-    return dict(sorted(Counter(status for key, status in journal.failed.items() if key[:2] in wanted).items()))
+    items, strategies = {item.id for item in job.items}, {strategy.name for strategy in job.strategies}
+    wanted = (status for key, status in journal.failed.items() if key.item in items and key.strategy in strategies)
+    return dict(sorted(Counter(wanted).items()))
 
 
 def _need_engine(options: EvalOptions, console: Console) -> None:

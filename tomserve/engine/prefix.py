@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from tomserve.engine.request import Request
 
+LEARNED = 16
+"""Answers from which on the tokens a byte are believed."""
+
 
 def common(first: bytes, second: bytes) -> int:
     """Length of the common beginning, by halving: a comparison of slices is quicker than one of bytes."""
@@ -34,9 +37,10 @@ def common(first: bytes, second: bytes) -> int:
 class PrefixMeter:
     """Tokens of the prompts answered so far, those that the server took from its cache, those that it could have.
 
-    block: tokens a cache block, where the server tells (vLLM shares whole blocks only). The share of a prompt that
-    earlier ones have is measured in bytes of the request and applied to its tokens, so `shareable` is an estimate: it
-    leaves out what a chat template adds.
+    block: tokens a cache block, where the server tells (vLLM shares whole blocks only). What a prompt shares with
+    earlier ones is known in bytes of the request; how many tokens those are is learned from the answers, as the slope
+    of tokens over bytes, which leaves out the fixed end of a prompt (labels, chat template), where tokens are denser.
+    So `shareable` is an estimate; bench/prefix.py compares it with the true tokens.
     """
 
     block: int = 1
@@ -47,22 +51,35 @@ class PrefixMeter:
 
     def __post_init__(self) -> None:
         self._last = b""
+        self._answers, self._bytes, self._squares, self._products = 0, 0.0, 0.0, 0.0
 
-    def share(self, request: Request) -> float:
-        """The share of the prompt that the request before it has too. Call it in the order of the requests."""
+    def share(self, request: Request) -> int:
+        """Bytes of the prompt that the request before it has too. Call it in the order of the requests."""
         before, self._last = self._last, request.body[: request.prompt]
-        return common(before, self._last) / max(1, request.prompt)
+        return common(before, self._last)
 
-    def answered(self, share: float, usage: Mapping[str, int] | None) -> None:
-        """Take note of an answer to a request of that `share`."""
-        if not usage or not (tokens := usage.get("prompt")):
+    def answered(self, shared: int, size: int, usage: Mapping[str, int] | None) -> None:
+        """Take note of an answer to a prompt of `size` bytes, of which `shared` were the one's before."""
+        if not usage or not (tokens := usage.get("prompt")) or size <= 0:
             return
         self.prompt += tokens
+        self._answers += 1
+        self._bytes += size
+        self._squares += size * size
+        self._products += size * tokens
         # the last token is always computed: without it there would be no logits
-        self.shareable += min(int(share * tokens), tokens - 1) // self.block * self.block
+        self.shareable += min(int(shared * self._density(tokens / size)), tokens - 1) // self.block * self.block
         if (cached := usage.get("cached")) is not None:
             self.told = True
             self.cached += cached
+
+    def _density(self, usual: float) -> float:
+        """Tokens a byte where prompts differ in length: least squares, once there is something to go by."""
+        spread = self._answers * self._squares - self._bytes**2
+        if self._answers < LEARNED or spread < (0.05 * self._bytes) ** 2:
+            return usual
+        slope = (self._answers * self._products - self._bytes * self.prompt) / spread
+        return min(max(slope, usual / 2), usual)
 
     @property
     def cached_share(self) -> float | None:

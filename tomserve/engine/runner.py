@@ -183,12 +183,12 @@ class Runner:
 
     async def _ask(self, request: Request) -> None:
         self._pending[request.key] = []
-        share = self.prefix.share(request)
+        shared = self.prefix.share(request)
         try:
             answered = await self._exchange(request)
             if answered is None:
                 return
-            self.prefix.answered(share, answered[0].usage)
+            self.prefix.answered(shared, request.prompt, answered[0].usage)
             row = _row(request, *answered)
             self._write(self._refusals.take(row))
             if waiting := self._pending[request.key]:

@@ -111,7 +111,7 @@ class RunProgress:
         cached, bound = self.now.cached, self.now.shareable
         if cached is None or bound is None:
             return ""
-        return f" ({cached:.0%} cached, {bound:.0%} shareable)"
+        return f" ({cached:.0%} cached, about {bound:.0%} shareable)"
 
     def _show(self) -> None:
         done = self.before + self.written

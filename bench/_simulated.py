@@ -1,7 +1,7 @@
 """A server that behaves like a language model under load and costs next to nothing: a continuous batcher, simulated.
 
-    python bench/simulated.py --port 0 --slots 48                         # prints its URL, then serves until SIGTERM
-    python bench/simulated.py --slots 16 --at '10 slots=64' --no-metrics  # four times the room after ten seconds
+    python bench/_simulated.py --port 0 --slots 48                         # prints its URL, then serves until SIGTERM
+    python bench/_simulated.py --slots 16 --at '10 slots=64' --no-metrics  # four times the room after ten seconds
     curl -d '{"knee": 32, "schedule": [[10, {"slots": 16}]], "reset": true}' localhost:PORT/simulate
 
 Up to `slots` requests run at once, the rest wait, first come first served. Each of n running ones makes

@@ -1,6 +1,6 @@
 """One client in a process of its own, for bench/client.py; nothing but the standard library is needed to import it.
 
-    python bench/peers.py NAME URL BODIES COUNT IN_FLIGHT
+    python bench/_peers.py NAME URL BODIES COUNT IN_FLIGHT
 
 BODIES is a JSONL file of ready request bodies, of which COUNT + IN_FLIGHT are sent. A client is run three times: over
 one request, over IN_FLIGHT, over COUNT + IN_FLIGHT. A request costs the third less the second, divided by COUNT:
