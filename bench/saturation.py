@@ -69,7 +69,7 @@ def requests(model: str, count: int, max_tokens: int) -> Iterator[Request]:
         request = Request.build(identity, turn, model=model, revision=None, sampling=sampling)
         body = orjson.loads(request.body)
         del body["response_format"]
-        yield dataclasses.replace(request, body=orjson.dumps(body))
+        yield request._replace(body=orjson.dumps(body))
 
 
 class TimedTransport(AiohttpTransport):

@@ -33,6 +33,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     """One model, and the time of the first question of a benchmark, which is the first with a schema."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # head and body in one packet: two would wait for each other
     first: float | None = None
 
     def do_GET(self) -> None:

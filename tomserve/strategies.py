@@ -103,6 +103,7 @@ class Strategy:
                 raise ContentError("is missing", path=folder / f"{part}.j2")
         self.chain = "beliefs" in (sources["schema"] or "")  # whether the reply is asked to hold a belief chain
         self._templates = {part: self._compile(part, text) for part, text in sources.items() if text is not None}
+        self._contexts = {part: template.new_context({}, shared=True) for part, template in self._templates.items()}
         used = jinja2.meta.find_undeclared_variables(self._environment.parse(sources["schema"] or ""))
         self._schema_uses = tuple(sorted(used & VARIABLES))
         self._schema = lru_cache(maxsize=1024)(self._render_schema)
@@ -180,9 +181,10 @@ class Strategy:
             raise ContentError(f"broken template: {error.message}", path=path, line=error.lineno) from None
 
     def _text(self, part: str, variables: Mapping[str, Any]) -> str:
-        template = self._templates[part]
-        try:  # as Template.render does, without gathering the globals anew
-            context = template.new_context({**self._globals, **variables}, shared=True)
+        template, context = self._templates[part], self._contexts[part]
+        try:  # as Template.render does, with one context for all items
+            context.parent = {**self._globals, **variables}
+            context.vars, context.exported_vars = {}, set()
             return "".join(template.root_render_func(context)).strip()
         except Exception:
             return self._slowly(part, variables)

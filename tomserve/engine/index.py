@@ -81,7 +81,8 @@ class Seen:
 
     def add(self, identity: tuple[str, str, int]) -> bool:
         """Whether it was new."""
-        if identity in self:
+        key, value = hash(identity) & _MASK, short(identity[0])
+        if value in self._index.get(key):
             return False
-        self._index.add(hash(identity) & _MASK, short(identity[0]))
+        self._index.add(key, value)
         return True

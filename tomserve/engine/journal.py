@@ -101,10 +101,10 @@ class Journal:
     def _index(self, row: Row, offset: int) -> None:
         identity, status = identity_of(row), row["status"]
         self.asked.add(identity.strategy)
-        if status in ("ok", "length"):
-            self.failed.pop(identity, None)
-        else:
+        if status not in ("ok", "length"):
             self.failed[identity] = status
+        elif self.failed:
+            self.failed.pop(identity, None)
         if status in FINAL:
             self.final.add(identity)
             if not row.get("reused"):  # the row that it repeats is already there
