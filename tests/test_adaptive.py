@@ -71,6 +71,52 @@ def test_a_bad_question_does_not_hold_up_the_others_at_a_low_limit() -> None:
     assert len(outcome.answers) > 0.9 * len(whole.answers)
 
 
+@pytest.mark.parametrize("bound", [1, 2, 4])
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+def test_a_server_that_takes_few_at_once_loses_no_rows(bound: int, metrics: bool) -> None:
+    settings = {"slots": bound, "bound": bound, "refuse": 429, "work": 50}
+    best = under_load(settings, seconds=60, concurrency=bound)
+    outcome = under_load(settings, seconds=60, metrics=metrics)
+    assert outcome.lost == 0
+    assert len(outcome.answers) > 0.7 * len(best.answers)
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+def test_after_a_storm_of_refusals_the_limit_recovers(metrics: bool) -> None:
+    calm = {"slots": 256, "base": 0.02, "slope": 0.00001, "work": 100}
+    storm = [(60.0, {"rate": 0.001, "burst": 0.0}), (90.0, {"rate": 0.0})]
+    outcome = under_load(calm, storm, seconds=240, metrics=metrics)
+    assert outcome.lost == 0
+    assert outcome.rate(180, 240) > 0.5 * outcome.rate(30, 60)
+
+
+def test_a_server_that_only_refuses_ends_the_run_with_a_diagnosis() -> None:
+    outcome = under_load({"rate": 1e-9, "burst": 0.0}, seconds=300)
+    assert "only refusals" in str(outcome.error)
+    assert outcome.lost == 0
+    assert outcome.limits[-1][0] < 100
+
+
+def test_a_pause_that_was_announced_is_waited_for() -> None:
+    quota = [(10.0, {"rate": 1e-9, "burst": 0.0}), (90.0, {"rate": 0.0})]
+    outcome = under_load({"retry_after": 100.0}, quota, seconds=200)
+    assert outcome.error is None
+    assert outcome.lost == 0
+    assert outcome.rate(150, 200) > 10
+
+
+def test_what_is_left_at_the_end_of_a_run_tells_nothing_of_the_limit() -> None:
+    now = [0.0]
+    limit = Adaptive(start=32, clock=lambda: now[0])
+    for _ in range(32):
+        limit.answered(began=0.0, seconds=1.0, done=1.0, out=32)
+    held = limit.limit
+    now[0] = 600.0
+    limit.tick(out=1)
+    assert limit.limit == held
+    assert limit.found
+
+
 def test_refusals_are_rare_once_the_limit_is_known() -> None:
     outcome = run("503 above 40 in all", metrics=False)
     assert outcome.refused < 0.03 * len(outcome.answers)
@@ -111,6 +157,9 @@ def test_one_refusal_answers_for_all_that_were_out_together() -> None:
         limit.refused(began=9.0)
     assert limit.limit == 70
     now[0] = 11.0
+    limit.refused(began=10.5)  # nothing was answered since: no reason for less yet
+    assert limit.limit == 70
+    limit.answered(began=10.2, seconds=0.5, done=1.0, out=70)
     limit.refused(began=10.5)
     assert limit.limit == 49
 
@@ -129,7 +178,7 @@ def test_an_epoch_without_an_answer_breaks_nothing() -> None:
         limit.answered(began=0.0, seconds=1.0, done=1.0, out=16)
     for _ in range(100):
         now[0] += 60.0
-        limit.tick()
+        limit.tick(out=16)
         limit.answered(began=now[0] - 1, seconds=1.0, done=0.0, out=16)
     assert limit.limit >= 1
 
@@ -163,3 +212,10 @@ def test_the_load_is_read_from_vllms_metrics_and_nothing_else() -> None:
     assert read_load(b"<html>not found</html>") is None
     assert read_load(b"vllm:num_requests_running 1.0\n") is None
     assert read_load(METRICS.replace(b"3.0", b"e+e")).running == 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("lie", [b"NaN", b"+Inf", b"1e999", b"-5", b"1e300", b"9" * 5000])
+def test_numbers_that_are_no_counts_are_left_out(lie: bytes) -> None:
+    load = read_load(METRICS.replace(b"3.0", lie).replace(b'"128"', b'"' + b"9" * 5000 + b'"'))
+    assert load is not None
+    assert (load.running, load.block) == (4, None)

@@ -1,6 +1,7 @@
 """Transport, journal, run folder and runner, against a real HTTP server that misbehaves as told."""
 
 import asyncio
+import json
 import os
 import socket
 import time
@@ -445,3 +446,13 @@ def test_rows_are_synced_within_a_second(endpoint: Endpoint, tmp_path: Path, mon
         ask(endpoint, journal, [request(n) for n in range(8)], concurrency=1)
     assert len(synced) >= 3
     assert max(b - a for a, b in pairwise(synced)) < 1.0
+
+
+@pytest.mark.parametrize("count", [True, -1, 2**60, 10**30, "9", 1.5, None])
+def test_a_count_that_is_none_is_not_kept(count: object) -> None:
+    answer = {
+        "choices": [{"message": {"content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": count, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}},
+    }
+    body = json.dumps(answer).encode()
+    assert read_reply(200, body).usage == {"completion": 3}

@@ -24,7 +24,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 def watch(shown: io.StringIO, **changes: object) -> RunProgress:
     watched = RunProgress(Console(file=shown, width=300), 100, 10)
     watched.row(ROW)
-    watched.status(Status(**{"out": 12, "limit": 16, "adaptive": True, **changes}))
+    watched.status(Status(**{"out": 12, "limit": 16, "found": True, **changes}))
     return watched
 
 
@@ -55,4 +55,4 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
 
 
 def test_a_fixed_concurrency_is_not_called_found(shown: io.StringIO) -> None:
-    assert "found" not in watch(shown, adaptive=False).summary()
+    assert "found" not in watch(shown, found=False).summary()

@@ -94,6 +94,7 @@ class Outcome(Silent):
 
     answers: list[tuple[float, float]] = field(default_factory=list)
     lost: int = 0
+    error: BaseException | None = None
     refused: int = 0
     limits: list[tuple[float, int]] = field(default_factory=list)
     clock: Callable[[], float] = lambda: 0.0
@@ -149,9 +150,10 @@ def under_load(
             )
             runner._sync = _forever  # a thread knows nothing of this clock
             asking = asyncio.create_task(runner.run(requests()))
-            await asyncio.sleep(seconds)
+            await asyncio.wait([asking], timeout=seconds)
             asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            (error,) = await asyncio.gather(asking, return_exceptions=True)
+            outcome.error = error if isinstance(error, Exception) else None
         outcome.refused = transport.refused
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

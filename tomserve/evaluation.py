@@ -323,7 +323,8 @@ class _Job:
         except ServerLostError as error:
             raise ServerLostError(f"{error}; {self.left(journal)} of {self.total} left to ask") from None
         finally:
-            self.found = {"concurrency": progress.now.limit, "prompt_tokens": runner.prefix.to_dict()}
+            limit = progress.now.limit if progress.now.found else self.options.concurrency
+            self.found = {"concurrency": limit, "prompt_tokens": runner.prefix.to_dict()}
             await transport.close()
         if caught:
             raise StoppedError(

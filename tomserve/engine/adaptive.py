@@ -46,7 +46,7 @@ USED = 0.8
 """An answer tells something of a limit only while at least this share of it is out."""
 
 LEAST_EPOCH = 16
-"""Answers that an epoch needs at least."""
+"""Answers that an epoch needs at least, but at low limits: four rounds are enough there."""
 
 OVERDUE = 1.5
 """An epoch that takes this multiple of its time at the throughput held is judged by what it has: a server that thrashes
@@ -85,12 +85,15 @@ class _Base(NamedTuple):
 
 
 class Adaptive:
-    """The limit of one endpoint. `held_back`: set by the runner while the client itself is what limits."""
+    """The limit of one endpoint.
+
+    held_back: set by the runner while the client itself is what limits. found: whether the limit rests on evidence.
+    """
 
     def __init__(self, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.clock = most, clock
         self.start = min(start, most)
-        self.held_back = False
+        self.held_back = self.found = False
         self.restart()
 
     def restart(self) -> None:
@@ -103,7 +106,7 @@ class Adaptive:
         self._growing = 0  # polls in a row that found no queue
         self._patience, self._holds = PATIENCE[0], 0
         self._load: Load | None = None
-        self._cut_at = -math.inf
+        self._cut_at, self._answered = -math.inf, True
         self._queued = False  # whether a queue ended the growth, so that its absence may start it again
         self._begin()
 
@@ -129,20 +132,26 @@ class Adaptive:
 
     def answered(self, began: float, seconds: float, done: float, out: int) -> None:
         """An answer to a request sent at `began` took `seconds` for `done` units of work while `out` were out."""
+        self._answered = True
         if began < self._since or out < USED * self.limit or seconds <= 0:
             return
         self._count += 1
         self._seconds += seconds
         self._work += done
-        if self._count >= max(self.limit, LEAST_EPOCH):
+        if self._count >= self._epoch:
             self._judge(self._level * self._work / self._seconds)
 
-    def tick(self) -> None:
-        """Look at the clock: an epoch that is overdue ends."""
-        if self._base is None or self._mode == "down":
+    @property
+    def _epoch(self) -> int:
+        """Answers that it takes to tell the throughput at this limit."""
+        return max(self.limit, min(LEAST_EPOCH, 4 * self.limit))
+
+    def tick(self, out: int) -> None:
+        """Look at the clock while `out` are out: an epoch that is overdue ends."""
+        if self._base is None or self._mode == "down" or out < USED * self.limit:
             return
         elapsed = self.clock() - self._since
-        expected = max(self.limit, LEAST_EPOCH) * self._base.work / self._base.rate
+        expected = self._epoch * self._base.work / self._base.rate
         if elapsed > OVERDUE * expected + 2 * self._base.seconds:
             if self._mode == "hold":  # a server that got slower, or requests that got longer: the trial will tell
                 self._base = self._base._replace(rate=max(self._work / elapsed, NOTHING))
@@ -153,14 +162,14 @@ class Adaptive:
 
     def refused(self, began: float) -> None:
         """429 or 503 to a request sent at `began`. One cut answers for all that were out together."""
-        if began <= self._cut_at:
+        if began <= self._cut_at or not self._answered:  # a second cut tells nothing before the first has been tried
             return
         self._cut(self._level, 4 * PATIENCE[1])  # a refusal costs more than the trial: it is asked again, later
         self._queued = False
 
     def _cut(self, level: float, patience: int) -> None:
         """Less at once: what was held before, if this came of a trial."""
-        self._cut_at = self.clock()
+        self._cut_at, self._answered, self.found = self.clock(), False, True
         if self._mode == "up" and self._base is not None:
             self._patience = min(2 * self._patience, patience)
             level = min(level, self._base.level)
@@ -172,6 +181,7 @@ class Adaptive:
 
     def _judge(self, rate: float) -> None:
         """End an epoch: throughput at this level is `rate`."""
+        self.found = True
         base, count, rate = self._base, max(1, self._count), max(rate, NOTHING)
         found = _Base(self._level, rate, self._work / count, self._seconds / count)
         if not self._count and base is not None:
@@ -244,7 +254,7 @@ class Adaptive:
             if level < self._level:
                 self._base = None
                 self._move(max(level, min(self._level, QUEUE_FLOOR)), "hold")
-            self._queued = True
+            self._queued = self.found = True
         elif load.waiting == 0 and out >= USED * self.limit and (self._mode == "grow" or self._queued):
             if self._mode != "grow":
                 self._base = None

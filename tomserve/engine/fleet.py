@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from tomserve.engine.adaptive import MOST, Adaptive, work
 from tomserve.engine.prefix import common
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import BUSY, Pause
+from tomserve.engine.retry import BUSY, LONGEST_WAIT, Pause
 from tomserve.engine.transport import FINAL, Reply
 
 SUSPECT = 8
@@ -62,7 +62,8 @@ class Fleet:
         self._prompts = dict.fromkeys(self.endpoints, b"")
         self.out: dict[str, dict[Identity, float]] = {endpoint: {} for endpoint in self.endpoints}
         self.down: dict[str, float] = {}
-        self._good = self._reached = clock()
+        self._good = self._reached = self._answered_at = clock()
+        self._refused, self._announced = 0, 0.0
         self._failing: set[Identity] = set()
         self._bad: set[Identity] = set()
         self._strikes: dict[str, int] = dict.fromkeys(self.endpoints, 0)
@@ -90,8 +91,8 @@ class Fleet:
         """The endpoint for a request, of those that are up (of all where none is), not `avoid` if there is another."""
         if len(self.endpoints) == 1:
             return self.endpoints[0]
-        others = [endpoint for endpoint in self.up if endpoint != avoid] or self.up
-        others = [endpoint for endpoint in others if self.pauses[endpoint].left <= 0] or others
+        free = [endpoint for endpoint in self.up if self.pauses[endpoint].left <= 0] or self.up
+        others = [endpoint for endpoint in free if endpoint != avoid] or free
         used = {endpoint: self.used(endpoint) for endpoint in others}
         least = min(used.values())
         near = [endpoint for endpoint in others if used[endpoint] <= least + IMBALANCE]
@@ -118,6 +119,13 @@ class Fleet:
         """It came back, or was given up; when it went out."""
         return self.out[endpoint].pop(identity, None)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that are out in all."""
+        if len(self.endpoints) == 1:
+            return len(self.out[self.endpoints[0]])
+        return sum(map(len, self.out.values()))
+
     def oldest(self) -> tuple[Identity, float] | None:
         """The request that has been out for longest, and since when."""
         firsts = [next(iter(out.items())) for out in self.out.values() if out]
@@ -127,6 +135,11 @@ class Fleet:
     def others_up(self) -> bool:
         """Whether some endpoint is not known to be down."""
         return len(self.down) < len(self.endpoints)
+
+    @property
+    def refusing(self) -> bool:
+        """Whether 429 is all that is heard, again and again."""
+        return self._refused >= SUSPECT
 
     @property
     def suspected(self) -> bool:
@@ -148,6 +161,12 @@ class Fleet:
             self._strikes[endpoint] += 1
             if not reply.reached or (self._strikes[endpoint] >= STRIKES and self._answered - {endpoint}):
                 self.down.setdefault(endpoint, now)
+        if reply.status == "http_429":
+            self._refused += 1
+            self._announced = max(self._announced, min(reply.retry_after or 0.0, LONGEST_WAIT))
+            self._last = f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")
+        elif reply.status in FINAL:
+            self._refused, self._announced, self._answered_at = 0, 0.0, now
         if reply.status in ALIVE:
             self._good = now
             self._failing.clear()
@@ -187,6 +206,9 @@ class Fleet:
             return None
         if self.down and not self.others_up and silence > self.lost_after:
             return f"no contact for {silence:.0f} s{self._since(silence)}; last error: {self._last}"
+        unanswered = now - self._answered_at
+        if self.refusing and unanswered > self.lost_after + self._announced:
+            return f"only refusals for {unanswered:.0f} s{self._since(unanswered)}; last one: {self._last}"
         if self.suspected and fruitless > self.lost_after:
             return (
                 f"no answer for {fruitless:.0f} s{self._since(fruitless)}, {len(self._failing)} questions in a row "

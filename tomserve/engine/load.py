@@ -16,8 +16,11 @@ _NAMES = (
     b"num_requests_running|num_requests_waiting|kv_cache_usage_perc|num_preemptions_total|"
     b"prefix_cache_queries_total|prefix_cache_hits_total"
 )
+LARGEST = 2.0**53
+"""A larger number is no count."""
+
 _SAMPLE = re.compile(rb"^vllm:(" + _NAMES + rb")(?:\{[^}\n]*\})? ([0-9.eE+-]+)\s*$", re.MULTILINE)
-_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d+)"', re.MULTILINE)
+_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*\bblock_size="([1-9]\d{0,8})"', re.MULTILINE)
 
 
 class Load(NamedTuple):
@@ -40,6 +43,8 @@ def read_load(metrics: bytes) -> Load | None:
         try:
             number = float(value)
         except ValueError:
+            continue
+        if not 0 <= number <= LARGEST:  # NaN and infinity as well
             continue
         sums[name] = max(sums.get(name, 0), number) if name == b"kv_cache_usage_perc" else sums.get(name, 0) + number
     if b"num_requests_running" not in sums or b"num_requests_waiting" not in sums:

@@ -34,13 +34,14 @@ BUSY_CORE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a run is doing. out, limit: requests in flight and how many may be; queue: requests waiting in the servers
+    """What a run is doing. out, limit: requests in flight and how many may be; found: whether the limit was found out
+    rather than given; queue: requests waiting in the servers
     (None: unknown); cached, shareable: shares of the prompt tokens from the prefix cache, and the most it could be;
     client_bound: whether the client is what limits; oldest: the longest request out, with its seconds."""
 
     out: int = 0
     limit: int = 0
-    adaptive: bool = False
+    found: bool = False
     retrying: int = 0
     queue: int | None = None
     cached: float | None = None
@@ -110,7 +111,9 @@ class Watch:
                 self.client_bound = suspicious >= 3
                 for limit in self.fleet.limits.values():
                     limit.held_back = self.client_bound
-                    limit.tick()
+                if self.fleet.fixed is None:
+                    for endpoint, limit in self.fleet.limits.items():
+                        limit.tick(len(self.fleet.out[endpoint]))
                 changed()
                 self.tell()
         finally:
@@ -155,9 +158,9 @@ class Watch:
         oldest = self.fleet.oldest()
         self.observer.status(
             Status(
-                out=sum(map(len, self.fleet.out.values())),
+                out=self.fleet.in_flight,
                 limit=self.fleet.capacity,
-                adaptive=self.fleet.fixed is None,
+                found=self.fleet.fixed is None and any(limit.found for limit in self.fleet.limits.values()),
                 retrying=self.retrying(),
                 queue=sum(load.waiting for load in self._loads.values()) if self._loads else None,
                 cached=self._cached(),

@@ -21,7 +21,7 @@ from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import REFUSED_KEY, RetryPolicy, transient
+from tomserve.engine.retry import BUSY, REFUSED_KEY, RetryPolicy, transient
 from tomserve.engine.runfolder import now
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
@@ -77,6 +77,7 @@ class Runner:
         self._workers: set[asyncio.Task[None]] = set()
         self._used_up = False
         self._retrying = 0
+        self._room: asyncio.Future[None] | None = None
 
     def _new_fleet(self) -> Fleet:
         return Fleet(self.endpoints, self.policy.lost_after, self.clock, self.concurrency, self.most)
@@ -219,6 +220,7 @@ class Runner:
             while (pause := self._fleet.pause) > 0:
                 if await self._wait(pause):
                     return None
+            await self._turn()
             sent += 1
             if self.hedge is None or len(self.endpoints) < 2:
                 endpoint = self._fleet.pick(request, endpoint)
@@ -234,6 +236,7 @@ class Runner:
                 missing.add(endpoint)  # a replica may have lost its model; what all say is true
                 continue
             outage = not reply.reached or (self._fleet.suspected and transient(reply))
+            outage = outage or self._crowded(reply, endpoint)
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
                 return reply, endpoint, sent
@@ -241,6 +244,21 @@ class Runner:
                 continue  # another replica can have it at once
             if await self._wait(self.policy.seconds(reply, min(sent, 10))):
                 return None
+
+    def _crowded(self, reply: Reply, endpoint: str) -> bool:
+        """Whether a refusal is not the question's own: the server refuses all of them, or too many were out."""
+        if reply.status not in BUSY:
+            return False
+        return self._fleet.refusing or (self.concurrency is None and len(self._fleet.out[endpoint]) > 0)
+
+    async def _turn(self) -> None:
+        """Wait until the limits have room: more workers than that may be about, waiting to ask again."""
+        if self.concurrency is not None:
+            return  # as many workers as requests, always
+        while self._fleet.in_flight >= self._fleet.capacity and not self.stop.is_set():
+            if self._room is None or self._room.done():
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._room], timeout=1.0)
 
     async def _wait(self, seconds: float) -> bool:
         """Wait to ask again; whether the run was stopped meanwhile."""
@@ -290,6 +308,8 @@ class Runner:
             reply = await self.transport.send(endpoint, request.body)
         finally:
             began = self._fleet.over(endpoint, request.identity)
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
         self._fleet.heard(endpoint, reply, request.identity, began)
         return reply
 

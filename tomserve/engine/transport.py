@@ -265,4 +265,7 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     found = {"prompt": usage.get("prompt_tokens"), "completion": usage.get("completion_tokens"), "cached": cached}
-    return {name: count for name, count in found.items() if isinstance(count, int)}
+    counts = {name: count for name, count in found.items() if type(count) is int and 0 <= count < 2**40}
+    if counts.get("cached", 0) > counts.get("prompt", 0):
+        del counts["cached"]
+    return counts

@@ -99,7 +99,7 @@ class RunProgress:
         if self.tokens["prompt"]:
             prompt, completion = (self.tokens[name] / wall for name in ("prompt", "completion"))
             parts.append(f"{prompt:.0f} prompt{self._cache()} and {completion:.0f} completion tokens/s")
-        if self.now.adaptive:
+        if self.now.found:
             parts.append(f"concurrency found: {self.now.limit}")
         if self._client_bound > wall / 4:
             parts.append("this client was the limit")
