@@ -42,11 +42,12 @@ TYPES: dict[str, Any] = {
 
 
 def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row an answer: `faulty`, `story`, `cluster` (the unit of inference: a story with its twins), `question`
-    (what is asked, whatever the story), `gold_answer` and the places as lists. Raises ConfigError by column."""
+    """One row an answer: `faulty`, `story` (one telling, by the item's id: each twin is one), `cluster` (the unit of
+    inference: a story with its twins), `question` (what is asked, whatever the story), `gold_answer` and the places as
+    lists. Raises ConfigError by column."""
     _check(scores.collect_schema())
     faulty = ~answered()
-    half = pl.concat_str("cluster", "prompting_type", separator="/", ignore_nulls=True)
+    told = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
     rows = (
         with_columns(scores, TYPES)
@@ -55,7 +56,7 @@ def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
             correct=pl.col("correct").fill_null(False) & ~faulty, faulty=faulty, cluster=pl.coalesce("cluster", "item")
         )
         .with_columns(
-            story=half,
+            story=pl.concat_str(told, "prompting_type", separator="/", ignore_nulls=True),
             question=pl.col("item").str.extract(r"^hitom/[^/]+/(.+)$"),
             cluster=pl.coalesce(pl.lit("twins ") + pl.col("twin"), "cluster"),
             **{name: pl.col(name).replace("", None).str.split(" ") for name in places},

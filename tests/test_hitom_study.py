@@ -225,6 +225,18 @@ def test_twins_are_paired_by_group_and_question() -> None:
     assert at(study(twins())["accuracy"], deception="overall")["stories"] == 2  # twins are one unit
 
 
+def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
+    """All twins have their family's cluster, which is for inference alone."""
+    family = twins().with_columns(cluster=pl.lit("hitom/") + pl.col("twin"))
+    columns = ["deception", "order", "stories", "accuracy", "joint", "product"]
+    apart = study(family.drop("twin", "twin_kind").with_columns(cluster=pl.col("item").str.head(-6)))["joint_accuracy"]
+    found = study(family)["joint_accuracy"]
+    assert found.select(columns).equals(apart.select(columns))
+    whole = found.filter(deception="overall", length="all").select(columns[1:5]).rows()
+    assert whole == [("0", 8, 0.75, 0.75), ("1", 8, 0.875, 0.625)]
+    assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
+
+
 def test_twins_are_drawn_and_printed() -> None:
     found = study(twins())
     figure = figures(found, {"all": 0.25})["perturbing"]
