@@ -9,8 +9,9 @@ in Table 5. `notes` says what each table means.
 
 accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla
 prompting_effects   the same differences with their tests (recommended)
-joint_accuracy      by order, length and deception: orders 0 to k of a story all right, beside the product of the
-                    marginals, and the share right at k where k - 1 is right (after_right) or wrong
+joint_accuracy      by order, length and deception: accuracy of all questions of the order; joint: all asked orders of a
+                    story up to this one right, beside the product of their marginals, and the share right at this
+                    order where the asked one before it is right (after_right) or wrong
 deception_count     by the number of false tells, in the story and about the object asked for
 answer_position     by the place of the answer among the choices and among the containers mentioned, and how often each
                     place is chosen
@@ -169,39 +170,35 @@ def _joint(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
 
 
 def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    """By order, over the stories that were asked all orders up to it; of several questions of an order all count."""
+    """By asked order. `accuracy` is that of all questions of the order. All else is over the stories that were asked
+    every order up to it that any of these stories was asked; of several questions of an order all have to be right."""
     columns = ["story", "cluster"]
     asked = rows.group_by(*columns, "order").agg(pl.col("correct").all(), pl.col("faulty").any()).sort("story", "order")
     stories = asked.select(columns).unique(maintain_order=True).with_columns(joint=pl.lit(True), product=pl.lit(1.0))
-    previous: pl.DataFrame | None = None
     total = stories.height
-    for order in range(int(asked["order"].max() or 0) + 1):
+    orders = asked["order"].drop_nulls().unique().sort().to_list()
+    for place, order in enumerate(orders):
         own = asked.filter(order=order).select("story", "correct", "faulty")
         stories = stories.join(own, on="story", maintain_order="left").with_columns(
             pl.col("joint") & pl.col("correct"), pl.col("correct").alias(f"right_{order}")
         )
-        if stories.is_empty():
-            return
-        marginals = [float(stories[f"right_{k}"].mean() or 0.0) for k in range(order + 1)]
-        share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
         record: Record = {
             "order": str(order),
             "stories": stories.height,
-            "accuracy": marginals[-1],
-            "joint": share["accuracy"],
-            "joint_low": share["ci_low"],
-            "joint_high": share["ci_high"],
-            "product": math.prod(marginals),
+            "accuracy": rows.filter(order=order)["correct"].mean(),
             "incomplete": total - stories.height,
-            "few_stories": share.get("few_stories"),
-            "method": share.get("method"),
         }
-        if previous is not None:
+        if stories.height:
+            share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
+            record |= {"joint": share["accuracy"], "joint_low": share["ci_low"], "joint_high": share["ci_high"]}
+            record |= {"few_stories": share.get("few_stories"), "method": share.get("method")}
+            record["product"] = math.prod(float(stories[f"right_{k}"].mean() or 0.0) for k in orders[: place + 1])
+        if place:
             for value, name in ((True, "after_right"), (False, "after_wrong")):
-                after = stories.filter(pl.col(f"right_{order - 1}") == value)["correct"]
+                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)["correct"]
                 record |= {name: float(after.mean()) if len(after) else None, f"{name}_n": len(after)}
         yield record
-        previous, stories = stories, stories.drop("correct", "faulty")
+        stories = stories.drop("correct", "faulty")
 
 
 def _deception_count(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:

@@ -143,6 +143,48 @@ def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> 
     assert cells.select("order", "stories", "joint").rows() == [("0", 1, 0.0), ("1", 1, 0.0), ("2", 1, 0.0)]
 
 
+def test_joint_accuracy_of_the_orders_that_were_asked() -> None:
+    """Orders may leave gaps and lack 0; accuracy is of all questions, those of incomplete stories too."""
+    columns = ["order", "stories", "accuracy", "joint", "product", "incomplete", "after_right_n"]
+    where = {"strategy": "hitom_vanilla", "deception": "overall", "length": "all"}
+
+    def joint(*kept: pl.Expr) -> list[tuple[Any, ...]]:
+        found = study(scores().filter(pl.col("strategy") == "hitom_vanilla", *kept))["joint_accuracy"]
+        return found.filter(**where).select(columns).rows()
+
+    assert joint(pl.col("order") == 2) == [("2", 4, 0.25, 0.25, 0.25, 0, None)]
+    gap = [("0", 5, 0.6, 0.6, 0.6, 0, None), ("2", 4, 0.25, 0.25, 0.1875, 1, 3)]
+    assert joint(pl.col("order") != 1) == gap
+    s4 = (pl.col("cluster") != "hitom/s4") | (pl.col("order") > 0)
+    assert joint(s4) == [
+        ("0", 4, 0.75, 0.75, 0.75, 1, None),
+        ("1", 3, 0.75, pytest.approx(2 / 3), pytest.approx(2 / 3), 2, 3),
+        ("2", 3, 0.25, pytest.approx(1 / 3), pytest.approx(2 / 9), 2, 2),
+    ]
+    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+    assert joint(apart) == [("0", 3, *[pytest.approx(2 / 3)] * 3, 2, None), ("2", 0, 0.5, None, None, 5, 0)]
+
+
+def test_orders_without_a_complete_story_are_drawn() -> None:
+    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+    found = study(scores().filter(apart))
+    drawn = figures(found, {"all": 0.25})["heat"]
+    assert drawn.panels
+    assert any("hitom vanilla, 2 chapters, order 2: 1.00" in panel.svg for panel in drawn.panels)
+    grounds = [ground for card in verdicts(found, 0.2)[0].cards for ground in card.grounds]
+    assert ("hitom vanilla, all asked orders up to 0 right", "67% of 3 stories; 67% if independent.") in grounds
+
+
+def test_figures_that_are_not_drawn_have_their_own_titles() -> None:
+    found = study(scores())
+    made = figures({**found, **{name: found[name].clear() for name in ("joint_accuracy", "lower_order_match")}}, {})
+    assert (made["heat"].title, made["heat"].missing[:11]) == ("Accuracy by order and length", "Not drawn: ")
+    assert (made["controls"].title, made["controls"].missing[:11]) == (
+        "Where copying would do, and where not",
+        "Not drawn: ",
+    )
+
+
 def test_halves_of_the_released_file_are_different_stories() -> None:
     halves = [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
     found = study(pl.concat(halves))["joint_accuracy"]
@@ -261,7 +303,7 @@ def test_whether_it_nests_is_read_off_the_interval_where_copying_fails(low: floa
     card = cards["Does it nest beliefs?"]
     assert card.verdict == verdict
     assert card.grounds[0][1].startswith("1 of 4 right (25%")
-    assert card.grounds[-1] == ("hitom cot, orders 0 to 2 all right", "50% of 4 stories; 56% if independent.")
+    assert card.grounds[-1] == ("hitom cot, all asked orders up to 2 right", "50% of 4 stories; 56% if independent.")
 
 
 # Errors
