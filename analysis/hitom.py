@@ -22,7 +22,7 @@ baselines           what these rules and a guess score on the same questions
 errors              wrong answers by explanation (see _hitom_errors.py)
 chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
                     chain which ends wrongly
-scorer              which answers counted as right, and how replies were read
+scorer              which answers counted as right (tracked:SEMANTICS for generated items), and how replies were read
 """
 
 from __future__ import annotations
@@ -251,7 +251,8 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
 
 
 def _twins(rows: pl.DataFrame) -> Iterator[Record]:
-    """Pairs of one group of twins, one order and one question; whether the tells matter is the treated twin's."""
+    """Pairs of one group of twins, one order and one question; whether the tells matter is the treated twin's.
+    Both accuracies are means of the families' means, so that they differ by the risk difference."""
     twins = rows.filter(pl.col("twin").is_not_null() & pl.col("twin_kind").is_not_null())
     keys = ["twin", "order", "question"]
     twins = twins.with_columns(pl.col("question").fill_null(""))
@@ -266,8 +267,9 @@ def _twins(rows: pl.DataFrame) -> Iterator[Record]:
             chosen += [(str(on).lower(), "all", pairs.filter(tell_relevant=on)) for on in (True, False)]
             for relevant, order, some in chosen:
                 if some.height:
+                    by_family = some.group_by("cluster", maintain_order=True).agg(pl.col("correct", "control").mean())
                     key = {"model": model, "strategy": strategy, "treatment": treatment, "control": control}
-                    means = {"accuracy": some["correct"].mean(), "control_accuracy": some["control"].mean()}
+                    means = {"accuracy": by_family["correct"].mean(), "control_accuracy": by_family["control"].mean()}
                     yield {**key, "tell_relevant": relevant, "order": order, **means, **effect_of(some)}
 
 

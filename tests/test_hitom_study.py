@@ -279,6 +279,16 @@ def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
     assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
 
 
+def test_accuracies_of_twins_differ_by_the_risk_difference() -> None:
+    """Families count alike, however many questions they have."""
+    found = study(twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)))["twins"]
+    columns = ["n", "accuracy", "control_accuracy", "risk_difference"]
+    row = at(found, treatment="deceptive", control="filler", tell_relevant="all", order="all")
+    assert [row[name] for name in columns] == [3, 0.25, 1.0, -0.75]  # family a 1/2, b 0/1; pooled 1/3
+    gaps = found["accuracy"] - found["control_accuracy"] - found["risk_difference"]
+    assert gaps.abs().max() < 1e-12
+
+
 def test_twins_are_drawn_and_printed() -> None:
     found = study(twins())
     figure = figures(found, {"all": 0.25})["perturbing"]
