@@ -411,6 +411,21 @@ def test_gold_and_rung_are_named() -> None:
     assert rows == [("corrected", "first", 5, 3), ("corrected", "json", 8, 4)]
 
 
+def test_generated_items_name_their_semantics_as_gold() -> None:
+    module = load_study("hitom")
+    one = scores(semantics=pl.lit("common_knowledge")).drop("gold")
+    found = study(one)
+    assert set(found["scorer"]["gold"]) == {"tracked:common_knowledge"}
+    assert warnings(module, found) == []
+    both = pl.concat([one, scores(semantics=pl.lit("released"), item=pl.col("item") + "/r").drop("gold")])
+    mixed = study(both)
+    expected = "answers were compared with several sets of labels: tracked:common_knowledge, tracked:released"
+    assert warnings(module, mixed) == [expected]
+    assert at(mixed["joint_accuracy"], strategy="hitom_cot", deception="overall", length="all", order="0")[
+        "stories"
+    ] == 2 * len(STORIES)
+
+
 def test_what_makes_numbers_doubtful_is_said() -> None:
     module = load_study("hitom")
     assert warnings(module, study(scores())) == []
