@@ -12,6 +12,7 @@ import polars as pl
 from tomserve.beliefs import UNKNOWN
 from tomserve.contrasts import Record, contrast, pair, share
 from tomserve.errors import ConfigError
+from tomserve.scoring.table import named_gold
 from tomserve.stats.clustered import FEW, units_share
 from tomserve.studies import answered, with_columns
 
@@ -29,7 +30,8 @@ CHAIN_MEANS = ("lcs", "lcps", "transitions", "sentence_accuracy")
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("order", "length"), pl.Int64),
     "deception": pl.Boolean,
-    **dict.fromkeys(("cluster", "parse", "answer", "gold", "prompting_type", "twin", "twin_kind"), pl.String),
+    **dict.fromkeys(("cluster", "parse", "answer", "gold", "semantics"), pl.String),
+    **dict.fromkeys(("prompting_type", "twin", "twin_kind"), pl.String),
     "tell_relevant": pl.Boolean,
     **dict.fromkeys(("answer_position", "n_containers_mentioned", "tells_false", "tells_false_asked"), pl.Int64),
     **dict.fromkeys(("equals_first_order", "equals_reality", "equals_joint_witness"), pl.Boolean),
@@ -42,11 +44,12 @@ TYPES: dict[str, Any] = {
 
 
 def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row an answer: `faulty`, `story`, `cluster` (the unit of inference: a story with its twins), `question`
-    (what is asked, whatever the story), `gold_answer` and the places as lists. Raises ConfigError by column."""
+    """One row an answer: `faulty`, `story` (one telling under one semantics, by the item's id: each twin is one),
+    `cluster` (the unit of inference: a story with its twins), `question` (what is asked, whatever the story), `gold`
+    (see named_gold), `gold_answer` and the places as lists. Raises ConfigError by column."""
     _check(scores.collect_schema())
     faulty = ~answered()
-    half = pl.concat_str("cluster", "prompting_type", separator="/", ignore_nulls=True)
+    told = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
     rows = (
         with_columns(scores, TYPES)
@@ -55,7 +58,8 @@ def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
             correct=pl.col("correct").fill_null(False) & ~faulty, faulty=faulty, cluster=pl.coalesce("cluster", "item")
         )
         .with_columns(
-            story=half,
+            named_gold(TYPES),
+            story=pl.concat_str(told, "prompting_type", "semantics", separator="/", ignore_nulls=True),
             question=pl.col("item").str.extract(r"^hitom/[^/]+/(.+)$"),
             cluster=pl.coalesce(pl.lit("twins ") + pl.col("twin"), "cluster"),
             **{name: pl.col(name).replace("", None).str.split(" ") for name in places},

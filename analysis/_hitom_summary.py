@@ -54,7 +54,9 @@ def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         )
     joint = found["joint_accuracy"].filter(deception=OVERALL, length="all")
     columns = ["model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right"]
-    shown["joint accuracy: orders 0 to k all right, beside the product of the marginals"] = joint.select(columns)
+    shown["joint accuracy: all asked orders up to this one right, beside the product of the marginals"] = joint.select(
+        columns
+    )
     if found["twins"].height:
         primary = found["twins"].filter(treatment="deceptive", control="filler", order="all")
         effect = _shown("risk_difference", "rd_low", "rd_high").alias("deceptive - filler [95%]")

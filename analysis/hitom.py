@@ -9,8 +9,9 @@ in Table 5. `notes` says what each table means.
 
 accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla
 prompting_effects   the same differences with their tests (recommended)
-joint_accuracy      by order, length and deception: orders 0 to k of a story all right, beside the product of the
-                    marginals, and the share right at k where k - 1 is right (after_right) or wrong
+joint_accuracy      by order, length and deception: accuracy of all questions of the order; joint: all asked orders of a
+                    story up to this one right, beside the product of their marginals, and the share right at this
+                    order where the asked one before it is right (after_right) or wrong
 deception_count     by the number of false tells, in the story and about the object asked for
 answer_position     by the place of the answer among the choices and among the containers mentioned, and how often each
                     place is chosen
@@ -21,7 +22,7 @@ baselines           what these rules and a guess score on the same questions
 errors              wrong answers by explanation (see _hitom_errors.py)
 chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
                     chain which ends wrongly
-scorer              which answers counted as right, and how replies were read
+scorer              which answers counted as right (tracked:SEMANTICS for generated items), and how replies were read
 """
 
 from __future__ import annotations
@@ -169,39 +170,35 @@ def _joint(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
 
 
 def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    """By order, over the stories that were asked all orders up to it; of several questions of an order all count."""
+    """By asked order. `accuracy` is that of all questions of the order. All else is over the stories that were asked
+    every order up to it that any of these stories was asked; of several questions of an order all have to be right."""
     columns = ["story", "cluster"]
     asked = rows.group_by(*columns, "order").agg(pl.col("correct").all(), pl.col("faulty").any()).sort("story", "order")
     stories = asked.select(columns).unique(maintain_order=True).with_columns(joint=pl.lit(True), product=pl.lit(1.0))
-    previous: pl.DataFrame | None = None
     total = stories.height
-    for order in range(int(asked["order"].max() or 0) + 1):
+    orders = asked["order"].drop_nulls().unique().sort().to_list()
+    for place, order in enumerate(orders):
         own = asked.filter(order=order).select("story", "correct", "faulty")
         stories = stories.join(own, on="story", maintain_order="left").with_columns(
             pl.col("joint") & pl.col("correct"), pl.col("correct").alias(f"right_{order}")
         )
-        if stories.is_empty():
-            return
-        marginals = [float(stories[f"right_{k}"].mean() or 0.0) for k in range(order + 1)]
-        share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
         record: Record = {
             "order": str(order),
             "stories": stories.height,
-            "accuracy": marginals[-1],
-            "joint": share["accuracy"],
-            "joint_low": share["ci_low"],
-            "joint_high": share["ci_high"],
-            "product": math.prod(marginals),
+            "accuracy": rows.filter(order=order)["correct"].mean(),
             "incomplete": total - stories.height,
-            "few_stories": share.get("few_stories"),
-            "method": share.get("method"),
         }
-        if previous is not None:
+        if stories.height:
+            share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
+            record |= {"joint": share["accuracy"], "joint_low": share["ci_low"], "joint_high": share["ci_high"]}
+            record |= {"few_stories": share.get("few_stories"), "method": share.get("method")}
+            record["product"] = math.prod(float(stories[f"right_{k}"].mean() or 0.0) for k in orders[: place + 1])
+        if place:
             for value, name in ((True, "after_right"), (False, "after_wrong")):
-                after = stories.filter(pl.col(f"right_{order - 1}") == value)["correct"]
+                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)["correct"]
                 record |= {name: float(after.mean()) if len(after) else None, f"{name}_n": len(after)}
         yield record
-        previous, stories = stories, stories.drop("correct", "faulty")
+        stories = stories.drop("correct", "faulty")
 
 
 def _deception_count(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
@@ -254,7 +251,8 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
 
 
 def _twins(rows: pl.DataFrame) -> Iterator[Record]:
-    """Pairs of one group of twins, one order and one question; whether the tells matter is the treated twin's."""
+    """Pairs of one group of twins, one order and one question; whether the tells matter is the treated twin's.
+    Both accuracies are means of the families' means, so that they differ by the risk difference."""
     twins = rows.filter(pl.col("twin").is_not_null() & pl.col("twin_kind").is_not_null())
     keys = ["twin", "order", "question"]
     twins = twins.with_columns(pl.col("question").fill_null(""))
@@ -269,8 +267,9 @@ def _twins(rows: pl.DataFrame) -> Iterator[Record]:
             chosen += [(str(on).lower(), "all", pairs.filter(tell_relevant=on)) for on in (True, False)]
             for relevant, order, some in chosen:
                 if some.height:
+                    by_family = some.group_by("cluster", maintain_order=True).agg(pl.col("correct", "control").mean())
                     key = {"model": model, "strategy": strategy, "treatment": treatment, "control": control}
-                    means = {"accuracy": some["correct"].mean(), "control_accuracy": some["control"].mean()}
+                    means = {"accuracy": by_family["correct"].mean(), "control_accuracy": by_family["control"].mean()}
                     yield {**key, "tell_relevant": relevant, "order": order, **means, **effect_of(some)}
 
 

@@ -203,7 +203,18 @@ def test_the_bytes_are_fixed() -> None:
     assert digest(hitom.BUILT_IN) == "41e6f87a329404af"
     assert digest(Plan(stories=40, seed=3, tells=(1, 3), twins=True, agents=(4, 8), choices=None)) == "7e1c867ce31919a5"
     sensitive = Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500)
-    assert digest(sensitive) == "8044a69be72a0aa9"
+    assert digest(sensitive) == "52619aa482fe7359"
+
+
+def test_sets_of_other_semantics_share_stories_but_no_ids() -> None:
+    """The same questions, of which some have another answer."""
+    plan = {"stories": 24, "seed": 1, "tells": (3,), "balance": ()}
+    released, known = (list(items(Plan(**plan, semantics=name))) for name in SEMANTICS)
+    assert [item.story for item in released] == [item.story for item in known]
+    assert [item.question for item in released] == [item.question for item in known]
+    assert [item.answer for item in released] != [item.answer for item in known]
+    assert [f"{item.id}/common_knowledge" for item in released] == [item.id for item in known]
+    assert [item.cluster for item in released] == [item.cluster for item in known]
 
 
 def test_dice_are_pinned() -> None:

@@ -143,6 +143,48 @@ def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> 
     assert cells.select("order", "stories", "joint").rows() == [("0", 1, 0.0), ("1", 1, 0.0), ("2", 1, 0.0)]
 
 
+def test_joint_accuracy_of_the_orders_that_were_asked() -> None:
+    """Orders may leave gaps and lack 0; accuracy is of all questions, those of incomplete stories too."""
+    columns = ["order", "stories", "accuracy", "joint", "product", "incomplete", "after_right_n"]
+    where = {"strategy": "hitom_vanilla", "deception": "overall", "length": "all"}
+
+    def joint(*kept: pl.Expr) -> list[tuple[Any, ...]]:
+        found = study(scores().filter(pl.col("strategy") == "hitom_vanilla", *kept))["joint_accuracy"]
+        return found.filter(**where).select(columns).rows()
+
+    assert joint(pl.col("order") == 2) == [("2", 4, 0.25, 0.25, 0.25, 0, None)]
+    gap = [("0", 5, 0.6, 0.6, 0.6, 0, None), ("2", 4, 0.25, 0.25, 0.1875, 1, 3)]
+    assert joint(pl.col("order") != 1) == gap
+    s4 = (pl.col("cluster") != "hitom/s4") | (pl.col("order") > 0)
+    assert joint(s4) == [
+        ("0", 4, 0.75, 0.75, 0.75, 1, None),
+        ("1", 3, 0.75, pytest.approx(2 / 3), pytest.approx(2 / 3), 2, 3),
+        ("2", 3, 0.25, pytest.approx(1 / 3), pytest.approx(2 / 9), 2, 2),
+    ]
+    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+    assert joint(apart) == [("0", 3, *[pytest.approx(2 / 3)] * 3, 2, None), ("2", 0, 0.5, None, None, 5, 0)]
+
+
+def test_orders_without_a_complete_story_are_drawn() -> None:
+    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+    found = study(scores().filter(apart))
+    drawn = figures(found, {"all": 0.25})["heat"]
+    assert drawn.panels
+    assert any("hitom vanilla, 2 chapters, order 2: 1.00" in panel.svg for panel in drawn.panels)
+    grounds = [ground for card in verdicts(found, 0.2)[0].cards for ground in card.grounds]
+    assert ("hitom vanilla, all asked orders up to 0 right", "67% of 3 stories; 67% if independent.") in grounds
+
+
+def test_figures_that_are_not_drawn_have_their_own_titles() -> None:
+    found = study(scores())
+    made = figures({**found, **{name: found[name].clear() for name in ("joint_accuracy", "lower_order_match")}}, {})
+    assert (made["heat"].title, made["heat"].missing[:11]) == ("Accuracy by order and length", "Not drawn: ")
+    assert (made["controls"].title, made["controls"].missing[:11]) == (
+        "Where copying would do, and where not",
+        "Not drawn: ",
+    )
+
+
 def test_halves_of_the_released_file_are_different_stories() -> None:
     halves = [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
     found = study(pl.concat(halves))["joint_accuracy"]
@@ -225,6 +267,28 @@ def test_twins_are_paired_by_group_and_question() -> None:
     assert at(study(twins())["accuracy"], deception="overall")["stories"] == 2  # twins are one unit
 
 
+def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
+    """All twins have their family's cluster, which is for inference alone."""
+    family = twins().with_columns(cluster=pl.lit("hitom/") + pl.col("twin"))
+    columns = ["deception", "order", "stories", "accuracy", "joint", "product"]
+    apart = study(family.drop("twin", "twin_kind").with_columns(cluster=pl.col("item").str.head(-6)))["joint_accuracy"]
+    found = study(family)["joint_accuracy"]
+    assert found.select(columns).equals(apart.select(columns))
+    whole = found.filter(deception="overall", length="all").select(columns[1:5]).rows()
+    assert whole == [("0", 8, 0.75, 0.75), ("1", 8, 0.875, 0.625)]
+    assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
+
+
+def test_accuracies_of_twins_differ_by_the_risk_difference() -> None:
+    """Families count alike, however many questions they have."""
+    found = study(twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)))["twins"]
+    columns = ["n", "accuracy", "control_accuracy", "risk_difference"]
+    row = at(found, treatment="deceptive", control="filler", tell_relevant="all", order="all")
+    assert [row[name] for name in columns] == [3, 0.25, 1.0, -0.75]  # family a 1/2, b 0/1; pooled 1/3
+    gaps = found["accuracy"] - found["control_accuracy"] - found["risk_difference"]
+    assert gaps.abs().max() < 1e-12
+
+
 def test_twins_are_drawn_and_printed() -> None:
     found = study(twins())
     figure = figures(found, {"all": 0.25})["perturbing"]
@@ -249,7 +313,7 @@ def test_whether_it_nests_is_read_off_the_interval_where_copying_fails(low: floa
     card = cards["Does it nest beliefs?"]
     assert card.verdict == verdict
     assert card.grounds[0][1].startswith("1 of 4 right (25%")
-    assert card.grounds[-1] == ("hitom cot, orders 0 to 2 all right", "50% of 4 stories; 56% if independent.")
+    assert card.grounds[-1] == ("hitom cot, all asked orders up to 2 right", "50% of 4 stories; 56% if independent.")
 
 
 # Errors
@@ -345,6 +409,21 @@ def test_gold_and_rung_are_named() -> None:
     frame = scores(parse=pl.when(pl.col("order") == 0).then(pl.lit("first")).otherwise(pl.col("parse")))
     rows = study(frame)["scorer"].filter(strategy="hitom_vanilla").select("gold", "parse", "rows", "correct").rows()
     assert rows == [("corrected", "first", 5, 3), ("corrected", "json", 8, 4)]
+
+
+def test_generated_items_name_their_semantics_as_gold() -> None:
+    module = load_study("hitom")
+    one = scores(semantics=pl.lit("common_knowledge")).drop("gold")
+    found = study(one)
+    assert set(found["scorer"]["gold"]) == {"tracked:common_knowledge"}
+    assert warnings(module, found) == []
+    both = pl.concat([one, scores(semantics=pl.lit("released"), item=pl.col("item") + "/r").drop("gold")])
+    mixed = study(both)
+    expected = "answers were compared with several sets of labels: tracked:common_knowledge, tracked:released"
+    assert warnings(module, mixed) == [expected]
+    assert at(mixed["joint_accuracy"], strategy="hitom_cot", deception="overall", length="all", order="0")[
+        "stories"
+    ] == 2 * len(STORIES)
 
 
 def test_what_makes_numbers_doubtful_is_said() -> None:

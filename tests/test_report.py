@@ -167,9 +167,9 @@ def test_nested_beliefs_have_heat_maps_verdicts_and_who_knows_what(tmp_path: Pat
     maps = [label for label in labels if label.startswith("Heat map, ")]
     assert [label.split(".")[0] for label in maps] == [
         "Heat map, without deception, right at this order",
-        "Heat map, without deception, right at this and all lower orders",
+        "Heat map, without deception, right at this and all lower asked orders",
         "Heat map, with deception, right at this order",
-        "Heat map, with deception, right at this and all lower orders",
+        "Heat map, with deception, right at this and all lower asked orders",
     ]
     assert "; hitom chain, 1 chapter, order 2: 1.00;" in maps[0]
     assert any("Where copying would do, and where not" in label for label in labels)

@@ -102,6 +102,14 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     done = cli("score", "--responses", lines(tmp_path / "o.jsonl", reply(1)), "--items", items(tmp_path),
                "--out", out)  # fmt: skip
     assert "replies read as: json 1\nwritten" in done.out
+    generated = tmp_path / "generated.jsonl"
+    options = ("--semantics", "common_knowledge", "--stories", 4)
+    assert cli("generate", "hitom", *options, "--out", generated).code == 0
+    one = next(load("hitom", generated))
+    found = lines(tmp_path / "g.jsonl", {"item": one.id, "text": one.answer})
+    done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", generated, "--out", out)
+    assert "1 correct" in done.out
+    assert "; compared with gold: tracked:common_knowledge\n" in done.out
 
 
 def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, score_run, scores_of, write_scored, write_scores
+from tomserve.scoring.table import TABLES, named_gold, score_run, scores_of, write_scored, write_scores
 
 
 def warn(message: str) -> None:
@@ -116,10 +116,10 @@ def _scorer(scores: pl.LazyFrame) -> str:
     """What decided: how the replies were read and, where a benchmark has several sets of answers, which one."""
     read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
     listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
-    if "gold" not in scores.collect_schema().names():
-        return f"replies read as: {listed}"
-    golds = scores.select(pl.col("gold").unique().sort()).drop_nulls().collect()["gold"].to_list()
-    return f"replies read as: {listed}; compared with gold: {', '.join(map(str, golds))}"
+    golds: list[str] = []
+    if (named := named_gold(scores.collect_schema().names())) is not None:
+        golds = scores.select(named.unique().sort()).drop_nulls().collect()["gold"].to_list()
+    return f"replies read as: {listed}" + (f"; compared with gold: {', '.join(golds)}" if golds else "")
 
 
 def _check_apart(out: Path | None, *inputs: Path | None) -> None:

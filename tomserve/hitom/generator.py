@@ -267,7 +267,7 @@ def item_lines(family: Family) -> Iterator[bytes]:
             yield orjson.dumps(
                 {
                     "schema": SCHEMA,
-                    "id": item_id(f"{BENCHMARK}/{story.id}", question.asked, family.object),
+                    "id": item_id(f"{BENCHMARK}/{story.id}", question.asked, family.object, family.semantics),
                     "benchmark": BENCHMARK,
                     "story": sentences,
                     "question": write_question(question.asked, family.object),

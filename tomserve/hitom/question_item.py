@@ -55,7 +55,7 @@ def make_item(
     sentences = story.sentences()
     told = f"hitom/{story_id(sentences)}"
     return Item(
-        id=item_id(told, asked, obj) + suffix,
+        id=item_id(told, asked, obj, semantics) + suffix,
         benchmark="hitom",
         story=sentences,
         question=write_question(asked, obj),
@@ -67,9 +67,10 @@ def make_item(
     )
 
 
-def item_id(story: str, asked: Sequence[str], obj: str) -> str:
-    """The id of a question about a story ("hitom/" and its `story_id`), content-addressed."""
-    return "/".join((story, obj, *(asked or ("really",))))
+def item_id(story: str, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:
+    """The id of a question about a story ("hitom/" and its `story_id`), content-addressed; other semantics than the
+    released one end it, so that no two sets have one id for two answers."""
+    return "/".join((story, obj, *(asked or ("really",)), *((semantics,) if semantics != "released" else ())))
 
 
 def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:

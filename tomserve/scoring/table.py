@@ -37,6 +37,15 @@ PART = 10_000
 Note = Callable[[str], None]
 
 
+def named_gold(columns: Collection[str]) -> pl.Expr | None:
+    """Which answers counted, of a score table with these columns: `gold` or, where generated items have none,
+    "tracked:" and the semantics of their answers. None where nothing says."""
+    named = [pl.col("gold").cast(pl.String)] if "gold" in columns else []
+    if "semantics" in columns:
+        named.append(pl.lit("tracked:") + pl.col("semantics").cast(pl.String))
+    return pl.coalesce(named).alias("gold") if named else None
+
+
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
     """Score a run. items: a JSONL file to score against instead of the run's own. note: told what was not read.
 

@@ -251,10 +251,11 @@ def _controls(tables: Tables, chance: Mapping[str, float]) -> Figure:
 
 def _or_missing(name: str, make: Callable[[Tables, Mapping[str, float]], Figure]) -> Callable[..., Figure]:
     def made(tables: Tables, chance: Mapping[str, float]) -> Figure:
+        titles = {**TITLES, **nesting.TITLES} if "joint_accuracy" in tables else TITLES
         try:
             figure = make(tables, chance)
         except AbsentError as absent:
-            return Figure(name, TITLES[name], "", (), missing=f"Not drawn: {absent}.")
+            return Figure(name, titles[name], "", (), missing=f"Not drawn: {absent}.")
         return (
             figure
             if figure.panels or figure.missing

@@ -216,10 +216,10 @@ def _nests(tables: Tables) -> Card | None:
     if not grounds:
         return None
     if _has(tables, "joint_accuracy", "strategy deception length order joint stories product"):
-        joint = tables["joint_accuracy"].filter(deception="overall", length="all")
+        joint = tables["joint_accuracy"].filter(deception="overall", length="all").drop_nulls("joint")
         for row in joint.unique("strategy", keep="last", maintain_order=True).iter_rows(named=True):
             text = f"{percent(row['joint'])} of {row['stories']:,} stories; {percent(row['product'])} if independent."
-            grounds.append((f"{said(row['strategy'])}, orders 0 to {row['order']} all right", text))
+            grounds.append((f"{said(row['strategy'])}, all asked orders up to {row['order']} right", text))
     known = {"yes": ("Better than guessing", GOOD), "no": ("No: it copies", BAD), "open": ("Not shown", OPEN)}
     verdict, tone = known.get(words.pop(), ("Not shown", OPEN)) if len(words) == 1 else ("Undecided", OPEN)
     remark = "Questions of order 2 and more whose right answer is not the innermost agent's own belief."

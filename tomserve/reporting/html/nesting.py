@@ -22,7 +22,13 @@ from tomserve.reporting.html.panels import (
 )
 from tomserve.reporting.html.svg import draw
 
-_MEASURES = {"accuracy": "right at this order", "joint": "right at this and all lower orders"}
+_MEASURES = {"accuracy": "right at this order", "joint": "right at this and all lower asked orders"}
+TITLES = {
+    "heat": "Accuracy by order and length",
+    "perturbing": "What lies do to matched twins",
+    "controls": "Where copying would do, and where not",
+}
+"""Of the figures that this study has instead of those of other studies."""
 _RULES = {
     "first_order": "first-order answer",
     "lower_order": "a lower order's answer",
@@ -36,9 +42,10 @@ def by_order_and_length(tables: Tables, chance: Mapping[str, float]) -> Figure:
     """A panel for each model, kind of story and measure: a heat map a strategy, chapters down, orders across."""
     caption = (
         "Share of right answers, one row a number of chapters, one column an order of belief (0: reality). Being right "
-        "at all orders up to this one falls with order by itself; the table has what independent orders would give."
+        "at all asked orders up to this one falls with order by itself; the table has what independent orders would "
+        "give."
     )
-    figure = Figure("heat", "Accuracy by order and length", caption, ("joint_accuracy",), wide=True)
+    figure = Figure("heat", TITLES["heat"], caption, ("joint_accuracy",), wide=True)
     keys = "model strategy deception length order"
     rows = rows_of(tables, "joint_accuracy", f"{keys} accuracy joint", keys)
     models = unique(order(rows, "model"))
@@ -50,7 +57,7 @@ def by_order_and_length(tables: Tables, chance: Mapping[str, float]) -> Figure:
             stories = "all stories" if kind == "overall" else f"{kind} deception"
             for measure, words in _MEASURES.items():
                 title = ", ".join((*([shown] if len(models) > 1 else []), stories, words))
-                if part:
+                if any(finite(row[measure]) is not None for row in part):
                     at = chance.get("all") if measure == "accuracy" else None
                     panels.append(Panel(title, _maps(part, measure, title, f"heat-{len(panels)}", at)))
     return with_panels(figure, panels)
@@ -68,7 +75,8 @@ def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: fl
                 down, across = _length(row), str(row["order"])
                 cells.append(Cell(down, across, value, f"{said(strategy)}, {down}, order {across}: {value:.2f}"))
         told += cells
-        maps.append(heat(cells, lengths, orders, said(strategy), chance=chance, names=not maps))
+        if cells:
+            maps.append(heat(cells, lengths, orders, said(strategy), chance=chance, names=not maps))
     return draw(beside(maps), f"Heat map, {title}. " + "; ".join(cell.told for cell in told) + ".", prefix)
 
 
@@ -91,7 +99,7 @@ def twins(tables: Tables) -> Figure:
         "Share right on stories with these lines minus the share on their matched twins, with 95% intervals. Deceptive "
         "against filler, where tells matter, is the contrast to read: as many lines, and they decide the answer."
     )
-    figure = Figure("perturbing", "What lies do to matched twins", caption, ("twins",))
+    figure = Figure("perturbing", TITLES["perturbing"], caption, ("twins",))
     needed = "model strategy treatment control tell_relevant order risk_difference rd_low rd_high"
     if tables["twins"].is_empty():
         return Figure(figure.name, figure.title, "", (), missing="Not drawn: these stories have no matched twins.")
@@ -110,7 +118,7 @@ def by_rule(tables: Tables, lines: Sequence[Line]) -> Figure:
         "intervals. Who copies the first-order answer, reality or what the asked agents last saw together is right in "
         "the former and wrong in the latter."
     )
-    figure = Figure("controls", "Where copying would do, and where not", caption, ("lower_order_match",))
+    figure = Figure("controls", TITLES["controls"], caption, ("lower_order_match",))
     data: list[Row] = []
     for row in rows_of(tables, "lower_order_match", "model strategy rule order matches accuracy"):
         if row["order"] == "all":
