@@ -1,6 +1,8 @@
 """Reading answers, and the score table."""
 
+import re
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tomserve.items import RESERVED
+from tomserve.scoring import answers, prose
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import COLUMNS, score_row
@@ -180,6 +183,38 @@ def test_long_prose_costs_linear_time() -> None:
     for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - "):
         read(part * 30_000, OFFERED)
     assert time.perf_counter() - began < 8
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", " \u2003", " \r"])
+def test_white_space_is_collapsed_before_a_search_whose_time_its_runs_would_square(
+    blank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[str] = []
+
+    class Watched:
+        def finditer(self, text: str) -> Iterator[re.Match[str]]:
+            handed.append(text)
+            return ends.finditer(text)
+
+    ends = prose._END
+    monkeypatch.setattr(prose, "_END", Watched())
+    for text in ("B.{}c1_box", "so{}blue_box", "the answer is B{}x", "red{}\nblue_box{}since"):
+        read(text.replace("{}", blank * 140), OFFERED)
+    assert len(handed) >= 4
+    assert max(map(len, handed)) < 30, handed
+
+
+@pytest.mark.parametrize("part", ["answer is ", "answer: ", "answer: x\n", "<answer>x</answer>"])
+def test_a_reply_that_repeats_itself_is_read_once(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(text: str, choices: Lettered) -> tuple[str | None, str]:
+        calls.append(text)
+        return None, ""
+
+    monkeypatch.setattr(answers, "leading", counted)
+    read(part * 2000, OFFERED)
+    assert 0 < len(calls) < 100
 
 
 def chain(beliefs: str, sentences: int = 3):

@@ -21,7 +21,8 @@ import re
 
 from tomserve.scoring.labels import Lettered, in_words, match
 
-_END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s+(?:because|since|as)\b", re.I)
+# Of lines with single spaces only (_single): runs of white space would cost the square of their length.
+_END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s(?:because|since|as)\b", re.I)
 _OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?", re.I)
 _TAKEN_BACK = re.compile(
     r"\b(?:wait|correction|on second thoughts?|i was (?:wrong|mistaken)|(?:is|was) (?:wrong|incorrect))\b", re.I
@@ -37,6 +38,7 @@ DIFFERENT = "the text begins, ends or concludes with different choices"
 
 def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
     """(choice that the text begins with, the words that name it): up to one of its first clause ends, the longest."""
+    text = _single(text)
     if (label := match(text, choices)[0]) is not None:
         return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
     best: tuple[str | None, str] = (None, "")
@@ -57,7 +59,7 @@ def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
 
 def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
     """(rung, choice); or why there is none although the text makes a choice; or None."""
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    lines = [line for line in map(_single, text.splitlines()) if line]
     if not lines:
         return None
     found = {
@@ -70,12 +72,17 @@ def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
         return DIFFERENT
     if said:
         return next(iter(said.items()))
-    label = _one_named(text, choices)
+    label = _one_named("\n".join(lines), choices)
     if label is not None and any(
         choices.by_letter(begun[1].casefold()) != label for line in lines if (begun := _LISTED.match(line))
     ):
         return DIFFERENT  # "B. red_box" where B is another
     return None if label is None else ("sole", label)
+
+
+def _single(text: str) -> str:
+    """Text with a single space for every run of white space, and none around it."""
+    return " ".join(text.split())
 
 
 def _of_line(line: str, choices: Lettered) -> str | None:
