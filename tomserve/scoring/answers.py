@@ -41,7 +41,9 @@ _INLINE = re.compile(
     r"(?:[ \t](?:clearly|definitely|probably|therefore|thus|simply|actually|now))?[: \t]{0,3}(?=([^\n]{0,300}))",
     re.I,
 )
-_TAGGED = re.compile(r"<answer>(?=([^<\n]{0,300})</answer>)|\\boxed\{(?=([^{}\n]{0,300})\})", re.I)
+_TAGGED = re.compile(
+    r"<answer>(?=([^<\n]{0,300})</answer>)|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})", re.I
+)
 _DOUBTED = re.compile(r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless)\b", re.I)
 _CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|\s\(|,?\s(?:because|since)\b", re.I)
 _TAKEN_BACK = re.compile(r"\b(?:no|not|wait|or|actually|instead|rather|correction|wrong|incorrect)\b", re.I)
