@@ -14,10 +14,13 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from tomserve.scoring.answers import read
+from tomserve.scoring.labels import Lettered
 
 CHOICES = ("tea", "salt", "the jar", "unknown")
+OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown"))
 SEEDS = (
     '{"beliefs": [{"sentence": 1, "belief": "tea"}, {"sentence": 2, "belief": "salt"}], "answer": "salt"}',
     "Sure!\n```json\n{'answer': 'tea',}\n```\nThe answer is tea.",
@@ -43,6 +46,19 @@ SLOW = {
     "escapes": '{"answer": "\\\\',
     "thoughts": "<think></think>",
 }
+SLOW_LETTERED = {  # (before, again and again, after)
+    "spaces": ("B.", " ", "c1_box"),
+    "tabs": ("so", "\t", "blue_box"),
+    "line ends": ("x", "\n", "blue_box"),
+    "letters": ("B. ", "B. ", ""),
+    "commas": ("B", ",,,,", "c1_box"),
+    "conclusions": ("", "so ", "blue_box"),
+    "one word": ("", "b", ""),
+    "answers": ("", "answer is ", "B"),
+    "forms": ("", "answer: ", "B"),
+    "denials": ("it is ", "not ", "blue_box"),
+    "brackets": ("B", "(", "blue_box"),
+}
 
 
 def text(noise: random.Random) -> str:
@@ -56,12 +72,12 @@ def text(noise: random.Random) -> str:
     return found
 
 
-def seconds(words: str) -> float:
+def seconds(words: str, choices: Sequence[str] = CHOICES) -> float:
     """The best of three, the figure least disturbed by the rest of the machine."""
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        read(words, CHOICES, 3)
+        read(words, choices, 3)
         times.append(time.perf_counter() - began)
     return min(times)
 
@@ -83,11 +99,16 @@ def main() -> int:
     print(f"{count} texts, none raised, {bad} inconsistent; {count / took:.0f} texts/s (with their making)")
     print("  " + ", ".join(f"{rung} {share / count:.1%}" for rung, share in rungs.most_common()))
     slow = 0
-    for name, piece in SLOW.items():
-        short, long = ((piece * (size // len(piece) + 1))[:size] for size in (100_000, 200_000))
-        ratio = seconds(long) / max(seconds(short), 1e-6)
+    forms: list[tuple[str, tuple[str, str, str], Sequence[str]]] = [
+        *((name, ("", piece, ""), CHOICES) for name, piece in SLOW.items()),
+        *((f"{name}, by letter", parts, OFFERED) for name, parts in SLOW_LETTERED.items()),
+    ]
+    for name, (before, piece, after), choices in forms:
+        short, long = (before + (piece * (size // len(piece) + 1))[:size] + after for size in (100_000, 200_000))
+        took = seconds(long, choices)
+        ratio = took / max(seconds(short, choices), 1e-6)
         slow += ratio > 3
-        print(f"  {name:20s} 200,000 characters {seconds(long) * 1000:7.1f} ms, {ratio:4.1f} times 100,000")
+        print(f"  {name:22s} 200,000 characters {took * 1000:7.1f} ms, {ratio:4.1f} times 100,000")
     return 1 if bad or slow else 0
 
 

@@ -80,10 +80,10 @@ def test_every_option_arrives(cli: Cli, tmp_path: Path) -> None:
 
 def test_the_official_form_reads_back(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "h.json"
-    done = cli("generate", "hitom", "--stories", 12, "--twins", "--tells", "1,3", "--format", "hitom", "--out", path)
+    done = cli("generate", "hitom", "--stories", 12, "--tells", "1,3", "--format", "hitom", "--out", path)
     assert done.code == 0, done.err
     found = read_records(path)
-    plan = Plan(stories=12, twins=True, tells=(1, 3))
+    plan = Plan(stories=12, tells=(1, 3))
     ours = list(items(plan))
     assert len(found) == len(ours) == 60
     assert [r.sample_id for r in found] == list(range(60))
@@ -144,6 +144,16 @@ def test_the_built_in_set_needs_no_file(cli: Cli, endpoint: Any, tmp_path: Path)
         (["--format", "json"], "unknown --format 'json'"),
         (["--choices", "many"], "--choices 'many': expected numbers"),
         (["--choice", "15"], "No such option: --choice"),
+        (["--choices", "4-8"], "--choices '4-8': every story has the same number; give one, such as 4"),
+        (["--twins", "--format", "hitom"], "--format hitom: the official form has no field for --twins;"),
+        (
+            ["--semantics", "common_knowledge", "--format", "hitom"],
+            "--format hitom: the official form has no field for common_knowledge semantics;",
+        ),
+        (
+            ["--order-sensitive", "--orders", "2-4", "--format", "hitom"],
+            "--format hitom: the official form has no field for common_knowledge semantics;",
+        ),
         (["--choices", "30", "--format", "hitom"], "story 1 has 30 choices, the official form letters for 26"),
     ],
 )
@@ -156,6 +166,16 @@ def test_mistakes_end_in_one_line(cli: Cli, tmp_path: Path, options: list[str], 
     assert done.err.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["h.jsonl"]
     assert path.read_text() == "what was there"
+
+
+def test_the_report_never_overwrites_the_items(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "h.jsonl"
+    for report in (path, tmp_path / "sub/../h.jsonl"):
+        done = cli("generate", "hitom", "--stories", 4, "--out", path, "--report", report)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "would overwrite the items" in done.err
+        assert not path.exists()
 
 
 def test_what_is_not_hitom_is_refused(cli: Cli, tmp_path: Path, items_file: Path) -> None:

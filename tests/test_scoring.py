@@ -1,6 +1,8 @@
 """Reading answers, and the score table."""
 
+import re
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tomserve.items import RESERVED
+from tomserve.scoring import answers, prose
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import COLUMNS, score_row
@@ -131,7 +134,11 @@ OFFERED = Lettered(("red_box", "blue_box", "tin_ladle_box", "plum_bin", "unknown
             "concluded",
         ),
         ("The red_box and plum_bin follow. Thus Bo thinks it is in the blue box.", "blue_box", "concluded"),
+        ("Ann left.\nSo, since she didn't see Bo move it, she thinks of the blue_box.", "blue_box", "concluded"),
+        ("Ann left.\nSo she thinks of the blue_box, which she has not left.", "blue_box", "concluded"),
         ("Ann thinks that the pen is in the blue_box, her blue box.", "blue_box", "sole"),
+        ("\\boxed{\\text{B}}", "blue_box", "stated"),
+        ("Answer: \\boxed{\\textbf{B. blue_box}}", "blue_box", "stated"),
         ("<think>A</think>B", "blue_box", "label+think+letter"),
     ],
 )
@@ -159,6 +166,25 @@ def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
         "Therefore it is in the red_box or in the blue_box.",
         "It went from the red_box to the blue_box.",
         "I do not know.",
+        "blue_box is not where Ann thinks it is.",
+        "I do not believe the object would be in the blue_box.",
+        "I cannot tell whether it is in the blue_box.",
+        "I can’t say that it is in the blue_box.",
+        "Is it the blue_box?",
+        "Ann moved the pen to the blue_box, but there is not enough information to choose.",
+        "Sorry, I can't help with that. The blue_box is mentioned.",
+        "I apologize. The blue_box comes up in the story.",
+        "It depends on Ann; perhaps it is in the blue_box.",
+        "If Ann saw it, it is in the blue_box.",
+        "It is unclear. The blue_box has been named.",
+        "Ann left.\nTherefore, I do not believe that the object would be in the blue_box.",
+        "Ann left.\nSo it is unclear whether she thinks of the blue_box.",
+        "Ann left.\nSo I do not think, given all that, that it is in the blue_box.",
+        "Ann left.\nSo Ann doesn't believe, having left, that it is in the blue_box.",
+        "B. blue_box is not where Ann thinks it is.",
+        "Ann left.\nThus it might be in the blue_box.",
+        "Ann left.\nSo is it in the blue_box?",
+        "Ann left.\nTherefore the blue_box is not where she thinks it is.",
     ],
 )
 def test_what_is_unclear_by_letter_is_invalid(text: str) -> None:
@@ -180,6 +206,38 @@ def test_long_prose_costs_linear_time() -> None:
     for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - "):
         read(part * 30_000, OFFERED)
     assert time.perf_counter() - began < 8
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", " \u2003", " \r"])
+def test_white_space_is_collapsed_before_a_search_whose_time_its_runs_would_square(
+    blank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[str] = []
+
+    class Watched:
+        def finditer(self, text: str) -> Iterator[re.Match[str]]:
+            handed.append(text)
+            return ends.finditer(text)
+
+    ends = prose._END
+    monkeypatch.setattr(prose, "_END", Watched())
+    for text in ("B.{}c1_box", "so{}blue_box", "the answer is B{}x", "red{}\nblue_box{}since"):
+        read(text.replace("{}", blank * 140), OFFERED)
+    assert len(handed) >= 4
+    assert max(map(len, handed)) < 30, handed
+
+
+@pytest.mark.parametrize("part", ["answer is ", "answer: ", "answer: x\n", "<answer>x</answer>"])
+def test_a_reply_that_repeats_itself_is_read_once(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(text: str, choices: Lettered) -> tuple[str | None, str]:
+        calls.append(text)
+        return None, ""
+
+    monkeypatch.setattr(answers, "leading", counted)
+    read(part * 2000, OFFERED)
+    assert 0 < len(calls) < 100
 
 
 def chain(beliefs: str, sentences: int = 3):

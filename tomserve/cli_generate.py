@@ -76,12 +76,17 @@ def hitom(
         moves=levels(moves, "--moves"),
         distractors=levels(distractors, "--distractors"),
         lines=lines,
-        choices=None if choices == "mentioned" else levels(choices, "--choices")[0],
+        choices=None if choices == "mentioned" else _one(levels(choices, "--choices"), choices),
         balance=_balance(balance, TRAITS),
         order_sensitive=order_sensitive,
         twins=twins,
         semantics=next((name for name in SEMANTICS if name == semantics), None),
     ).check()
+    if form == "hitom" and (twins or plan.gold != SEMANTICS[0]):
+        what = "--twins" if twins else f"{plan.gold} semantics"
+        raise ConfigError(f"--format hitom: the official form has no field for {what}; leave --format out")
+    if report is not None and report.resolve() == out.resolve():
+        raise ConfigError(f"--report {report} would overwrite the items of --out; choose another file")
     tally = Tally()
 
     def counted() -> Iterator[Family]:
@@ -99,6 +104,12 @@ def hitom(
         text = tables.render_all(frames, "md", {}, hitom_balance.NOTES)
         write_chunks(report, [text.encode()])
     print(f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}")
+
+
+def _one(found: tuple[int, ...], given: str) -> int:
+    if len(found) != 1:
+        raise ConfigError(f"--choices {given!r}: every story has the same number; give one, such as {found[0]}")
+    return found[0]
 
 
 def _balance(wanted: list[str] | None, traits: tuple[str, ...]) -> tuple[str, ...]:

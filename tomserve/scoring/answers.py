@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 from tomserve.scoring import objects
@@ -40,9 +41,11 @@ _INLINE = re.compile(
     r"(?:[ \t](?:clearly|definitely|probably|therefore|thus|simply|actually|now))?[: \t]{0,3}(?=([^\n]{0,300}))",
     re.I,
 )
-_TAGGED = re.compile(r"<answer>(?=([^<\n]{0,300})</answer>)|\\boxed\{(?=([^{}\n]{0,300})\})", re.I)
+_TAGGED = re.compile(
+    r"<answer>(?=([^<\n]{0,300})</answer>)|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})", re.I
+)
 _DOUBTED = re.compile(r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless)\b", re.I)
-_CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|\s\(|,?\s+(?:because|since)\b", re.I)
+_CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|\s\(|,?\s(?:because|since)\b", re.I)
 _TAKEN_BACK = re.compile(r"\b(?:no|not|wait|or|actually|instead|rather|correction|wrong|incorrect)\b", re.I)
 _SPECIAL = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|\s){1,20}$", re.I)
 _DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
@@ -118,15 +121,16 @@ def _stated(text: str, choices: Sequence[str]) -> tuple[set[str | None], set[str
     is x"); None for one with no label, or that is doubted or taken back."""
     if "answer" not in text.casefold() and "\\boxed" not in text:
         return set(), set()
-    forms = {_named(found[1] or found[2] or "", choices) for found in _TAGGED.finditer(text)}
+    named = cache(partial(_named, choices=choices))  # a reply that repeats itself is read once
+    forms = {named(found[1] or found[2] or "") for found in _TAGGED.finditer(text)}
     text = _TAGGED.sub("", text) if forms else text
     for found in _SAID.finditer(text):
         if (said := found[1].strip("*_ \t}")) and not said.startswith((objects.HERE, "</answer")):
-            forms.add(_named(said, choices))
+            forms.add(named(said))
     inline: set[str | None] = set()
     for found in _INLINE.finditer(text):
         before = re.split(r"[.!?:\n]", text[max(0, found.start() - 60) : found.start()])[-1]
-        inline.add(None if _DOUBTED.search(before) else _named(found[1], choices))
+        inline.add(None if _DOUBTED.search(before) else named(found[1]))
     return forms, inline
 
 

@@ -29,7 +29,7 @@ _ENDING = ".,;:!" + _WRAPPING
 
 
 _LETTER = re.compile(r"(?:(?:option|choice|answer)\s+)?[(\[]?([a-z])(?:[)\]]?\s*[.):,\]-]*\s*(?<=[\s.):,\]-])(.+))?")
-_LETTER_LAST = re.compile(r"(.+?)[\s,]*[(\[]\s*(?:option\s+)?([a-z])")
+_LETTER_LAST = re.compile(r"(.*[^\s,])[\s,]*[(\[]\s*(?:option\s+)?([a-z])")
 
 
 class Lettered(tuple[str, ...]):

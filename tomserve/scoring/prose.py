@@ -6,10 +6,9 @@ Rungs, tried where the text neither holds JSON nor says "the answer is x"; all t
 |-----------|-------------------------------------------------------------------------------------------------------|
 | first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" alone in its line), then explains it  |
 | last      | ends with one, in a line of its own or at its beginning                                               |
-| concluded | ends with a sentence "Therefore, ..." (thus, so, hence, ...) that names one choice alone                |
-| sole      | names one choice alone, be it several times, and none of the above                                      |
-
-A choice that is denied ("not in the blue_box") is not named by a sentence.
+| concluded | ends with a sentence "Therefore, ..." (thus, so, hence, ...) that names one choice alone, without doubt  |
+|           | and not in a clause that holds a negation                                                               |
+| sole      | names one choice alone, be it several times, and holds no negation, doubt, condition, question, apology  |
 
     >>> prose("Blue box. Ann saw nothing else.", Lettered(("red_box", "blue_box")))
     ('first', 'blue_box')
@@ -21,7 +20,8 @@ import re
 
 from tomserve.scoring.labels import Lettered, in_words, match
 
-_END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s+(?:because|since|as)\b", re.I)
+# Of lines with single spaces only (_single): runs of white space would cost the square of their length.
+_END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s(?:because|since|as)\b", re.I)
 _OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?", re.I)
 _TAKEN_BACK = re.compile(
     r"\b(?:wait|correction|on second thoughts?|i was (?:wrong|mistaken)|(?:is|was) (?:wrong|incorrect))\b", re.I
@@ -30,6 +30,20 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _THEREFORE = re.compile(
     r"\W*(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|as a result|in summary|to sum up)\b", re.I
 )
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|none|neither|nor|nowhere|without|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b", re.I
+)
+_DOUBT = re.compile(
+    r"\?|\b(?:un(?:clear|certain|sure|known|able|likely|determined|decided)|ambiguous|impossible|insufficient|whether|if"
+    r"|unless|or|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?|assum(?:e|es|ing)|guess"
+    r"|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|false|fails?|lacks?|hard to|difficult to"
+    r"|(?:enough|more|further|missing) information|cannot|can not|I (?:do|am|would|could|have) not)\b"
+    r"|\b(?:can|I \w{1,6}n)['\u2019]t\b"
+    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
+    re.I,
+)
+_DENIED = re.compile(r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never)\b")
+_CLAUSE = re.compile(r"[,;:] |\b(?:because|since|as|while|although|though)\b", re.I)
 _LISTED = re.compile(r"\W*(?:option\s+|choice\s+)?([a-z])[.):]", re.I)
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
@@ -37,6 +51,7 @@ DIFFERENT = "the text begins, ends or concludes with different choices"
 
 def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
     """(choice that the text begins with, the words that name it): up to one of its first clause ends, the longest."""
+    text = _single(text)
     if (label := match(text, choices)[0]) is not None:
         return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
     best: tuple[str | None, str] = (None, "")
@@ -57,7 +72,7 @@ def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
 
 def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
     """(rung, choice); or why there is none although the text makes a choice; or None."""
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    lines = [line for line in map(_single, text.splitlines()) if line]
     if not lines:
         return None
     found = {
@@ -70,12 +85,18 @@ def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
         return DIFFERENT
     if said:
         return next(iter(said.items()))
-    label = _one_named(text, choices)
+    whole = "\n".join(lines)
+    label = None if _NEGATION.search(whole) or _DOUBT.search(whole) else _one_named(whole, choices)
     if label is not None and any(
         choices.by_letter(begun[1].casefold()) != label for line in lines if (begun := _LISTED.match(line))
     ):
         return DIFFERENT  # "B. red_box" where B is another
     return None if label is None else ("sole", label)
+
+
+def _single(text: str) -> str:
+    """Text with a single space for every run of white space, and none around it."""
+    return " ".join(text.split())
 
 
 def _of_line(line: str, choices: Lettered) -> str | None:
@@ -91,17 +112,21 @@ def _only_letter(words: str) -> bool:
 
 def _concluded(line: str, choices: Lettered) -> str | None:
     sentence = _SENTENCE.split(line.strip())[-1]
-    return _one_named(sentence, choices) if _THEREFORE.match(sentence) else None
+    if not _THEREFORE.match(sentence) or _DOUBT.search(sentence):
+        return None
+    label = _one_named(sentence, choices)
+    denied = label is not None and any(
+        _NEGATION.search(clause) and _place(label, in_words(clause.casefold())) is not None
+        for clause in _CLAUSE.split(sentence)
+    )
+    return None if denied else label
 
 
 def _one_named(text: str, choices: Lettered) -> str | None:
-    """The only choice that the text names, unless the text denies it."""
+    """The only choice that the text names."""
     words = in_words(text.casefold())
     named = [choice for choice in choices.offered if _place(choice, words) is not None]
-    if len(named) != 1:
-        return None
-    denied = rf"(?:\bnot|n't|\bnever|\bno longer)\s+(?:[a-z]+\s+){{0,3}}{re.escape(in_words(named[0].casefold()))}"
-    return None if re.search(denied, words) else named[0]
+    return named[0] if len(named) == 1 else None
 
 
 def _first_named(text: str, choices: Lettered) -> str | None:
@@ -109,7 +134,10 @@ def _first_named(text: str, choices: Lettered) -> str | None:
     words = in_words(text.casefold())
     places = {place: choice for choice in choices.offered if (place := _place(choice, words)) is not None}
     first = min(places, default=len(words))
-    return places[first] if len(words[:first].strip(_DECORATION + ":,-").split()) == 1 else None
+    if len(words[:first].strip(_DECORATION + ":,-").split()) != 1:
+        return None
+    choice = places[first]
+    return None if _DENIED.match(words, first + len(in_words(choice.casefold()))) else choice
 
 
 def _place(choice: str, words: str) -> int | None:
