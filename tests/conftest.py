@@ -14,8 +14,12 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from hypothesis import settings
 
 from tomserve.items import Item
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")

@@ -18,13 +18,14 @@ from tomserve.items import read_items
 Cli = Callable[..., Outcome]
 
 
-def test_items_are_written_and_read_back(cli: Cli, tmp_path: Path) -> None:
+def test_items_are_written_and_read_back(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_DATA", str(tmp_path))
     path = tmp_path / "new/h.jsonl"
     done = cli("generate", "hitom", "--stories", 12, "--seed", 3, "--out", path)
     assert done.code == 0, done.err
     assert f"written: 12 stories, 60 items (released semantics) to {path}" in done.out
     assert "answers by order" in done.out
-    assert "official" not in done.out  # the data folder is not set here, and is none of ours
+    assert "official" not in done.out  # the file is not there
     found = list(read_items(path))
     assert found == list(items(Plan(stories=12, seed=3)))
     assert list(hitom.load(path)) == found
