@@ -220,7 +220,8 @@ class Runner:
             while (pause := self._fleet.pause) > 0:
                 if await self._wait(pause):
                     return None
-            await self._turn()
+            if self.concurrency is None:  # else there are as many workers as requests may be out
+                await self._turn()
             sent += 1
             if self.hedge is None or len(self.endpoints) < 2:
                 endpoint = self._fleet.pick(request, endpoint)
@@ -253,8 +254,6 @@ class Runner:
 
     async def _turn(self) -> None:
         """Wait until the limits have room: more workers than that may be about, waiting to ask again."""
-        if self.concurrency is not None:
-            return  # as many workers as requests, always
         while self._fleet.in_flight >= self._fleet.capacity and not self.stop.is_set():
             if self._room is None or self._room.done():
                 self._room = asyncio.get_running_loop().create_future()
