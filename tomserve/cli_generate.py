@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tomserve.errors import ConfigError, one_of
+
+if TYPE_CHECKING:
+    from tomserve.hitom.plan import Plan
+    from tomserve.hitom.tally import Tally
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Generate new items of a benchmark.")
 FORMATS = ("items", "hitom")
@@ -53,9 +57,7 @@ def hitom(
     """Generate Hi-ToM stories, five questions each, with gold answers and chains; prints the achieved balance."""
     from rich.console import Console
 
-    from tomserve.hitom.generator import Family, generate, item_lines, official_file
     from tomserve.hitom.plan import TRAITS, Plan, levels
-    from tomserve.hitom.tally import Tally
     from tomserve.hitom.tracker import SEMANTICS
     from tomserve.items import write_chunks
     from tomserve.reporting import hitom_balance, tables
@@ -87,6 +89,21 @@ def hitom(
         raise ConfigError(f"--format hitom: the official form has no field for {what}; leave --format out")
     if report is not None and report.resolve() == out.resolve():
         raise ConfigError(f"--report {report} would overwrite the items of --out; choose another file")
+    tally = _write(plan, form, out)
+    frames = hitom_balance.tables(tally, hitom_balance.official_file())
+    tables.show(frames, Console(width=200, highlight=False), hitom_balance.NOTES)
+    if report is not None:
+        text = tables.render_all(frames, "md", {}, hitom_balance.NOTES)
+        write_chunks(report, [text.encode()])
+    print(f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}")
+
+
+def _write(plan: Plan, form: str, out: Path) -> Tally:
+    """Generate the plan's stories into a file; the balance that came of it."""
+    from tomserve.hitom.generator import Family, generate, item_lines, official_file
+    from tomserve.hitom.tally import Tally
+    from tomserve.items import write_chunks
+
     tally = Tally()
 
     def counted() -> Iterator[Family]:
@@ -98,12 +115,7 @@ def hitom(
         write_chunks(out, official_file(counted()))
     else:
         write_chunks(out, (line + b"\n" for family in counted() for line in item_lines(family)))
-    frames = hitom_balance.tables(tally, hitom_balance.official_file())
-    tables.show(frames, Console(width=200, highlight=False), hitom_balance.NOTES)
-    if report is not None:
-        text = tables.render_all(frames, "md", {}, hitom_balance.NOTES)
-        write_chunks(report, [text.encode()])
-    print(f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}")
+    return tally
 
 
 def _one(found: tuple[int, ...], given: str) -> int:

@@ -194,7 +194,7 @@ class _Job:
     strategies: list[Strategy]
     sampling: Sampling
     console: Console
-    found: dict[str, Any] = field(default_factory=dict)  # what a session of asking found out, for the manifest
+    session: dict[str, Any] = field(default_factory=dict)  # of the manifest; gets what asking found out
 
     @property
     def total(self) -> int:
@@ -229,7 +229,8 @@ class _Job:
             manifest["server"], manifest["endpoints"] = portable(self.target.server), self.target.endpoints
             manifest["limit"] = self.options.limit
             session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **manifest["server"]}
-            manifest["sessions"].append({**session, "tomserve": tomserve.__version__, "limit": self.options.limit})
+            self.session = {**session, "tomserve": tomserve.__version__, "limit": self.options.limit}
+            manifest["sessions"].append(self.session)
             folder.write_manifest({**manifest, "complete": False})
             done = self.total - self.left(journal)
             where = ", ".join(self.target.endpoints)
@@ -242,10 +243,11 @@ class _Job:
             folder.log(f"asking {self.total - done} of {self.total}")
             try:
                 asyncio.run(self._run(journal, progress, server))
-            finally:
-                manifest["sessions"][-1] |= self.found
+            except BaseException:
                 with contextlib.suppress(JournalError):  # a full disk is being reported already
                     folder.write_manifest({**manifest, "complete": False})
+                raise
+            finally:
                 if progress.written:
                     self.console.print(progress.summary(), markup=False, highlight=False)
                 folder.log(
@@ -324,7 +326,7 @@ class _Job:
             raise ServerLostError(f"{error}; {self.left(journal)} of {self.total} left to ask") from None
         finally:
             limit = progress.now.limit if progress.now.found else self.options.concurrency
-            self.found = {"concurrency": limit, "prompt_tokens": runner.prefix.to_dict()}
+            self.session |= {"concurrency": limit, "prompt_tokens": runner.prefix.to_dict()}
             await transport.close()
         if caught:
             raise StoppedError(

@@ -220,14 +220,12 @@ class Adaptive:
         if 1 + gain < LOST:
             self._base, self._patience = found, PATIENCE[0]
             self._move(self._level * max(0.25, min(1 + gain, 1 / TRIAL)), "down")
-        elif 1 + gain > 1 / LOST or (self._holds >= self._patience and self._upward):
-            self._base = found
-            self._holds = 0
-            self._raise(TRIAL, "up")
-        elif self._holds >= self._patience:
-            self._base = found
-            self._holds = 0
-            self._move(self._level / TRIAL, "down")
+        elif 1 + gain > 1 / LOST or self._holds >= self._patience:
+            self._base, self._holds = found, 0
+            if self._upward or 1 + gain > 1 / LOST:
+                self._raise(TRIAL, "up")
+            else:
+                self._move(self._level / TRIAL, "down")
         else:
             self._base = found._replace(rate=(self._base.rate + found.rate) / 2)
 

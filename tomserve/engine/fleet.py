@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from tomserve.engine.adaptive import MOST, Adaptive, work
 from tomserve.engine.prefix import common
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import BUSY, LONGEST_WAIT, Pause
+from tomserve.engine.retry import BUSY, Pause, announced
 from tomserve.engine.transport import FINAL, Reply
 
 SUSPECT = 8
@@ -36,7 +36,6 @@ ALIVE = FINAL | {"http_429"}
 
 GOOD = FINAL - {"http_404"}
 """Statuses that speak for the endpoint itself: a replica that lost its model, or is over its limit, is no help."""
-
 
 IMBALANCE = 0.25
 """How much more of its limit an endpoint may have in use than the emptiest, for the sake of its prefix cache."""
@@ -91,7 +90,8 @@ class Fleet:
         """The endpoint for a request, of those that are up (of all where none is), not `avoid` if there is another."""
         if len(self.endpoints) == 1:
             return self.endpoints[0]
-        free = [endpoint for endpoint in self.up if self.pauses[endpoint].left <= 0] or self.up
+        up = self.up
+        free = [endpoint for endpoint in up if self.pauses[endpoint].left <= 0] or up
         others = [endpoint for endpoint in free if endpoint != avoid] or free
         used = {endpoint: self.used(endpoint) for endpoint in others}
         least = min(used.values())
@@ -99,9 +99,9 @@ class Fleet:
         if len(near) == 1:
             chosen = near[0]
         else:
-            prompt = request.body[: request.prompt]
+            prompt = request.prefix
             chosen = max(near, key=lambda endpoint: (common(self._prompts[endpoint], prompt), -used[endpoint]))
-        self._prompts[chosen] = request.body[: request.prompt]
+        self._prompts[chosen] = request.prefix
         return chosen
 
     @property
@@ -163,8 +163,8 @@ class Fleet:
                 self.down.setdefault(endpoint, now)
         if reply.status == "http_429":
             self._refused += 1
-            self._announced = max(self._announced, min(reply.retry_after or 0.0, LONGEST_WAIT))
-            self._last = f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")
+            self._announced = max(self._announced, announced(reply) or 0.0)
+            self._last = _said(endpoint, reply)
         elif reply.status in FINAL:
             self._refused, self._announced, self._answered_at = 0, 0.0, now
         if reply.status in ALIVE:
@@ -172,7 +172,7 @@ class Fleet:
             self._failing.clear()
         elif identity not in self._bad:
             self._failing.add(identity)
-            self._last = f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")
+            self._last = _said(endpoint, reply)
 
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
         """Let the endpoint's limit and pause know."""
@@ -225,3 +225,7 @@ class Fleet:
     def _since(self, seconds: float) -> str:
         began = datetime.fromtimestamp(time.time() - seconds, UTC)
         return f" (since {began:%H:%M:%S} UTC)"
+
+
+def _said(endpoint: str, reply: Reply) -> str:
+    return f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")

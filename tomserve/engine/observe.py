@@ -81,13 +81,8 @@ class Watch:
         observer: Observer,
         retrying: Callable[[], int],
     ) -> None:
-        self.fleet, self.transport, self.prefix, self.observer, self.retrying = (
-            fleet,
-            transport,
-            prefix,
-            observer,
-            retrying,
-        )
+        self.fleet, self.transport, self.prefix = fleet, transport, prefix
+        self.observer, self.retrying = observer, retrying
         self.client_bound = False
         self._loads: dict[str, Load] = {}
         self._counted: dict[str, Load] = {}  # the first seen, for counters since the run's start
@@ -109,10 +104,9 @@ class Watch:
                 busy = (time.process_time() - cpu) / passed > BUSY_CORE or passed > TICK + LATE
                 suspicious = min(suspicious + 1, 4) if busy else max(suspicious - 1, 0)
                 self.client_bound = suspicious >= 3
-                for limit in self.fleet.limits.values():
-                    limit.held_back = self.client_bound
                 if self.fleet.fixed is None:
                     for endpoint, limit in self.fleet.limits.items():
+                        limit.held_back = self.client_bound
                         limit.tick(len(self.fleet.out[endpoint]))
                 changed()
                 self.tell()

@@ -55,7 +55,7 @@ class PrefixMeter:
 
     def share(self, request: Request) -> int:
         """Bytes of the prompt that the request before it has too. Call it in the order of the requests."""
-        before, self._last = self._last, request.body[: request.prompt]
+        before, self._last = self._last, request.prefix
         return common(before, self._last)
 
     def answered(self, shared: int, size: int, usage: Mapping[str, int] | None) -> None:

@@ -43,6 +43,11 @@ class Request(NamedTuple):
     body: bytes
     prompt: int = 0
 
+    @property
+    def prefix(self) -> bytes:
+        """The messages, as the body begins."""
+        return self.body[: self.prompt]
+
     @classmethod
     def build(cls, identity: Identity, turn: Turn, *, model: str, revision: str | None, sampling: Sampling) -> Request:
         """Render one turn. The key covers model id and revision, messages, sampling and schema."""

@@ -27,6 +27,11 @@ BUSY = frozenset({"http_429", "http_503"})
 LONGEST_WAIT = 120.0  # seconds; what a server asks for beyond that is not honoured
 
 
+def announced(reply: Reply) -> float | None:
+    """The seconds that a server asked to be left alone, as far as that is honoured; None where it did not ask."""
+    return None if reply.retry_after is None else min(reply.retry_after, LONGEST_WAIT)
+
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """`attempts` a request in all; `wait` between them; `lost_after` seconds without any contact end the run."""
@@ -42,10 +47,8 @@ class RetryPolicy:
 
     def seconds(self, reply: Reply, attempt: int) -> float:
         """How long to wait after the `attempt`-th copy; a server's Retry-After is honoured up to two minutes."""
-        if reply.retry_after is not None:
-            # Never quicker than our own backing off: a server that says 0 is not to be hammered.
-            return max(min(reply.retry_after, LONGEST_WAIT), self._backoff(attempt))
-        return self._backoff(attempt)
+        # Never quicker than our own backing off: a server that says 0 is not to be hammered.
+        return max(announced(reply) or 0.0, self._backoff(attempt))
 
     def _backoff(self, attempt: int) -> float:
         state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
@@ -74,8 +77,9 @@ class Pause:
         if sent > self._began:
             self._began = self.clock()
             self._rounds += 1
-        asked = min(0.25 * 2 ** (self._rounds - 1), 8.0) if reply.retry_after is None else reply.retry_after
-        self._until = max(self._until, self._began + min(asked, LONGEST_WAIT))
+        asked = announced(reply)
+        seconds = min(0.25 * 2 ** (self._rounds - 1), 8.0) if asked is None else asked
+        self._until = max(self._until, self._began + seconds)
 
     def answered(self) -> None:
         """The server works again."""

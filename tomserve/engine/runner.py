@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from tomserve.engine.adaptive import MOST
 from tomserve.engine.fleet import GOOD, Fleet
 from tomserve.engine.journal import Journal
 from tomserve.engine.observe import Observer, Silent, Watch
@@ -57,7 +58,7 @@ class Runner:
     transport: Transport
     journal: Journal
     concurrency: int | None = None
-    most: int = 1024
+    most: int = MOST
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     observer: Observer = field(default_factory=Silent)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,14 +94,13 @@ class Runner:
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
-        helpers = [asyncio.create_task(job) for job in (self._probe(), self._stopped(), watch.run(self._hire))]
-        syncing = asyncio.create_task(self._sync())
+        endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._hire))]
+        helpers = [asyncio.create_task(job) for job in (self._probe(), self._stopped())]
         self._hire()
         try:
-            both: list[asyncio.Future[Any]] = [self._finished, syncing]
-            await asyncio.wait([*both, helpers[-1]], return_when=asyncio.FIRST_COMPLETED)
-            for task in (syncing, helpers[-1]):
-                if task.done():  # they only ever end by failing: the disk takes nothing any more
+            await asyncio.wait([self._finished, *endless], return_when=asyncio.FIRST_COMPLETED)
+            for task in endless:
+                if task.done():  # they only ever end by failing: the disk takes nothing any more, say
                     await task
             await self._finished
             if not self.stop.is_set():
@@ -110,10 +110,10 @@ class Runner:
                 raise
         finally:
             workers = list(self._workers)
-            for task in (*workers, *helpers, syncing):
+            for task in (*workers, *helpers, *endless):
                 task.cancel()
             self._finished.cancel()
-            await asyncio.gather(*workers, *helpers, syncing, return_exceptions=True)
+            await asyncio.gather(*workers, *helpers, *endless, return_exceptions=True)
             with contextlib.suppress(JournalError):  # where the disk is full that is being reported already
                 self._write(self._refusals.give_up())
             self.journal.sync()
