@@ -348,8 +348,9 @@ def vllm(*extra: str) -> Iterator[tuple[str, str]]:
     """URL and model of a vLLM of our own: the reference model on the CPU."""
     from tomserve.serving import reference
     from tomserve.serving.command import vllm_command
+    from tomserve.serving.ports import free_port
     from tomserve.serving.presets import Preset
-    from tomserve.serving.server import Server, free_port
+    from tomserve.serving.server import Server
 
     preset, port = Preset.load("reference"), free_port()
     command = vllm_command(preset, str(reference.build()), port=port, extra=extra)

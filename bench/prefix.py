@@ -46,8 +46,9 @@ from tomserve.evaluation import EvalOptions, _Job
 from tomserve.items import Item
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
+from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server
 from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
 

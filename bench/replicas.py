@@ -48,9 +48,10 @@ from tomserve.engine.transport import AiohttpTransport
 from tomserve.errors import TomserveError
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
+from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import healthy
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server
 from tomserve.strategies import Strategy
 
 AIM = 0.9

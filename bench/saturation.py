@@ -42,8 +42,9 @@ from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply
 from tomserve.serving import reference
 from tomserve.serving.command import Command, vllm_command
+from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server
 from tomserve.strategies import Strategy, Turn
 
 AIM = 0.97

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from tomserve.serving import install, reference
-from tomserve.serving.server import free_port
+from tomserve.serving.ports import free_port
 
 pytestmark = [
     pytest.mark.serving,

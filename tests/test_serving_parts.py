@@ -18,9 +18,10 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import hardware, install, records, target
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.hardware import Gpu, check_fits
+from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import normalize
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server
 
 STUDY = {
     "llama2-70b": ("meta-llama/Llama-2-70b-chat-hf", 4),

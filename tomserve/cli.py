@@ -223,20 +223,27 @@ def serve(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, start nothing.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the presets.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print the memory arithmetic.")] = False,
+    gpus: Annotated[str | None, typer.Option(help="Plan for these, e.g. 8xA100-80GB [those here].")] = None,
+    replicas: Annotated[int, typer.Option(min=1, max=256, help="Servers, on ports from --port on.")] = 1,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Let others use --host without an API key.")] = False,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where it is missing.")] = False,
 ) -> None:
     """Serve a preset with vLLM in the foreground; plain `tomserve eval` finds it. Flags after -- go to vLLM."""
-    from tomserve.serving import foreground
+    from tomserve.serving import catalogue, foreground
+    from tomserve.serving.launching import Wanted
 
     screen = console()
+    wanted = Wanted(model, host, port, tuple(EXTRA), gpus, replicas, insecure)
     if listing:
-        foreground.list_presets(screen)
+        catalogue.list_presets(screen, gpus)
     elif explain:
-        foreground.explain(model, screen)
+        catalogue.explain(wanted, screen)
     elif dry_run:
-        print(foreground.command(model, host, port, EXTRA).shell())
+        print("\n".join(foreground.commands(wanted)))
+    elif gpus is not None:
+        raise ConfigError("--gpus plans for a machine elsewhere: it goes with --dry-run, --explain or --list")
     else:
-        foreground.serve(model, host, port, EXTRA, setup=setup, console=screen)
+        foreground.serve(wanted, setup=setup, console=screen)
 
 
 for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study.compare, cli_study.plan):

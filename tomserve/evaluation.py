@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import platform
 import resource
 import signal
 import time
@@ -36,10 +35,11 @@ from tomserve.errors import ConfigError, JournalError, ServerLostError, StoppedE
 from tomserve.items import Item
 from tomserve.manifest import is_complete, portable, run_manifest, snapshot
 from tomserve.reporting.progress import RunProgress
-from tomserve.serving import install, reference, target
+from tomserve.serving import install, keys, provenance, reference, target
 from tomserve.serving.command import vllm_command
+from tomserve.serving.ports import free_port
 from tomserve.serving.probe import Probe
-from tomserve.serving.server import Server, free_port
+from tomserve.serving.server import Server
 from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
 
@@ -180,8 +180,8 @@ def _transport(name: str, timeouts: Timeouts) -> Transport:
     if name == "openai":
         from tomserve.engine.openai_transport import OpenAITransport
 
-        return OpenAITransport(target.api_key(), timeouts)
-    return AiohttpTransport(target.api_key(), timeouts)
+        return OpenAITransport(keys.api_key(), timeouts)
+    return AiohttpTransport(keys.api_key(), timeouts)
 
 
 @dataclass
@@ -267,7 +267,9 @@ class _Job:
         took = server.wait_healthy(lambda message: self.console.print(f"  {message}", highlight=False))
         self.console.print(f"server healthy after {took:.0f} s", highlight=False)
         self.target = target.ask_endpoints([server.url], preset.served_name, self.target.revision)
-        self.target.server |= {"command": command.argv, "hardware": platform.processor() or platform.machine()}
+        told = provenance.started(preset, str(reference.checkpoint_path()), command, ())
+        self.target.server |= told | {"revision": self.target.revision}
+        self.target.server["unknown"] = provenance.unknown(self.target.server)
         return server
 
     def _preflight(self, folder: runfolder.RunFolder) -> None:
@@ -278,7 +280,7 @@ class _Job:
             for turn in [strategy.turn(item)]
         )
         for endpoint in self.target.endpoints:
-            with Probe(endpoint, target.api_key(), self.options.timeout) as probe:
+            with Probe(endpoint, keys.api_key(), self.options.timeout) as probe:
                 probe.check_chat(self.target.model)
                 if endpoint == self.target.endpoints[0]:
                     longest = probe.check_context(self.target.model, self.target.context, prompts)

@@ -14,9 +14,9 @@ from tomserve import __version__, benchmarks, content, strategies, studies
 from tomserve.engine.runfolder import runs_root
 from tomserve.errors import TomserveError
 from tomserve.serving import hardware, install, records, reference
+from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, normalize
-from tomserve.serving.target import api_key
 
 
 def diagnose(console: Console, base_urls: Sequence[str]) -> int:

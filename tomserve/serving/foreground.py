@@ -1,122 +1,160 @@
-"""`tomserve serve`: a preset in the foreground, recorded so that `tomserve eval` finds it."""
+"""`tomserve serve`: a preset, or replicas of it, in the foreground, recorded so that `tomserve eval` finds it."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from tomserve import content
-from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import hardware, install, records, reference
-from tomserve.serving.command import Command, vllm_command
+from tomserve.errors import ServerError
+from tomserve.serving import install, keys, provenance, records, reference
+from tomserve.serving.launching import Replica, Wanted, prepare
+from tomserve.serving.ports import check_port
 from tomserve.serving.presets import Preset
-from tomserve.serving.probe import Probe
-from tomserve.serving.server import Server, check_port
-from tomserve.serving.target import REFERENCE, api_key
+from tomserve.serving.probe import Probe, healthy
+from tomserve.serving.server import Server
+from tomserve.serving.target import REFERENCE
 
-OWN_FLAGS = {
-    "--host": "tomserve's --host",
-    "--port": "tomserve's --port",
-    "--served-model-name": "`name:` in a preset file",
-}
-"""vLLM flags that may not be given behind tomserve's back, and what to use."""
+SILENT = 60.0
+"""Seconds without an answer to /health after which a living replica is said to be silent."""
 
 
-def command(name: str, host: str, port: int, extra: Sequence[str]) -> Command:
-    """The exact command that `serve` would run. Raises ConfigError for an unknown preset."""
-    preset = Preset.load(name)
-    for flag in extra:
-        if (instead := OWN_FLAGS.get(flag.split("=")[0].replace("_", "-"))) is not None:
-            raise ConfigError(f"{flag} after `--`: tomserve must know it; use {instead}")
-    if preset.warning:
-        print(f"warning: {preset.name}: {preset.warning}", file=sys.stderr)
-    model = str(reference.checkpoint_path()) if preset.model == REFERENCE else preset.model
-    return vllm_command(preset, model, host=host, port=port, extra=extra)
+def commands(wanted: Wanted) -> list[str]:
+    """The exact lines that `serve` would run. Raises ConfigError, MachineError."""
+    replicas = prepare(wanted, dry=True)
+    _warn(replicas[0].preset)
+    return [replica.command.shell() for replica in replicas]
 
 
-def serve(name: str, host: str, port: int, extra: Sequence[str], *, setup: bool, console: Console) -> None:
-    """Serve until Ctrl-C, SIGTERM or the server's own end. Raises MachineError, ServerError."""
-    preset = Preset.load(name)
-    if preset.device == "cuda":
-        hardware.check_fits(preset, hardware.gpus())
-    check_port(host, port)
+def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
+    """Serve until Ctrl-C, SIGTERM or the last server's own end. Raises MachineError, ServerError."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True, highlight=False)
+
+    replicas = prepare(wanted)
+    preset = replicas[0].preset
+    _warn(preset)
+    for replica in replicas:
+        check_port(wanted.host, replica.port)
     if setup:
-        install.setup("cuda" if preset.device == "cuda" else None, lambda message: console.print(message, markup=False))
+        install.setup("cuda" if preset.device == "cuda" else None, say)
     install.require_engine()
     if preset.model == REFERENCE:
         reference.build()
-    revision = reference.revision() if preset.model == REFERENCE else preset.revision
-    line = command(name, host, port, extra)
-    console.print(line.shell(), markup=False, soft_wrap=True)
-    record: Path | None = None
-    with Server(line, host=host, port=port) as server:
-        try:
-            took = server.wait_healthy(lambda message: console.print(message))
-            with Probe(server.url, api_key()) as probe:
+    with contextlib.ExitStack() as stack:
+        started = []
+        for replica in replicas:
+            if replica.layout is not None and not replica.layout.comfortable:
+                say(f"little memory: only {int(replica.layout.questions)} questions fit at a time (see --explain)")
+            say(replica.command.shell())
+            started.append(stack.enter_context(_Started.begin(replica, wanted, several=len(replicas) > 1)))
+        for one in started:
+            took = one.server.wait_healthy(say)
+            with Probe(one.server.url, keys.server_key(wanted.host, insecure=True)) as probe:
                 probe.check_chat(preset.served_name)
-            try:
-                record = records.write(
-                    port, url=server.url, model=preset.served_name, revision=revision, command=line.argv
-                )
-            except OSError as error:
-                where = records.folder()
-                hint = "give `tomserve eval` the address by --base-url"
-                console.print(f"{where}: cannot be written ({error.strerror}); {hint}", markup=False, soft_wrap=True)
-            console.print(
-                f"serving {preset.served_name} at {server.url} after {took:.0f} s; "
-                "`make eval` in another terminal finds it. Ctrl-C ends it.",
-                markup=False,
-                soft_wrap=True,
+            one.write_record(say)
+            say(f"serving {preset.served_name} at {one.server.url} after {took:.0f} s")
+        where = f"{len(started)} replicas" if len(started) > 1 else "it"
+        say(f"`make eval` in another terminal finds {where}. Ctrl-C ends {where}.")
+        _watch(started, say)
+
+
+@dataclass
+class _Started:
+    """A replica that was started: its server, its record, and how it was last seen."""
+
+    replica: Replica
+    server: Server
+    record: Path | None = None
+    state: str = "up"
+    heard: float = 0.0
+
+    @classmethod
+    def begin(cls, replica: Replica, wanted: Wanted, *, several: bool) -> _Started:
+        log: Path | None = records.folder() / f"{replica.port}.log"
+        try:
+            records.folder().mkdir(parents=True, exist_ok=True)
+        except OSError:
+            log = None  # then it speaks for itself, and a failure is not explained
+        echo = f"[{replica.port}] " if several else ""
+        return cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
+
+    def __enter__(self) -> _Started:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.forget()
+        self.server.stop()
+
+    def write_record(self, say: Callable[[str], None]) -> None:
+        preset, command = self.replica.preset, self.replica.command
+        model = command.argv[command.argv.index("serve") + 1]
+        told = provenance.started(preset, model, command, self.replica.gpus)
+        if preset.model == REFERENCE:
+            told |= {"revision": reference.revision()}
+            told["unknown"] = provenance.unknown(told)
+        try:
+            self.record = records.write(
+                self.replica.port,
+                url=self.server.url,
+                model=preset.served_name,
+                revision=told["revision"],
+                command=command.argv,
+                server=told,
             )
-            while (reason := server.gone()) is None:
-                time.sleep(0.5)
-            raise ServerError(reason)
-        finally:
-            if record is not None:
-                with contextlib.suppress(OSError):
-                    record.unlink()
+        except OSError as error:
+            say(
+                f"{records.folder()}: cannot be written ({error.strerror}); "
+                "give `tomserve eval` the address by --base-url"
+            )
+
+    def forget(self) -> None:
+        """Remove the record: nobody is to find what does not answer."""
+        if self.record is not None:
+            with contextlib.suppress(OSError):
+                self.record.unlink()
+            self.record = None
 
 
-def explain(name: str, console: Console) -> None:
-    """Print a preset's memory arithmetic and what of it is known."""
-    preset = Preset.load(name)
-    devices = preset.tensor_parallel * preset.pipeline_parallel
-    kind = "CPU" if preset.device == "cpu" else f"{devices} GPU(s)"
-    console.print(
-        f"{preset.name}: {preset.model} ({preset.dtype}), {preset.weights_gb:g} GB of weights on {kind}", markup=False
-    )
-    if preset.device == "cuda":
-        each = preset.weights_gb / devices
-        wanted = (each + hardware.SPARE_GB) / hardware.USABLE
-        console.print(
-            f"{preset.weights_gb:g} GB / {devices} = {each:.1f} GB a GPU; + {hardware.SPARE_GB:g} GB to work in, "
-            f"/ {hardware.USABLE:g} usable = GPUs of at least {wanted:.0f} GB",
-            markup=False,
-        )
-    console.print(f"context {preset.max_model_len} tokens; preset verified: {preset.verified}", markup=False)
-    for remark in (preset.note, preset.warning):
-        if remark:
-            console.print(remark, markup=False)
+def _watch(started: list[_Started], say: Callable[[str], None]) -> None:
+    """Until the last server has ended: say whenever one of them changes. Raises ServerError at the end."""
+    asked = 0.0
+    for one in started:
+        one.heard = time.monotonic()
+    while True:
+        changed = False
+        for one in started:
+            if one.state != "ended" and (reason := one.server.gone()) is not None:
+                one.state, changed = "ended", True
+                one.forget()
+                if all(other.state == "ended" for other in started):
+                    raise ServerError(reason)
+                say(f"replica at {one.server.url}: {reason}; the others go on")
+        if time.monotonic() - asked >= 10:
+            asked = time.monotonic()
+            looked = [_look(one) for one in started if one.state != "ended"]  # every one of them
+            changed |= any(looked)
+        if changed and len(started) > 1:
+            say("replicas: " + ", ".join(f"{one.replica.port} {one.state}" for one in started))
+        time.sleep(0.5)
 
 
-def list_presets(console: Console) -> None:
-    """Print the table of presets."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("preset", "weights GB", "GPUs", "context", "verified", "model"):
-        justify: Literal["left", "right"] = "right" if heading in ("weights GB", "GPUs", "context") else "left"
-        # On a narrow terminal the model id goes on in the next line; nothing is cut.
-        table.add_column(heading, justify=justify, no_wrap=heading != "model", overflow="fold")
-    for name in content.names("launch/models", ".yaml"):
-        preset = Preset.load(name)
-        devices = "CPU" if preset.device == "cpu" else str(preset.tensor_parallel * preset.pipeline_parallel)
-        verified = "known not to load" if preset.warning else preset.verified
-        table.add_row(name, f"{preset.weights_gb:g}", devices, str(preset.max_model_len), verified, preset.model)
-    console.print(table)
+def _look(one: _Started) -> bool:
+    """Ask /health; whether the replica's state changed."""
+    before = one.state
+    if healthy(one.server.root, 2.0):
+        one.heard, one.state = time.monotonic(), "up"
+    elif time.monotonic() - one.heard > SILENT:
+        one.state = "silent"
+    return one.state != before
+
+
+def _warn(preset: Preset) -> None:
+    if preset.warning:
+        print(f"warning: {preset.name}: {preset.warning}", file=sys.stderr)

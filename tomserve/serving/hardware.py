@@ -1,26 +1,56 @@
-"""What this machine has, and whether a preset fits: arithmetic that is shown, not hidden."""
+"""GPUs: those of this machine, and those that a user names (``8xA100-80GB``) for a machine elsewhere."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 
-from tomserve.errors import MachineError
-from tomserve.serving.presets import Preset
+from tomserve.errors import ConfigError, nearest
 
-USABLE = 0.9
-"""Share of a GPU's memory that vLLM takes by default (--gpu-memory-utilization)."""
-SPARE_GB = 4.0
-"""Room a GPU for activations and the KV cache that the benchmark's prompts need at the least."""
+_NAMED = {  # nvidia-smi's MiB and compute capability; what is sold as 80 GB is 80 GiB, less what the driver keeps
+    "A10": (23028, 8.6),
+    "A10G": (23028, 8.6),
+    "A100-40GB": (40960, 8.0),
+    "A100-80GB": (81920, 8.0),
+    "A40": (46068, 8.6),
+    "A6000": (49140, 8.6),
+    "B200": (183359, 10.0),
+    "H100": (81559, 9.0),
+    "H100-80GB": (81559, 9.0),
+    "H200": (143771, 9.0),
+    "L4": (23034, 8.9),
+    "L40S": (46068, 8.9),
+    "RTX3090": (24576, 8.6),
+    "RTX4090": (24564, 8.9),
+    "RTX5090": (32607, 12.0),
+    "T4": (15360, 7.5),
+    "V100-16GB": (16384, 7.0),
+    "V100-32GB": (32768, 7.0),
+}
+_SOLD = 0.97 * 2**30 / 1e9
+"""Decimal gigabytes that are usable of one that a GPU is sold with."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: its name and memory in decimal gigabytes."""
+    """One GPU: name, memory in decimal gigabytes, CUDA compute capability and driver where they are known."""
 
     name: str
     memory_gb: float
+    compute: float | None = None
+    driver: str | None = None
+
+    @property
+    def bfloat16(self) -> bool:
+        """Whether it computes in bfloat16; taken to be so where nothing is known."""
+        return self.compute is None or self.compute >= 8.0
+
+    @property
+    def batch_invariant(self) -> bool:
+        """Whether vLLM 0.32 has batch-invariant kernels for it (docs, "Batch Invariance": 8.0 or higher)."""
+        return self.compute is not None and self.compute >= 8.0
 
 
 def gpus() -> list[Gpu]:
@@ -28,35 +58,45 @@ def gpus() -> list[Gpu]:
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
-    query = [command, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    query = [command, "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
     found = []
     for line in listed.splitlines():
-        name, _, mebibytes = line.rpartition(",")
+        cells = [cell.strip() for cell in line.rsplit(",", 3)]
         try:
-            found.append(Gpu(name.strip(), float(mebibytes) * 2**20 / 1e9))
+            name, mebibytes, compute, driver = cells
+            found.append(Gpu(name, float(mebibytes) * 2**20 / 1e9, _number(compute), driver or None))
         except ValueError:
             continue  # unified-memory machines tell "[N/A]": memory cannot be checked there
     return found
 
 
-def check_fits(preset: Preset, found: list[Gpu]) -> None:
-    """Raise MachineError with the arithmetic where the GPUs cannot hold the preset."""
-    if preset.device == "cpu":
-        return
-    wanted = preset.tensor_parallel * preset.pipeline_parallel
-    each = preset.weights_gb / wanted
-    need = f"{preset.name}: {preset.weights_gb:g} GB of weights over {wanted} GPU(s) = {each:.1f} GB each"
-    way_out = f"`tomserve serve {preset.name} --dry-run` prints the command for a machine that can"
-    if len(found) < wanted:
-        have = ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in found) or "none"
-        raise MachineError(f"{need}; GPUs found: {len(found)} ({have}); {way_out}")
-    smallest = min(gpu.memory_gb for gpu in found[:wanted])
-    if each + SPARE_GB > smallest * USABLE:
-        raise MachineError(
-            f"{need} + {SPARE_GB:g} GB to work in; GPUs found: {len(found)} with {smallest:.0f} GB each, of which "
-            f"{USABLE:.0%} = {smallest * USABLE:.1f} GB are usable; {way_out}"
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def parse_gpus(text: str) -> list[Gpu]:
+    """GPUs as a user writes them: ``8xA100-80GB``, ``H200``, ``2x24GB``. Raises ConfigError."""
+    match = re.fullmatch(r"(?:(\d{1,4})\s*[xX*]\s*)?([A-Za-z0-9 _.-]+)", text.strip())
+    count = int(match[1] or 1) if match else 0
+    if match is None or not count:
+        raise ConfigError(f"--gpus {text!r}: expected COUNTxNAME-MEMORY, for example 8xA100-80GB")
+    name = re.sub(r"^(nvidia|geforce)", "", re.sub(r"[ _]", "", match[2]), flags=re.IGNORECASE).upper().strip("-")
+    if name in _NAMED:
+        mebibytes, compute = _NAMED[name]
+        return [Gpu(name, mebibytes * 2**20 / 1e9, compute)] * count
+    family = {key: value for key, value in _NAMED.items() if name.startswith(f"{key.split('-')[0]}-")}
+    if (memory := re.search(r"(?:^|-)(\d+(?:\.\d+)?)GI?B$", name)) is None or not 1 <= float(memory[1]) <= 10_000:
+        hint = nearest(name, _NAMED) or "."
+        raise ConfigError(
+            f"--gpus {text!r}: how much memory? Write it, as in 4x{name or 'NAME'}-80GB{hint} "
+            f"Known: {', '.join(_NAMED)}"
         )
+    compute_of = {value[1] for value in family.values()}
+    return [Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)] * count

@@ -7,48 +7,139 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tomserve import content
 from tomserve.errors import ConfigError, one_of
 from tomserve.yamlfile import load_model
 
 Flag = str | int | float | bool
+Verified = Literal["yes", "documented", "unverified"]
+"""yes: seen running with these weights; documented: by its publisher's own words; unverified: neither."""
 
 
-class Preset(BaseModel):
-    """A served model. `weights_gb` is in decimal gigabytes at `dtype`; `flags` go to vLLM as ``--name value``.
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class Shape(_Part):
+    """What the memory of a model depends on besides its weights: the keys and values it keeps for every token."""
+
+    layers: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+
+
+class ChatTemplate(_Part):
+    """Which template turns messages into the prompt.
+
+    file: one of ``launch/chat_templates/``; None for the one in the model's repository. source: where its format is
+    documented.
+    """
+
+    file: str | None = None
+    source: str
+    verified: Verified
+
+
+class Reasoning(_Part):
+    """A model that thinks before it answers.
+
+    parser: vLLM's --reasoning-parser, which keeps thinking apart and lets the answer's schema begin after it.
+    budget: tokens a reply may spend on thinking, on top of those of the answer.
+    enforced: the server ends thinking at the budget (vLLM's thinking_token_budget), so that room for the answer is
+    left. enable, disable: fields of the request that switch thinking; None where it cannot be switched off.
+    """
+
+    parser: str
+    budget: int = Field(default=4096, ge=1)
+    enforced: bool = True
+    enable: dict[str, Any] = {}
+    disable: dict[str, Any] | None = None
+
+
+class Preset(_Part):
+    """A served model. `weights_gb` is in decimal gigabytes as published; `flags` go to vLLM as ``--name value``.
+
+    shape: for the arithmetic of `tomserve.serving.sizing`; config.json counts more where it is on disk.
+    tensor_parallel, pipeline_parallel: fixed here only where the arithmetic must not choose.
+    context: tokens the model was made for; max_model_len: tokens it is served with.
+    batch_invariant: answers do not depend on what else the server does, where the hardware has such kernels.
     warning: what is known not to work; said whenever the preset is served, dry runs included.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     schema_: Literal[1] = Field(alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     model: str
     revision: str | None = None
+    gated: bool = False
     device: Literal["cuda", "cpu"] = "cuda"
     dtype: str = "bfloat16"
+    quantization: str | None = None
     weights_gb: float = Field(gt=0)
-    tensor_parallel: int = Field(default=1, ge=1)
-    pipeline_parallel: int = Field(default=1, ge=1)
+    shape: Shape | None = None
+    tensor_parallel: int | None = Field(default=None, ge=1)
+    pipeline_parallel: int | None = Field(default=None, ge=1)
+    context: int | None = Field(default=None, ge=512)
     max_model_len: int = Field(ge=512)
-    chat_template: str | None = None
+    chat_template: ChatTemplate | None = None
     system_role: bool = True
+    stop: tuple[str, ...] = ()
+    reasoning: Reasoning | None = None
+    batch_invariant: bool = True
     prompt_parts: dict[str, str] = {}
-    request: dict[str, object] = {}
+    request: dict[str, Any] = {}
     flags: dict[str, Flag] = {}
     env: dict[str, str] = {}
-    verified: Literal["yes", "documented", "unverified"] = "unverified"
+    verified: Verified = "unverified"
     note: str | None = None
     warning: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.context is not None and self.max_model_len > self.context:
+            raise ValueError(f"max_model_len {self.max_model_len} exceeds context {self.context}")
+        return self
 
     @property
     def served_name(self) -> str:
         """The name the server answers to."""
         return self.name
+
+    def extra(self, thinking: str | None = None) -> dict[str, Any]:
+        """Fields that every request body gets: the preset's own, stop strings, the switch of thinking.
+
+        thinking: "on" (None means that, too), "off", or the tokens it may take. Raises ConfigError where the model
+        cannot do that.
+        """
+        found = {**self.request, **({"stop": list(self.stop)} if self.stop else {})}
+        budget = self.thinking_tokens(thinking)
+        if self.reasoning is None:
+            return found
+        if not budget:
+            return found | (self.reasoning.disable or {})
+        return found | self.reasoning.enable | ({"thinking_token_budget": budget} if self.reasoning.enforced else {})
+
+    def thinking_tokens(self, thinking: str | None = None) -> int:
+        """How many tokens a reply gets on top of its answer's, so that thinking leaves room for it."""
+        if self.reasoning is None:
+            if thinking not in (None, "off"):
+                raise ConfigError(
+                    f"--thinking {thinking}: preset {self.name} has no reasoning: section, so none to switch"
+                )
+            return 0
+        if thinking in (None, "on"):
+            return self.reasoning.budget
+        if thinking == "off":
+            if self.reasoning.disable is None:
+                raise ConfigError(f"--thinking off: {self.name} cannot be kept from thinking; give a number of tokens")
+            return 0
+        if thinking is None or not thinking.isascii() or not thinking.isdigit() or not 0 < int(thinking) < 2**31:
+            raise ConfigError(f"--thinking {thinking!r}: expected on, off, or a number of tokens")
+        return int(thinking)
 
     @classmethod
     def load(cls, name: str) -> Preset:

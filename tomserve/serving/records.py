@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Record:
-    """A running server: where, which preset, what exactly it serves."""
+    """A running server: where, which preset, what exactly it serves; `server` as serving.provenance tells it."""
 
     pid: int
     url: str
@@ -31,6 +31,7 @@ class Record:
     command: list[str]
     started: str
     host: str
+    server: dict[str, Any] = field(default_factory=dict)
 
 
 def folder() -> Path:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,43 +19,40 @@ from types import TracebackType
 from typing import IO
 
 from tomserve.errors import MachineError, ServerError
+from tomserve.serving import failures
 from tomserve.serving.command import Command
 from tomserve.serving.probe import healthy
 
 Note = Callable[[str], None]
 
 
-def free_port() -> int:
-    """A port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def check_port(host: str, port: int) -> None:
-    """Raise MachineError where nothing can listen on host:port."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        raise MachineError(f"{host}:{port}: cannot listen ({error.strerror}); choose another --port (PORT=)") from None
-
-
 class Server:
-    """A started server. `url` ends in /v1. Use as a context manager, or call stop()."""
+    """A started server. `url` ends in /v1. Use as a context manager, or call stop().
 
-    def __init__(self, command: Command, *, host: str, port: int, log: Path | None = None) -> None:
-        shown = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+    log: the file that gets what it says; None leaves that to our own output. echo: say it here, too, each line after
+    this text.
+    """
+
+    def __init__(
+        self, command: Command, *, host: str, port: int, log: Path | None = None, echo: str | None = None
+    ) -> None:
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         self.root, self.url, self.log = f"http://{shown}:{port}", f"http://{shown}:{port}/v1", log
         self._healthy = False
         reading, self._pipe = os.pipe()
-        output: IO[bytes] | None = log.open("wb") if log else None
+        output: IO[bytes] | None = None
+        try:
+            output = log.open("wb") if log else None
+        except OSError as error:
+            os.close(reading)
+            os.close(self._pipe)
+            raise MachineError(
+                f"{log}: cannot be written ({error.strerror}); set TOMSERVE_RUNS to a folder that can"
+            ) from None
         try:
             self.process = subprocess.Popen(
                 command.argv,
-                env={**os.environ, **command.env, "TOMSERVE_PARENT_FD": str(reading)},
+                env={**os.environ, **command.env, **command.secret, "TOMSERVE_PARENT_FD": str(reading)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT if output else None,
@@ -68,6 +66,8 @@ class Server:
             os.close(reading)
             if output:
                 output.close()
+        if log is not None and echo is not None:
+            threading.Thread(target=self._echo, args=(log, echo), daemon=True).start()
 
     def __enter__(self) -> Server:
         return self
@@ -83,15 +83,42 @@ class Server:
         if code is None:
             return None
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code == -signal.SIGKILL:
+            how += " (killed by someone, or by the system for want of memory: `dmesg` tells)"
         return f"the server process ended with {how}{self.last_words()}"
 
-    def last_words(self, lines: int = 3) -> str:
-        """The last log lines that say something, for an error message."""
-        if not self.log or not self.log.exists():
+    def last_words(self) -> str:
+        """Why it failed, where the log tells a known cause; else the last lines that say something."""
+        text = self._said()
+        if not text.strip():
             return ""
-        text = self.log.read_text("utf-8", "replace").splitlines()
-        telling = [line.strip() for line in text if "Error" in line or "error" in line] or text
-        return f"; {self.log} ends: " + " | ".join(line[-200:] for line in telling[-lines:])
+        if (cause := failures.explain(text)) is not None:
+            return f": {cause} (log: {self.log})"
+        return f"; {self.log} ends: " + " | ".join(failures.last_words(text))
+
+    def _said(self) -> str:
+        if self.log is None:
+            return ""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - failures.READ))
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def _echo(self, log: Path, before: str) -> None:
+        """Copy the log to our own output as it grows; the server writes to the file alone, so it never waits for us."""
+        rest = b""
+        with contextlib.suppress(OSError, ValueError), log.open("rb") as file:
+            while True:
+                ended = self._pipe < 0 or self.process.poll() is not None
+                *whole, rest = (rest + file.read()).split(b"\n")
+                for line in whole:
+                    sys.stdout.write(f"{before}{line.decode('utf-8', 'replace')}\n")
+                sys.stdout.flush()
+                if ended:
+                    return
+                time.sleep(0.2)
 
     def wait_healthy(self, note: Note, timeout: float = 1800.0) -> float:
         """Wait for /health; returns the seconds it took. Raises ServerError at once when the process ends."""

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tomserve.errors import ConfigError
-from tomserve.serving import records, reference
+from tomserve.serving import provenance, records, reference
+from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, normalize
 
 REFERENCE = "reference"
-
-
-def api_key() -> str | None:
-    """The key from TOMSERVE_API_KEY, the file TOMSERVE_API_KEY_FILE, or OPENAI_API_KEY. Raises ConfigError."""
-    key = os.environ.get("TOMSERVE_API_KEY") or ""
-    if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
-        try:
-            key = Path(file).expanduser().read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError("TOMSERVE_API_KEY_FILE: names no readable text file") from None
-    key = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
-    if not key.isprintable() or not key.isascii():
-        raise ConfigError(
-            "the API key holds characters that no HTTP header can carry; was it pasted with a line break?"
-        )
-    return key or None
 
 
 @dataclass
@@ -63,7 +46,9 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
         if len({record.model for record in serving}) > 1:
             raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
         target = ask_endpoints([record.url for record in serving], serving[0].model, revision or serving[0].revision)
-        target.server["command"] = serving[0].command
+        target.server |= {"command": serving[0].command} | serving[0].server
+        if len({str(_alike(record)) for record in serving}) > 1:
+            raise ConfigError("the live servers of that model were started in different ways; stop all but one kind")
         return target
     if model in (None, REFERENCE):
         if revision is not None:
@@ -90,7 +75,16 @@ def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None)
     limits = [entry["max_model_len"] for entry in served if isinstance(entry.get("max_model_len"), int)]
     context = min(limits, default=None)
     server = {"engine_version": versions[0], "root": served[0].get("root"), "max_model_len": context}
+    server["unknown"] = [
+        *(["engine_version"] if versions[0] is None else []),
+        *provenance.unknown({"revision": revision}),
+    ]
     if revision is None and preset is not None and preset.revision:
         revision = preset.revision
     found = preset or Preset.lookup(names[0])
     return Target(names[0], revision, found, endpoints, context, server)
+
+
+def _alike(record: records.Record) -> dict[str, Any]:
+    """What replicas of one server have in common."""
+    return {name: record.server.get(name) for name in provenance.FIELDS if name not in ("command", "hardware")}

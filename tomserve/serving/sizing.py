@@ -1,0 +1,250 @@
+"""How many GPUs a preset needs: arithmetic that is shown, not hidden.
+
+    weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x USABLE
+
+The keys and values of one token take 2 (key, value) x layers x kv_heads x head_dim x bytes of the data type. Tensor
+parallelism splits the kv heads over the GPUs (and repeats them where there are fewer), pipeline parallelism the layers.
+
+>>> fits = choose(Preset.load("dbrx"), parse_gpus("8xA100-80GB"))
+>>> fits.tensor, fits.pipeline
+(4, 1)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tomserve.errors import MachineError
+from tomserve.serving.hardware import Gpu
+from tomserve.serving.presets import Preset, Shape
+
+USABLE = 0.92
+"""Share of a GPU's memory that vLLM 0.32 takes by default (--gpu-memory-utilization)."""
+SPARE_GB = 5.0
+"""Room a GPU for activations, CUDA graphs and communication."""
+TOKENS = 2048
+"""Prompt and answer of the longest question of the built-in benchmarks, thinking not counted."""
+IN_FLIGHT = 24
+"""Questions whose keys and values should fit at a time. Fewer work, but slowly."""
+STUDY = "8xA100-80GB"
+"""The machine that is assumed where neither GPUs are found nor any are named."""
+_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the arithmetic needs of a model. `source` says where it comes from; commit: of the snapshot on disk."""
+
+    weights_gb: float
+    shape: Shape | None
+    context: int | None
+    source: str
+    commit: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A preset spread over GPUs. Memory in decimal gigabytes a GPU; `questions`: how many fit in flight."""
+
+    model: Model
+    tensor: int
+    pipeline: int
+    gpu: Gpu
+    weights_gb: float
+    cache_gb: float
+    token_kb: float
+    questions: float
+    tokens_each: int
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it takes."""
+        return self.tensor * self.pipeline
+
+    @property
+    def comfortable(self) -> bool:
+        """Whether IN_FLIGHT questions fit at a time."""
+        return self.questions >= IN_FLIGHT
+
+    def lines(self) -> list[str]:
+        """The arithmetic, for people."""
+        usable = self.gpu.memory_gb * USABLE
+        split = f" / {self.gpus}" if self.gpus > 1 else ""
+        found = [
+            f"weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU ({self.model.source})",
+            f"usable: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {USABLE:g} = {usable:.1f} GB a GPU",
+            f"left for keys and values: {usable:.1f} - {self.weights_gb:.1f} - {SPARE_GB:g} to work in "
+            f"= {self.cache_gb:.1f} GB a GPU",
+        ]
+        if self.model.shape is not None:
+            s = self.model.shape
+            found.append(
+                f"keys and values: 2 x {s.layers} layers x {s.kv_heads} kv heads x {s.head_dim} = "
+                f"{self.token_kb:.1f} kB a token, split over GPUs; {self.cache_gb:.1f} GB hold "
+                f"{int(self.questions)} questions of {self.tokens_each} tokens at a time (prefixes are shared on top)"
+            )
+        return found
+
+
+def snapshot(model: str, revision: str | None) -> Path | None:
+    """Folder of a model on this disk: `model` itself, or its snapshot in Hugging Face's cache; else None."""
+    if Path(model).is_dir():
+        return Path(model)
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")
+    folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
+    try:
+        commit = revision or (folder / "refs/main").read_text().strip()
+        known = folder / "refs" / commit
+        commit = known.read_text().strip() if known.is_file() else commit
+    except OSError:
+        return None
+    path = folder / "snapshots" / commit
+    return path if (path / "config.json").is_file() else None
+
+
+def describe(preset: Preset, model: str | None = None) -> Model:
+    """The model of a preset: from config.json where it is on disk, else from the preset's figures."""
+    where = snapshot(model or preset.model, preset.revision)
+    config = _json(where / "config.json") if where else None
+    if where is None or config is None:
+        return Model(preset.weights_gb, preset.shape, preset.context, "the preset's figure")
+    commit = where.name if where.parent.name == "snapshots" else None
+    shape = shape_of(config) or preset.shape
+    size = _size_gb(where)
+    source = "size of the files on disk" if size else "the preset's figure; config.json is on disk"
+    return Model(size or preset.weights_gb, shape, _positions(config) or preset.context, source, commit)
+
+
+def shape_of(config: dict[str, Any]) -> Shape | None:
+    """The Shape that a Hugging Face config.json tells, or None where it does not."""
+    config = config.get("text_config") or config
+    attention = config.get("attn_config") or {}
+
+    def first(*names: str) -> int | None:
+        found = (config.get(name) for name in names)
+        return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+    layers, heads = first("num_hidden_layers", "n_layers"), first("num_attention_heads", "n_heads")
+    width = first("hidden_size", "d_model")
+    if layers is None or heads is None or (width is None and first("head_dim") is None):
+        return None
+    kv_heads = first("num_key_value_heads") or attention.get("kv_n_heads") or heads
+    return Shape(layers=layers, heads=heads, kv_heads=kv_heads, head_dim=first("head_dim") or (width or 0) // heads)
+
+
+def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
+    """The fewest GPUs in tensor parallel that hold the preset with IN_FLIGHT questions; else what holds most.
+
+    thinking: tokens a reply may think; None for the preset's own. Raises MachineError with the arithmetic where not
+    even one question of max_model_len tokens fits, or the GPUs do not know the data type.
+    """
+    model = describe(preset)
+    if not gpus:
+        raise MachineError(f"{_need(preset, model)}; GPUs found: none; {_way_out(preset)}")
+    old = next((gpu for gpu in gpus if not gpu.bfloat16), None)
+    if preset.dtype == "bfloat16" and old is not None:
+        raise MachineError(
+            f"{preset.name}: {old.name} (compute capability {old.compute:g}) cannot compute in bfloat16; "
+            f"give `-- --dtype half`, or copy the preset with dtype: float16"
+        )
+    found = list(_layouts(preset, model, gpus, thinking))
+    fitting = [layout for layout in found if _holds_one(layout, preset)]
+    if fitting:
+        return next((layout for layout in fitting if layout.comfortable), None) or max(
+            fitting, key=lambda layout: (layout.questions, -layout.gpus)
+        )
+    have = f"{len(gpus)} ({gpus[0].name} {min(gpu.memory_gb for gpu in gpus):.0f} GB)"
+    best = max(found, key=lambda layout: layout.cache_gb, default=None)
+    if best is None:
+        fixed = (preset.tensor_parallel or 1) * (preset.pipeline_parallel or 1)
+        raise MachineError(f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {_way_out(preset)}")
+    raise MachineError(
+        f"{_need(preset, model)}; GPUs found: {have}: over {best.gpus} of them {best.weights_gb:.1f} GB each, and "
+        f"{best.gpu.memory_gb * USABLE - SPARE_GB:.1f} GB of each are usable; {_way_out(preset)}"
+    )
+
+
+def _layouts(preset: Preset, model: Model, gpus: Sequence[Gpu], thinking: int | None) -> Iterator[Layout]:
+    """Every way to spread the model: tensor parallelism alone first, which is faster; then fewest GPUs first."""
+    smallest = min(gpus, key=lambda gpu: gpu.memory_gb)
+    pairs = [
+        (tensor, pipeline)
+        for tensor in ([preset.tensor_parallel] if preset.tensor_parallel else _powers(len(gpus)))
+        for pipeline in ([preset.pipeline_parallel] if preset.pipeline_parallel else range(1, len(gpus) + 1))
+        if tensor * pipeline <= len(gpus) and divides(model.shape, tensor) and _splits(model.shape, pipeline)
+    ]
+    for tensor, pipeline in sorted(pairs, key=lambda pair: (pair[1], pair[0])):
+        yield _layout(preset, model, smallest, tensor, pipeline, thinking)
+
+
+def _powers(most: int) -> list[int]:
+    return [2**n for n in range(most.bit_length()) if 2**n <= most]
+
+
+def divides(shape: Shape | None, tensor: int) -> bool:
+    """Whether vLLM can split the attention heads over `tensor` GPUs: heads evenly, kv heads evenly or repeated."""
+    if shape is None:
+        return True
+    return shape.heads % tensor == 0 and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
+
+
+def _splits(shape: Shape | None, pipeline: int) -> bool:
+    return shape is None or pipeline <= shape.layers
+
+
+def _layout(preset: Preset, model: Model, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
+    weights = model.weights_gb / (tensor * pipeline)
+    cache = gpu.memory_gb * USABLE - weights - SPARE_GB
+    extra = preset.thinking_tokens() if thinking is None else thinking
+    each = min(preset.max_model_len, TOKENS + extra)
+    if model.shape is None:
+        return Layout(model, tensor, pipeline, gpu, weights, cache, 0.0, IN_FLIGHT if cache > 0 else 0, each)
+    s = model.shape
+    token = 2 * s.layers * s.kv_heads * s.head_dim * _BYTES.get(preset.dtype, 2)
+    shards = min(tensor, s.kv_heads) * pipeline
+    questions = max(0.0, cache) * 1e9 * shards / (token * each)
+    return Layout(model, tensor, pipeline, gpu, weights, cache, token / 1e3, questions, each)
+
+
+def _holds_one(layout: Layout, preset: Preset) -> bool:
+    """Whether one question of max_model_len tokens fits: without that vLLM does not start."""
+    return layout.cache_gb > 0 and layout.questions * layout.tokens_each >= preset.max_model_len
+
+
+def _need(preset: Preset, model: Model) -> str:
+    return f"{preset.name}: {model.weights_gb:g} GB of weights, keys and values, and {SPARE_GB:g} GB a GPU to work in"
+
+
+def _way_out(preset: Preset) -> str:
+    return f"`tomserve serve {preset.name} --dry-run` prints the command for a machine that can"
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _positions(config: dict[str, Any]) -> int | None:
+    config = config.get("text_config") or config
+    found = config.get("max_position_embeddings") or config.get("max_seq_len")
+    return found if isinstance(found, int) else None
+
+
+def _size_gb(folder: Path) -> float | None:
+    """Decimal gigabytes of the weights in `folder`, if all are there."""
+    index = _json(folder / "model.safetensors.index.json")
+    if index is not None:
+        total = (index.get("metadata") or {}).get("total_size")
+        if isinstance(total, int) and total > 0:
+            return round(total / 1e9, 3)
+    total = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return round(total / 1e9, 6) if total and index is None else None
