@@ -12,16 +12,19 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import Endpoint
 from tomserve import content
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import hardware, install, records, target
-from tomserve.serving.command import Command, vllm_command
-from tomserve.serving.hardware import Gpu, check_fits
+from tomserve.serving import hardware, install, provenance, records, target
+from tomserve.serving.command import Command, template_file, vllm_command
+from tomserve.serving.hardware import Gpu, parse_gpus
+from tomserve.serving.launching import Wanted, prepare
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import normalize
+from tomserve.serving.provenance import flag
 from tomserve.serving.server import Server
+from tomserve.serving.sizing import choose
 
 STUDY = {
     "llama2-70b": ("meta-llama/Llama-2-70b-chat-hf", 4),
@@ -33,62 +36,150 @@ STUDY = {
 }
 
 
+@pytest.fixture
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "gpus", list)
+
+
 @pytest.mark.parametrize("name", STUDY)
 def test_the_six_models_of_the_study(name: str) -> None:
     preset = Preset.load(name)
     model, parallel = STUDY[name]
     assert preset.model == model
     assert preset.revision is None  # none was verified, none is invented
-    argv = vllm_command(preset, preset.model).argv
+    gpus = parse_gpus("8xA100-80GB")
+    layout = choose(preset, gpus)
+    argv = vllm_command(preset, preset.model, layout=layout, gpus=gpus).argv
     assert argv[1:5] == ["-m", "tomserve.serving.vllm_cli", "serve", model]
-    assert argv[argv.index("--tensor-parallel-size") + 1] == str(parallel)
-    assert argv[argv.index("--host") + 1] == "127.0.0.1"
-    assert argv[argv.index("--structured-outputs-config.backend") + 1] == "xgrammar"
-    check_fits(preset, [Gpu("A100", 85.0)] * parallel)
+    assert flag(argv, "--tensor-parallel-size") == str(parallel)
+    assert flag(argv, "--host") == "127.0.0.1"
+    assert flag(argv, "--structured-outputs-config.backend") == "xgrammar"
+    assert flag(argv, "--generation-config") == "vllm"
+    assert flag(argv, "--max-num-queued-reqs") == "2048"
     assert Preset.lookup(model) == preset
 
 
-def test_presets_are_the_study_and_the_reference() -> None:
-    assert set(content.names("launch/models", ".yaml")) == {*STUDY, "reference"}
+def test_todays_models_are_there_and_every_preset_says_what_is_known() -> None:
+    found = {name: Preset.load(name) for name in content.names("launch/models", ".yaml")}
+    assert len(found.keys() - STUDY.keys() - {"reference"}) >= 8
+    for preset in found.values():
+        assert preset.revision is None
+        if preset.name == "reference":
+            continue
+        assert preset.shape is not None
+        assert preset.chat_template is not None
+        assert preset.context is not None
+        choose(preset, parse_gpus("8xH200"))  # each fits on one machine of today
+        template_file(preset)  # those that it names are there
 
 
-def test_dry_run_prints_the_exact_command(cli) -> None:
+def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
     done = cli("serve", "dbrx", "--port", "8123", "--dry-run", "--", "--max-num-seqs", "7")
     assert done.code == 0
-    assert "warning: dbrx: vLLM 0.24 to 0.32 stops at loading" in done.err
+    assert "no GPUs here: planned for 8xA100-80GB" in done.err
     words = shlex.split(done.out)
     assert words[0] == "VLLM_NO_USAGE_STATS=1"
     assert words[-2:] == ["--max-num-seqs", "7"]
     assert "databricks/dbrx-instruct" in words
-    assert words[words.index("--port") + 1] == "8123"
+    assert flag(words, "--port") == "8123"
+    assert flag(words, "--tensor-parallel-size") == "4"
     assert cli("serve", "--dry-run", "--", "--max-num-seqs", "7").out.endswith("--max-num-seqs 7\n")
+    two = cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "4xL40S", "--replicas", "2").out.splitlines()
+    assert [flag(shlex.split(line), "--port") for line in two] == ["8000", "8001"]
+    assert "CUDA_VISIBLE_DEVICES=0,1 " in two[0]
+    assert "CUDA_VISIBLE_DEVICES=2,3 " in two[1]
 
 
-def test_a_machine_that_cannot_hold_the_model(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "gpus", lambda: [])
+def test_what_the_user_says_after_the_dashes_wins_and_is_reckoned_with(cli, no_gpus) -> None:
+    out = cli("serve", "vicuna-33b", "--explain", "--gpus", "8xA100-80GB", "--", "-tp", "4").out
+    assert "tensor parallel 4" in out
+    done = cli("serve", "vicuna-33b", "--dry-run", "--gpus", "8xA100-80GB", "--", "--tensor-parallel-size=8")
+    assert done.code == 2  # 52 heads
+    assert "52 attention heads cannot be split over 8" in done.err
+    half = cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "V100-32GB", "--", "--dtype", "half")
+    assert half.code == 0, half.err
+    assert "`-- --dtype half`" in cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "V100-32GB").err
+
+
+def test_a_machine_that_cannot_hold_the_model(cli, no_gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     done = cli("serve", "dbrx")
     assert done.code == 2
     assert done.err == (
-        "tomserve: dbrx: 263 GB of weights over 4 GPU(s) = 65.8 GB each; GPUs found: 0 (none); "
+        "tomserve: dbrx: 263 GB of weights, keys and values, and 5 GB a GPU to work in; GPUs found: none; "
         "`tomserve serve dbrx --dry-run` prints the command for a machine that can\n"
     )
     monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 42.9)] * 4)
     done = cli("serve", "dbrx")
     assert done.code == 2
-    assert (
-        "65.8 GB each + 4 GB to work in; GPUs found: 4 with 43 GB each, of which 90% = 38.6 GB are usable" in done.err
-    )
+    assert "GPUs found: 4 (A100 43 GB): over 4 of them 65.8 GB each, and 34.5 GB of each are usable" in done.err
 
 
-def test_explain_and_list(cli) -> None:
-    assert "263 GB / 4 = 65.8 GB a GPU" in cli("serve", "dbrx", "--explain").out
+def test_explain_and_list(cli, no_gpus) -> None:
+    said = cli("serve", "dbrx", "--explain").out
+    assert "263 GB / 4 = 65.8 GB a GPU" in said
+    assert "2 x 40 layers x 8 kv heads x 128 = 163.8 kB a token" in said
+    assert "=> 4 of 8 GPUs (tensor parallel 4): the smallest" in said
+    assert "=> 2 of 8 GPUs" in cli("serve", "dbrx", "--explain", "--gpus", "8xB200").out
     listed = cli("serve", "--list").out
     assert all(name in listed for name in [*STUDY, "reference"])
+    assert "of 2xL4" in cli("serve", "--list", "--gpus", "2xL4").out
 
 
-def test_a_server_for_everybody_needs_asking() -> None:
-    argv = vllm_command(Preset.load("reference"), "m", host="0.0.0.0").argv
-    assert argv[argv.index("--host") + 1] == "0.0.0.0"
+def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    refused = cli("serve", "--dry-run", "--host", "0.0.0.0")
+    assert refused.code == 2
+    assert "set TOMSERVE_API_KEY (or TOMSERVE_API_KEY_FILE) to a key to ask for, or say --insecure" in refused.err
+    assert "--host 0.0.0.0" in cli("serve", "--dry-run", "--host", "0.0.0.0", "--insecure").out
+    for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
+        assert cli("serve", "--dry-run", "--host", host).code == 0, host
+    monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
+    asked = cli("serve", "--dry-run", "--host", "0.0.0.0")
+    assert asked.code == 0
+    assert "s3cret-key" not in asked.out + asked.err
+    (one,) = prepare(Wanted(host="0.0.0.0"))
+    assert one.command.secret == {"VLLM_API_KEY": "s3cret-key"}
+    assert "s3cret-key" not in repr(one)
+    assert "s3cret-key" not in str(provenance.started(one.preset, "m", one.command, ()))
+    for flags in (["--api-key", "x"], ["--api_key=x"], ["--hf-token", "hf_x"]):
+        assert "the process list would show it" in cli("serve", "--dry-run", "--", *flags).err
+
+
+def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 2, 3, 5, 7})
+    found = prepare(Wanted(port=9000, replicas=2))
+    assert [one.port for one in found] == [9000, 9001]
+    assert [one.command.env["VLLM_CPU_OMP_THREADS_BIND"] for one in found] == ["0,2", "3,5"]
+    assert "one a replica is the least" in cli("serve", "--replicas", "6").err
+    assert "need ports up to 65535" in cli("serve", "--replicas", "2", "--port", "65535").err
+
+
+def test_gpus_that_the_shell_leaves_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [Gpu("H100", 85.5, 9.0, "570.1"), Gpu("H100", 85.5, 9.0, "570.1"), Gpu("L40S", 48.3, 8.9, "570.1")]
+    monkeypatch.setattr(hardware, "gpus", lambda: here)
+    (every,) = prepare(Wanted("llama3.1-8b"))
+    assert every.gpus == (here[0],)
+    assert every.command.env["VLLM_BATCH_INVARIANT"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in every.command.env
+    told = provenance.started(every.preset, every.preset.model, every.command, every.gpus)
+    assert (told["hardware"], told["driver"], told["batch_invariant"]) == (["H100"], "570.1", True)
+    assert told["unknown"] == ["quantization", "revision", "template"]  # nothing of the repository is on this disk
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    (last,) = prepare(Wanted("llama3.1-8b"))
+    assert last.gpus == (here[2],)
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
+    assert prepare(Wanted("llama3.1-8b"))[0].command.env["VLLM_BATCH_INVARIANT"] == "0"
+
+
+def test_who_has_the_port(cli) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = cli("serve", "--port", port)
+    assert done.code == 2
+    assert f"127.0.0.1:{port}: cannot listen (Address already in use by pid {os.getpid()} (" in done.err
+    assert "choose another --port" in done.err
 
 
 @pytest.mark.parametrize(
@@ -303,14 +394,3 @@ def test_the_launcher_ends_with_its_parent(tmp_path: Path) -> None:
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(pid)
-
-
-def test_the_vicuna_template_renders_turns() -> None:
-    import jinja2
-
-    template = jinja2.Environment().from_string((ROOT / "launch/templates/vicuna.jinja").read_text())
-    messages = [
-        {"role": r, "content": c} for r, c in [("system", "S"), ("user", "q"), ("assistant", "a"), ("user", "r")]
-    ]
-    text = template.render(messages=messages, add_generation_prompt=True)
-    assert text == "S USER: q ASSISTANT: a</s>USER: r ASSISTANT:"

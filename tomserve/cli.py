@@ -137,6 +137,9 @@ def evaluate_command(
     limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
     revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, max=2**31, help="Tokens a reply [the strategy's].")] = None,
+    thinking: Annotated[
+        str | None, typer.Option(help="Of a model that thinks: on, off, or its tokens [its preset's].")
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, max=1e6, help="Seconds a request.")] = 600.0,
     concurrency: Annotated[
         int | None, typer.Option(min=1, max=65536, help="Requests in flight [found out while running].")
@@ -167,6 +170,7 @@ def evaluate_command(
         limit=limit,
         revision=revision,
         max_tokens=max_tokens,
+        thinking=thinking,
         timeout=timeout,
         concurrency=concurrency,
         transport=transport,

@@ -38,6 +38,7 @@ from tomserve.reporting.progress import RunProgress
 from tomserve.serving import install, keys, provenance, reference, target
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe
 from tomserve.serving.server import Server
 from tomserve.serving.target import Target
@@ -66,6 +67,7 @@ class EvalOptions:
     limit: int | None = None
     revision: str | None = None
     max_tokens: int | None = None
+    thinking: str | None = None
     timeout: float = 600.0
     concurrency: int | None = None
     transport: str = "aiohttp"
@@ -114,21 +116,24 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
         reference.build()
         chosen.revision = reference.revision()
     preset = chosen.preset
+    thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = [
         Strategy.load(
             name,
             system_role=preset.system_role if preset else True,
             overrides=preset.prompt_parts if preset else {},
             max_tokens=options.max_tokens or 0,
+            thinking=thinking,
         )
         for name in dict.fromkeys(options.strategies or benchmarks.strategies(options.benchmark))
     ]
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
-    sampling = Sampling(extra=dict(preset.request) if preset else {})
+    sampling = Sampling(extra=preset.extra(options.thinking) if preset else {})
     stratum = getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM)
     job = _Job(options, chosen, limited(every, options.limit, stratum), strategies, sampling, console)
-    path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, chosen.model))
+    named = chosen.model if options.thinking is None else f"{chosen.model}-thinking-{options.thinking}"
+    path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, named))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(
             folder.path,
@@ -151,6 +156,16 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
             added = job.ask(folder, journal, manifest)
         folder.write_manifest({**manifest, "complete": is_complete(known, manifest, journal)})
     return EvalResult(folder.path, job.total, added, _failures(journal, job), time.monotonic() - began)
+
+
+def _thinking(preset: Preset | None, model: str, wanted: str | None) -> int:
+    """Tokens a reply may think. Raises ConfigError where nobody knows how to switch the model's thinking."""
+    if preset is None and wanted is not None:
+        raise ConfigError(
+            f"--thinking {wanted}: no preset tells how {model} is switched; write launch/models/NAME.yaml with a "
+            "reasoning: section (qwen3-8b.yaml is an example)"
+        )
+    return preset.thinking_tokens(wanted) if preset is not None else 0
 
 
 def _failures(journal: Journal, job: _Job) -> dict[str, int]:
@@ -281,9 +296,9 @@ class _Job:
         )
         for endpoint in self.target.endpoints:
             with Probe(endpoint, keys.api_key(), self.options.timeout) as probe:
-                probe.check_chat(self.target.model)
+                probe.check_chat(self.target.model, self.sampling.extra)
                 if endpoint == self.target.endpoints[0]:
-                    longest = probe.check_context(self.target.model, self.target.context, prompts)
+                    longest = probe.check_context(self.target.model, self.target.context, prompts, self.sampling.extra)
                     folder.log(f"longest prompt: {longest or 'not counted by this server, so unknown'} tokens")
 
     async def _run(self, journal: Journal, progress: RunProgress, server: Server | None) -> None:

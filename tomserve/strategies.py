@@ -83,15 +83,22 @@ def names() -> list[str]:
 
 class Strategy:
     """A loaded strategy. `digest` covers everything that shapes a request; `system_role` False merges the system
-    text into the first user message; `overrides` replaces template parts by a preset's own."""
+    text into the first user message; `overrides` replaces template parts by a preset's own; `thinking` tokens come on
+    top of those of the answer."""
 
     def __init__(
-        self, folder: Path, *, system_role: bool = True, overrides: Mapping[str, str] | None = None, max_tokens: int = 0
+        self,
+        folder: Path,
+        *,
+        system_role: bool = True,
+        overrides: Mapping[str, str] | None = None,
+        max_tokens: int = 0,
+        thinking: int = 0,
     ) -> None:
         self.name, self.folder, self.system_role = folder.name, folder, system_role
         config = load_model(folder / "strategy.yaml", _StrategyFile)
         self.description = config.description
-        self.max_tokens = max_tokens or config.max_tokens
+        self.max_tokens = (max_tokens or config.max_tokens) + thinking
         self._environment = _Environment(
             undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
         )

@@ -46,7 +46,7 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
         ),
     ),
     (
-        r"(?:DefaultCPUAllocator: can't allocate memory|Cannot allocate memory|MemoryError)",
+        r"(?:DefaultCPUAllocator: can't allocate memory|Cannot allocate memory|\bMemoryError\b)",
         lambda m: "the machine ran out of memory: lower VLLM_CPU_KVCACHE_SPACE (GiB), or serve a smaller model",
     ),
     (

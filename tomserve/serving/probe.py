@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -128,9 +128,13 @@ class Probe:
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return None
 
-    def check_chat(self, model: str) -> None:
-        """Send one one-token chat request. Raises ServerError where chat cannot work (no template, key, path)."""
+    def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
+        """Send one one-token chat request. Raises ServerError where chat cannot work (no template, key, path).
+
+        extra: what every request will hold beside its messages; a server that refuses that is found out here.
+        """
         body = {"model": model, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1, "temperature": 0}
+        body |= extra or {}
         response = self._ask("POST", f"{self.endpoint}/chat/completions", json=body)
         if response.status_code == 200:
             return
@@ -147,19 +151,32 @@ class Probe:
                 f"{self.endpoint}: model {model!r} has no chat template; serve it with --chat-template FILE, or set "
                 "chat_template in its preset"
             )
+        if extra and "thinking_token_budget" in reason:
+            raise ServerError(
+                f"{self.endpoint}: model {model!r} thinks, and its server cannot end that at a budget; serve it by "
+                "`tomserve serve`, add --reasoning-parser to its vLLM, or give --thinking off"
+            )
         raise ServerError(f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}")
 
-    def tokens(self, model: str, messages: Sequence[dict[str, str]]) -> int | None:
+    def tokens(
+        self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
+    ) -> int | None:
         """Prompt length in tokens by vLLM's /tokenize, or None where there is no such thing."""
         try:
-            body = {"model": model, "messages": list(messages), "add_generation_prompt": True}
+            body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
+            if extra and "chat_template_kwargs" in extra:
+                body["chat_template_kwargs"] = extra["chat_template_kwargs"]
             response = self._client.post(f"{self.root}/tokenize", json=body)
             return int(response.json()["count"]) if response.status_code == 200 else None
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return None
 
     def check_context(
-        self, model: str, limit: int | None, prompts: Iterable[tuple[str, str, Sequence[dict[str, str]], int]]
+        self,
+        model: str,
+        limit: int | None,
+        prompts: Iterable[tuple[str, str, Sequence[dict[str, str]], int]],
+        extra: Mapping[str, Any] | None = None,
     ) -> int | None:
         """Raise ConfigError where a prompt and its reply exceed the context of `limit` tokens.
 
@@ -170,7 +187,7 @@ class Probe:
             return None
         longest: int | None = None
         for item, strategy, messages, reply in heapq.nlargest(CHECKED_PROMPTS, prompts, key=_size):
-            count = self.tokens(model, messages)
+            count = self.tokens(model, messages, extra)
             if count is None:
                 return None
             longest = max(longest or 0, count)

@@ -153,6 +153,14 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
             f"{preset.name}: {old.name} (compute capability {old.compute:g}) cannot compute in bfloat16; "
             f"give `-- --dtype half`, or copy the preset with dtype: float16"
         )
+    if preset.tensor_parallel and model.shape is not None and not divides(model.shape, preset.tensor_parallel):
+        heads = f"{model.shape.heads} attention heads" + (
+            "" if model.shape.heads % preset.tensor_parallel else f" with {model.shape.kv_heads} kv heads"
+        )
+        raise MachineError(
+            f"{preset.name}: {heads} cannot be split over {preset.tensor_parallel} GPUs; "
+            "choose another --tensor-parallel-size"
+        )
     found = list(_layouts(preset, model, gpus, thinking))
     fitting = [layout for layout in found if _holds_one(layout, preset)]
     if fitting:

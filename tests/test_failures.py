@@ -1,0 +1,98 @@
+"""Failures of serving in one line with the way out. The texts are those of vLLM 0.32, torch and huggingface_hub."""
+
+import pytest
+
+from tomserve.serving.failures import explain, last_words
+
+CASES = {
+    "free memory": (
+        "ValueError: Free memory on device cuda:0 (12.5/79.15 GiB) on startup is less than desired GPU memory "
+        "utilization (0.92, 72.82 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+        ["12.5 of 79.15 GiB free and 72.82 GiB are asked for", "--gpu-memory-utilization 0.14"],
+    ),
+    "max length": (
+        "ValueError: To serve at least one request with the model's max seq len (8192), (2.5 GiB KV cache is needed, "
+        "which is larger than the available KV cache memory (1.25 GiB). Based on the available memory, the estimated "
+        "maximum model length is 4096. Try increasing `gpu_memory_utilization`",
+        ["one question of 8192 tokens needs 2.5 GiB", "1.25 GiB are left", "--max-model-len 4096"],
+    ),
+    "max length, not estimated": (
+        "To serve at least one request with the model's max seq len (8192), (2.5 GiB KV cache is needed, which is "
+        "larger than the available KV cache memory (1.25 GiB). Try increasing",
+        ["--max-model-len 4096"],
+    ),
+    "no cache": ("ValueError: No available memory for the cache blocks. Try increasing", ["--explain", "more GPUs"]),
+    "cuda": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 "
+        "GiB of which 1.12 GiB is free.",
+        ["tried to allocate 2.00 GiB, 1.12 GiB of 79.15 GiB free", "--max-model-len"],
+    ),
+    "gated": (
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url "
+        "https://huggingface.co/meta-llama/Llama-2-70b-chat-hf/resolve/main/config.json.",
+        ["HF_TOKEN", "gated"],
+    ),
+    "no such model": (
+        "OSError: acme/nothing is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
+        ["no such model on the hub", "HF_TOKEN"],
+    ),
+    "offline": (
+        "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder and outgoing traffic has been disabled.",
+        ["not on this disk", "hf download"],
+    ),
+    "no network": (
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
+        ["hub cannot be reached"],
+    ),
+    "architecture": (
+        "ValueError: Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: ...",
+        ["does not know the architecture ['FooForCausalLM']"],
+    ),
+    "port": ("OSError: [Errno 98] Address already in use", ["another --port"]),
+    "flag": ("vllm: error: unrecognized arguments: --no-such-flag 7", ["does not know --no-such-flag 7"]),
+    "value": ("vllm serve: error: argument --dtype: invalid choice: 'fp7'", ["argument --dtype: invalid choice"]),
+    "bfloat16": (
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.",
+        ["--dtype half"],
+    ),
+    "heads": (
+        "ValueError: Total number of attention heads (52) must be divisible by tensor parallel size (8).",
+        ["52 attention heads cannot be split over 8 GPUs"],
+    ),
+    "dbrx": ("KeyError: 'blocks.0.ffn.experts.w13_weight'", ["VLLM_PLUGINS"]),
+    "disk": ("OSError: [Errno 28] No space left on device", ["HF_HOME"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_known_causes(name: str) -> None:
+    log, wanted = CASES[name]
+    noise = (
+        "INFO loading\n" * 50
+        + "(EngineCore pid=12) ERROR "
+        + log
+        + "\nRuntimeError: Engine core initialization failed.\n"
+    )
+    said = explain(noise)
+    assert said is not None
+    assert "\n" not in said
+    for part in wanted:
+        assert part in said
+
+
+def test_an_unknown_cause_is_not_guessed() -> None:
+    assert explain("RuntimeError: something new\n") is None
+    assert explain("") is None
+
+
+def test_what_failed_first_is_the_cause() -> None:
+    said = explain("CUDA out of memory. Tried to allocate 1.00 GiB.\n... OSError: [Errno 98] Address already in use")
+    assert said is not None
+    assert said.startswith("the GPU ran out of memory")
+
+
+def test_the_last_words_are_the_errors() -> None:
+    log = 'INFO a\nTraceback (most recent call last):\n  File "x.py", line 1\n    raise ValueError\nValueError: bad\nINFO bye\n'
+    assert last_words(log) == ["ValueError: bad"]
+    assert last_words("one\ntwo\n") == ["one", "two"]
+    assert len(last_words("Error " + "x" * 999)[0]) == 200
