@@ -186,6 +186,7 @@ class Probe:
         if limit is None:
             return None
         longest: int | None = None
+        other = " or --thinking" if extra and "thinking_token_budget" in extra else ""
         for item, strategy, messages, reply in heapq.nlargest(CHECKED_PROMPTS, prompts, key=_size):
             count = self.tokens(model, messages, extra)
             if count is None:
@@ -194,7 +195,7 @@ class Probe:
             if count + reply > limit:
                 raise ConfigError(
                     f"item {item!r}, strategy {strategy!r}: {count} prompt tokens + {reply} for the reply exceed the "
-                    f"context of {limit} tokens; serve with a longer --max-model-len, or lower --max-tokens"
+                    f"context of {limit} tokens; serve with a longer --max-model-len, or lower --max-tokens{other}"
                 )
         return longest
 

@@ -1,0 +1,121 @@
+"""Models that think before they answer: switched by the preset, kept apart from the answer, with room for it."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+
+from tests.conftest import Endpoint, completion, fill
+from tomserve.errors import ConfigError
+from tomserve.serving.presets import Preset
+
+
+def rows(tmp_path: Path, run: str) -> list[dict]:
+    return [orjson.loads(line) for line in (tmp_path / "runs" / run / "responses.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture
+def thinker(endpoint: Endpoint) -> Endpoint:
+    """An endpoint that serves qwen3-8b and thinks when it is told to."""
+    endpoint.models, endpoint.max_model_len = ["qwen3-8b"], 16384
+
+    def script(body: dict, number: int) -> dict | None:
+        if not number:
+            return None
+        thoughts = "Let me see." if body["chat_template_kwargs"]["enable_thinking"] else None
+        text = fill(body["response_format"]["json_schema"]["schema"])
+        return completion(text, body["model"], reasoning=thoughts)
+
+    endpoint.script = script
+    return endpoint
+
+
+def test_thinking_is_kept_apart_and_leaves_room(thinker: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
+    ask = ("eval", "--base-url", thinker.url, "--benchmark", "items", "--path", items_file, "--limit", 4)
+    assert cli(*ask).code == 0
+    for body in thinker.requests:
+        plain = 1024 if len(body["messages"]) > 2 else 256  # cot has a demonstration
+        assert body["thinking_token_budget"] == 4096
+        assert body["max_tokens"] == plain + 4096
+        assert body["stop"] == ["<|im_end|>"]
+    found = rows(tmp_path, "items-qwen3-8b")
+    assert {row["reasoning"] for row in found} == {"Let me see."}
+    assert not any("Let me see" in row["text"] for row in found)
+    assert all(row["status"] == "ok" for row in found)
+
+
+def test_thinking_off_is_another_run(thinker: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
+    ask = ("eval", "--base-url", thinker.url, "--benchmark", "items", "--path", items_file, "--limit", 4)
+    assert cli(*ask).code == 0
+    thinker.requests.clear()
+    assert cli(*ask, "--thinking", "off").code == 0
+    for body in thinker.requests:
+        assert body["chat_template_kwargs"] == {"enable_thinking": False}
+        assert "thinking_token_budget" not in body
+        assert body["max_tokens"] <= 1024
+    assert {row["reasoning"] for row in rows(tmp_path, "items-qwen3-8b-thinking-off")} == {None}
+    mixed = cli(*ask, "--thinking", "off", "--run", "items-qwen3-8b")
+    assert mixed.code == 2
+    assert "sampling" in mixed.err
+    thinker.requests.clear()
+    assert cli(*ask, "--thinking", "500", "--max-tokens", "100").code == 0
+    assert {(body["max_tokens"], body["thinking_token_budget"]) for body in thinker.requests} == {(600, 500)}
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "said"),
+    [
+        ("gpt-oss-20b", "off", "gpt-oss-20b cannot be kept from thinking"),
+        ("qwen3-8b", "maybe", "--thinking 'maybe': expected on, off, or a number of tokens"),
+        ("qwen3-8b", "0", "expected on, off, or a number"),
+        ("qwen3-8b", "²", "expected on, off, or a number"),
+        ("yi-34b", "on", "preset yi-34b has no reasoning: section"),
+        ("unheard-of", "off", "no preset tells how unheard-of is switched"),
+    ],
+)
+def test_what_cannot_be_switched(endpoint: Endpoint, cli, model: str, thinking: str, said: str) -> None:
+    endpoint.models = [model]
+    done = cli("eval", "--base-url", endpoint.url, "--thinking", thinking)
+    assert done.code == 2
+    assert said in done.err
+    assert endpoint.requests == []
+
+
+def test_off_is_the_nature_of_a_model_that_does_not_think() -> None:
+    assert Preset.load("yi-34b").thinking_tokens("off") == 0
+    with pytest.raises(ConfigError, match="has no reasoning"):
+        Preset.load("yi-34b").extra("on")
+
+
+def test_a_server_without_a_reasoning_parser_is_found_out_first(endpoint: Endpoint, cli) -> None:
+    endpoint.models = ["qwen3-8b"]
+
+    def script(body: dict, number: int) -> web.Response:
+        error = {"message": "thinking_token_budget is set but reasoning_config is not configured."}
+        return web.json_response({"error": error}, status=400)
+
+    endpoint.script = script
+    done = cli("eval", "--base-url", endpoint.url)
+    assert done.code == 2
+    assert "add --reasoning-parser to its vLLM, or give --thinking off" in done.err
+    assert endpoint.requests == []
+
+
+def test_a_context_without_room_for_thinking(thinker: Endpoint, cli) -> None:
+    thinker.max_model_len = 4096
+    done = cli("eval", "--base-url", thinker.url)
+    assert done.code == 2
+    assert "or lower --max-tokens or --thinking" in done.err
+
+
+def test_a_thought_that_fills_the_reply_is_no_answer(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
+    endpoint.models, endpoint.max_model_len = ["gpt-oss-20b"], 16384
+    endpoint.script = lambda body, number: (
+        completion(None, body["model"], finish="length", reasoning="so ...") if number else None
+    )
+    ask = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--limit", 2)
+    assert cli(*ask).code == 1
+    assert {row["status"] for row in rows(tmp_path, "items-gpt-oss-20b")} == {"length"}
+    assert endpoint.requests[0]["reasoning_effort"] == "medium"
+    assert "thinking_token_budget" not in endpoint.requests[0]
