@@ -118,6 +118,8 @@ def test_a_real_evaluation(served: Path) -> None:
     assert manifest["server"]["engine_version"].startswith("0.")
     assert manifest["server"]["max_model_len"] == 4096
     assert "--served-model-name" in manifest["server"]["command"]
+    assert manifest["server"]["template"]["digest"].startswith("sha256:")
+    assert manifest["server"]["unknown"] == []
     assert manifest["complete"] is True
 
 
@@ -184,3 +186,39 @@ def test_a_model_without_chat_template(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1].startswith("tomserve: ")
     assert "model 'bare' has no chat template; serve it with --chat-template FILE" in done.stderr
+
+
+def test_replicas_one_killed_in_mid_run(tmp_path: Path) -> None:
+    """Two replicas share the cores; one is killed while both are asked: nothing is lost, one stop ends the rest."""
+    runs, log, port = tmp_path / "runs", tmp_path / "log", free_port()
+    with log.open("w") as output:
+        command = [*TOMSERVE, "serve", "reference", "--replicas", "2", "--port", str(port)]
+        process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+    try:
+        assert until(lambda: "Ctrl-C ends" in log.read_text() or process.poll() is not None, 400)
+        assert process.poll() is None, log.read_text()[-3000:]
+        first, second = sorted(children(process.pid))
+        with (tmp_path / "asked").open("w") as output:
+            ask = [*TOMSERVE, "eval", "--limit", "200", "--concurrency", "4"]
+            asking = subprocess.Popen(ask, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+        assert until(lambda: len(journal(runs, "perturbed-reference")) >= 40 or asking.poll() is not None)
+        assert asking.poll() is None, (tmp_path / "asked").read_text()
+        os.killpg(second, signal.SIGKILL)
+        assert asking.wait(300) == 0, (tmp_path / "asked").read_text()
+        rows = journal(runs, "perturbed-reference")
+        final = {(row["item"], row["strategy"]): row["status"] for row in rows}
+        assert len(final) == 400
+        assert set(final.values()) == {"ok"}
+        assert len({row["endpoint"] for row in rows if row["status"] == "ok"}) == 2
+        said = log.read_text()
+        assert f"replica at http://127.0.0.1:{port + 1}/v1: the server process ended with signal SIGKILL" in said
+        assert f"replicas: {port} up, {port + 1} ended" in said
+        assert [record.stem for record in (runs / ".servers").glob("*.json")] == [str(port)]
+        manifest = orjson.loads((runs / "perturbed-reference/manifest.json").read_bytes())
+        assert manifest["server"]["dtype"] == "float32"
+        assert manifest["server"]["quantization"] == "none"
+        assert manifest["server"]["unknown"] == []
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert group_of(first) == []
