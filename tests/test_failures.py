@@ -60,6 +60,10 @@ CASES = {
         ["52 attention heads cannot be split over 8 GPUs"],
     ),
     "dbrx": ("KeyError: 'blocks.0.ffn.experts.w13_weight'", ["VLLM_PLUGINS"]),
+    "no weights": (
+        "RuntimeError: Cannot find any model weights with `/models/mine`",
+        ["/models/mine holds no weights"],
+    ),
     "disk": ("OSError: [Errno 28] No space left on device", ["HF_HOME"]),
 }
 
@@ -94,5 +98,11 @@ def test_what_failed_first_is_the_cause() -> None:
 def test_the_last_words_are_the_errors() -> None:
     log = 'INFO a\nTraceback (most recent call last):\n  File "x.py", line 1\n    raise ValueError\nValueError: bad\nINFO bye\n'
     assert last_words(log) == ["ValueError: bad"]
+    engine = (
+        "(Worker pid=7) ERROR 11-21 11:25:41 [executor.py:953]     raise RuntimeError(\n"
+        "(Worker pid=7) ERROR 11-21 11:25:41 [executor.py:953] RuntimeError: new and bad\n"
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+    )
+    assert last_words(engine) == ["RuntimeError: new and bad"]
     assert last_words("one\ntwo\n") == ["one", "two"]
     assert len(last_words("Error " + "x" * 999)[0]) == 200

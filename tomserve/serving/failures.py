@@ -65,6 +65,12 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
         ),
     ),
     (
+        r"Cannot find any model weights with `([^`\n]*)`",
+        lambda m: (
+            f"{m[1]} holds no weights: the download was cut short, or `model:` in the preset names the wrong folder"
+        ),
+    ),
+    (
         r"(?:LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled|HF_HUB_OFFLINE"
         r"|couldn't connect to 'https://huggingface\.co'|Failed to resolve '(?:huggingface\.co|cdn-lfs)"
         r"|Max retries exceeded[^\n]*huggingface|Temporary failure in name resolution|\[Errno 101\])",
@@ -111,7 +117,11 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
     ),
 ]
 _COMPILED = [(re.compile(pattern), say) for pattern, say in _RULES]
-_NOISE = re.compile(r"^\s*(?:\(\w+[^)]*\)\s*)?(?:Traceback|File \"|[\^~]+$|raise |return |await )")
+_PREFIX = re.compile(r"^\(\w+ pid=\d+\) +(?:[A-Z]+ \S+ \S+ \[[^\]]*\] ?)?")
+_NOISE = re.compile(
+    r"\s*(?:Traceback|File \"|[\^~]+$|raise |return |await |For further information)"
+    r"|.*(?:See root cause above|[Ss]ee stack trace for root cause)"
+)
 
 
 def explain(log: str) -> str | None:
@@ -123,7 +133,8 @@ def explain(log: str) -> str | None:
 
 def last_words(log: str, lines: int = 3) -> list[str]:
     """The last lines that say something: errors where there are any."""
-    said = [line.strip() for line in log[-READ:].splitlines() if line.strip() and not _NOISE.match(line)]
+    plain = (_PREFIX.sub("", line) for line in log[-READ:].splitlines())
+    said = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
     telling = [line for line in said if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or said
     return [line[-200:] for line in telling[-lines:]]
 
