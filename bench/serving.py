@@ -1,0 +1,129 @@
+"""What a preset's own command line gives on this machine: requests and tokens a second, the prefix cache, client CPU.
+
+    python bench/serving.py [--preset llama3.1-8b] [--limit 544] [--rounds 2]
+
+The weights are random but of the preset's real size (config.json is written from its shape, vLLM fills it by
+``--load-format dummy``), so nothing is downloaded and speed is what it would be; answers mean nothing. Everything else
+is the preset's: structured output, prefix cache, bounded queue, reasoning parser, batch-invariant kernels where the GPU
+has them. `tomserve eval` then asks both strategies. Without a GPU a small shape runs on the CPU, which only shows that
+the bench works: its figures say so and are no figures of a GPU.
+
+Printed are a line a round and, for bench/README.md, the hardware, driver and versions they were taken on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import orjson
+
+from tomserve.engine.journal import read_rows
+from tomserve.serving import install, provenance, reference
+from tomserve.serving.command import vllm_command
+from tomserve.serving.hardware import gpus
+from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset, Shape
+from tomserve.serving.server import Server
+from tomserve.serving.sizing import choose
+
+SMALL = Shape(layers=4, heads=8, kv_heads=4, head_dim=32)
+
+
+def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> float:
+    """Write a Llama of that shape and size, without weights, with the reference tokenizer; returns its size in GB."""
+    shutil.copytree(reference.build(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt"))
+    config = orjson.loads((folder / "config.json").read_bytes())
+    width = shape.heads * shape.head_dim
+    attention = shape.layers * 2 * width * (width + shape.kv_heads * shape.head_dim)
+    inner = int((weights_gb * 1e9 / 2 - attention) / (3 * width * shape.layers)) // 256 * 256
+    config |= {
+        "hidden_size": width,
+        "intermediate_size": max(256, inner),
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "max_position_embeddings": context,
+        "torch_dtype": "bfloat16",
+        "dtype": "bfloat16",
+    }
+    (folder / "config.json").write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2))
+    return 2 * (attention + 3 * width * config["intermediate_size"] * shape.layers) / 1e9
+
+
+def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, float]:
+    """One evaluation by the command line, its start and its tables included: rates, cached prompt tokens, client CPU."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "tomserve", "eval", "--base-url", url, "--model", model, "--run", name]
+    environment = {**os.environ, "TOMSERVE_RUNS": str(runs)}
+    subprocess.run(
+        [*command, "--limit", str(limit), "--no-report", "--quiet"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    wall = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    rows = [row for _, row in read_rows(runs / name / "responses.jsonl")]
+    asked = [row for row in rows if not row["reused"]]
+    prompt = sum(row["usage"]["prompt"] for row in asked)
+    return {
+        "requests": len(asked),
+        "valid": sum(row["status"] == "ok" for row in rows) / len(rows),
+        "requests a second": len(asked) / wall,
+        "prompt tokens a second": prompt / wall,
+        "answer tokens a second": sum(row["usage"]["completion"] for row in asked) / wall,
+        "cached": sum(row["usage"].get("cached") or 0 for row in asked) / prompt,
+        "client ms a request": 1000 * cpu / len(asked),
+    }
+
+
+def main() -> None:
+    """Serve, ask, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="llama3.1-8b")
+    parser.add_argument("--limit", type=int, default=None, help="items a round [544; 32 without a GPU]")
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    install.require_engine()
+    preset, found = Preset.load(options.preset), gpus()
+    if preset.shape is None:
+        sys.exit(f"{preset.name}: its preset gives no shape:, from which a checkpoint could be made")
+    shape, size = preset.shape, preset.weights_gb
+    if not found:
+        print("no GPU here: a small shape on the CPU, which shows that this bench works and nothing else")
+        preset = preset.model_copy(update={"device": "cpu", "dtype": "float32", "max_model_len": 4096})
+        shape, size = SMALL, 0.01
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, runs, port = Path(scratch) / "model", Path(scratch) / "runs", free_port()
+        made = checkpoint(folder, shape, size, preset.max_model_len)
+        layout = choose(preset.model_copy(update={"weights_gb": made}), found) if found else None
+        used = tuple(found[: layout.gpus]) if layout else ()
+        command = vllm_command(
+            preset, str(folder), layout=layout, gpus=used, port=port, extra=["--load-format", "dummy"]
+        )
+        command.env["VLLM_API_KEY"] = ""
+        print(command.shell())
+        with Server(command, host="127.0.0.1", port=port, log=Path(scratch) / "log") as server:
+            print(f"healthy after {server.wait_healthy(print):.0f} s; {made:.1f} GB of random weights")
+            for number in range(options.rounds + 1):
+                limit = options.limit or (544 if found else 32)
+                result = ask(server.url, preset.served_name, runs, f"round{number}", limit)
+                label = "warm-up" if number == 0 else f"round {number}"
+                print(f"{label}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
+        told = provenance.started(preset, str(folder), command, used)
+        print({name: told[name] for name in ("hardware", "driver", "engine", "dtype", "batch_invariant")})
+
+
+if __name__ == "__main__":
+    main()
