@@ -60,7 +60,7 @@ def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> f
 
 
 def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, float]:
-    """One evaluation by the command line, its start and its tables included: rates, cached prompt tokens, client CPU."""
+    """One evaluation by the command line, start and tables included: rates, cached prompt tokens, client CPU."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     command = [sys.executable, "-m", "tomserve", "eval", "--base-url", url, "--model", model, "--run", name]

@@ -212,6 +212,33 @@ def test_eval_finds_a_recorded_server(endpoint: Endpoint, cli, tmp_path: Path) -
     assert manifest["server"]["command"] == ["vllm", "serve"]
 
 
+def test_an_address_of_our_own_server_tells_as_much(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    record(endpoint, "tiny", server={"dtype": "float32", "unknown": []})
+    assert cli("eval", "--limit", 2, "--base-url", endpoint.url).code == 0
+    manifest = orjson.loads((tmp_path / "runs/perturbed-tiny/manifest.json").read_bytes())
+    assert manifest["server"]["dtype"] == "float32"
+    assert manifest["server"]["unknown"] == []
+    assert manifest["revision"] == "r1"
+
+
+def test_replicas_that_were_started_in_different_ways(endpoint: Endpoint, cli) -> None:
+    record(endpoint, "tiny", server={"dtype": "float32"})
+    other = {"url": endpoint.url, "model": "tiny", "revision": "r1", "command": ["vllm", "serve"]}
+    records.write(1, **other, server={"dtype": "float16"})
+    done = cli("eval", "--limit", 2)
+    assert done.code == 2
+    assert "started in different ways" in done.err
+
+
+@pytest.mark.parametrize("line", ["env: {HF_TOKEN: hf_x}", "flags: {api-key: x}", "env: {MY_SECRET: x}"])
+def test_no_secrets_in_a_preset(cli, tmp_path: Path, line: str) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text(f"schema: 1\nname: mine\nmodel: a/b\nweights_gb: 1\nmax_model_len: 4096\n{line}\n")
+    done = cli("serve", preset, "--dry-run")
+    assert done.code == 2
+    assert "no secrets in a preset" in done.err
+
+
 def test_a_live_server_with_another_model(endpoint: Endpoint, cli) -> None:
     record(endpoint, "tiny")
     done = cli("eval", "--model", "reference")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -102,6 +103,9 @@ class Preset(_Part):
     def _consistent(self) -> Self:
         if self.context is not None and self.max_model_len > self.context:
             raise ValueError(f"max_model_len {self.max_model_len} exceeds context {self.context}")
+        for name in (*self.env, *self.flags):
+            if re.search(r"(?i)(^|[_-])(api[_-]?key|token|secret|password)$", name):
+                raise ValueError(f"{name}: no secrets in a preset, it is shown and recorded; set it in the environment")
         return self
 
     @property

@@ -35,7 +35,10 @@ class Target:
 def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
     """Decide and, for existing endpoints, ask them. Raises ConfigError or ServerError with the way out."""
     if base_urls:
-        return ask_endpoints(list(dict.fromkeys(map(normalize, base_urls))), model, revision)
+        endpoints = list(dict.fromkeys(map(normalize, base_urls)))
+        ours = records.started_here(endpoints)
+        target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None))
+        return _told(target, ours) if ours else target
     found = records.live()
     if found:
         serving = [record for record in found if model in (None, record.model)]
@@ -46,10 +49,7 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
         if len({record.model for record in serving}) > 1:
             raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
         target = ask_endpoints([record.url for record in serving], serving[0].model, revision or serving[0].revision)
-        target.server |= {"command": serving[0].command} | serving[0].server
-        if len({str(_alike(record)) for record in serving}) > 1:
-            raise ConfigError("the live servers of that model were started in different ways; stop all but one kind")
-        return target
+        return _told(target, serving)
     if model in (None, REFERENCE):
         if revision is not None:
             raise ConfigError("--revision is for endpoints; the embedded model's is the digest of its weights")
@@ -83,6 +83,14 @@ def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None)
         revision = preset.revision
     found = preset or Preset.lookup(names[0])
     return Target(names[0], revision, found, endpoints, context, server)
+
+
+def _told(target: Target, serving: Sequence[records.Record]) -> Target:
+    """The target with what `tomserve serve` recorded of its servers. Raises ConfigError where they differ."""
+    if len({str(_alike(record)) for record in serving}) > 1:
+        raise ConfigError("the live servers of that model were started in different ways; stop all but one kind")
+    target.server |= {"command": serving[0].command} | serving[0].server
+    return target
 
 
 def _alike(record: records.Record) -> dict[str, Any]:
