@@ -76,6 +76,7 @@ def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli
     )
     assert manifest(tmp_path)["noise"] == {"share": 1.0, "seed": 0, "items": 20, "concurrencies": [1, 64]}
     assert manifest(tmp_path)["complete"] is True
+    assert "noise check       20 items, asked again at 1 and 64 in flight" in cli("runs", "r").out
     scores = load_scores("r")
     assert scores["correct"].all(), "what was asked again was scored as an answer"
     floor = noise.noise_floor(scores)
@@ -274,6 +275,7 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     page = (tmp_path / "runs/r/report.html").read_text()
     assert "40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in page
     assert 'id="table-noise_floor"' in page
+    assert "no larger than what batching alone flips, 10% of answers (at most 24%)" in page
     assert "not larger than it cannot be told from batching noise" in page
     assert "noise_high" in page
     compared = (
