@@ -151,6 +151,14 @@ def test_numbers_in_flight_are_others_than_the_runs(own: list[int], chosen: tupl
     assert reasking.levels(own) == chosen
 
 
+def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, asking, tmp_path: Path) -> None:
+    assert "warning" not in cli(*asking, "--noise-check", 0.1).out
+    path = tmp_path / "runs/r/manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"0.0.test"', b'"0.0.old"'))
+    said = "warning: engine 0.0.old answered; what changes now may be another's doing"
+    assert said in cli(*asking, "--noise-check", 0.2).out
+
+
 def start(asking: list[str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tomserve", *asking, "--no-report", "--noise-check", "1"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -237,6 +245,8 @@ def test_everything_is_there_offline_and_the_same_every_time(endpoint, cli, aski
     for suffix in ("csv", "jsonl", "parquet"):  # the score table is the interface: all of it is in there
         cli("score", "r", "--out", tmp_path / f"s.{suffix}")
         assert noise.noise_floor(load_scores(str(tmp_path / f"s.{suffix}"))).equals(floor)
+    (folder / "noise.jsonl").write_bytes(b"".join(lines[:40]))  # a check that goes on makes the table stale
+    assert noise.noise_floor(load_scores("r"))["in_flight"].to_list() == ["1", "any"] * 2
     answers = [row for row in map(orjson.loads, lines) if row["concurrency"] == 64]
     other = {**answers[0], "key": "another request", "text": '{"answer": "salt"}'}
     repeated = {**answers[1], "reused": True, "text": '{"answer": "salt"}'}

@@ -221,6 +221,8 @@ class _Job:
                 added += asking.ask(self._phase(journal))
             if self.again:
                 manifest["noise"] = reasking.entry(manifest, self.options.noise_check or 0.0, len(self.again))
+                if others := reasking.other_engines(manifest):
+                    self._say(f"warning: engine {', '.join(others)} answered; what changes now may be another's doing")
                 for level in manifest["noise"]["concurrencies"]:
                     with self._opened(folder.path, level) as noise:
                         added += self._ask_again(asking, level, noise, journal)

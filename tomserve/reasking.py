@@ -50,6 +50,14 @@ def entry(manifest: Mapping[str, Any], share: float, items: int) -> dict[str, An
     }
 
 
+def other_engines(manifest: Mapping[str, Any]) -> list[str]:
+    """Versions of the engines that the run's own answers came from and that is not the last session's: then what
+    changes when it is asked again may be the engine's doing. A session that only re-asked has no `prompt_tokens`."""
+    *_, last = manifest["sessions"]
+    used = {str(session.get("engine_version")) for session in manifest["sessions"] if "prompt_tokens" in session}
+    return sorted(used - {str(last.get("engine_version"))})
+
+
 def opened(folder: Path, level: int) -> Journal:
     """The rows of ``noise.jsonl`` that were asked with so many in flight, as a journal of their own."""
     return Journal(folder / NOISE, {"concurrency": level})

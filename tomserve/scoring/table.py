@@ -208,11 +208,11 @@ def _as_text(value: Any) -> str | None:
 def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
     """The run's scores: ``scores.parquet`` where it is newer than what it was made from, else made again."""
     path = folder / "scores.parquet"
-    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json")]
+    again = (folder / NOISE).exists()
+    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json", *([NOISE] * again))]
     if not fresh and path.exists():
         made = path.stat().st_mtime_ns
-        noise = [folder / NOISE] if (folder / NOISE).exists() else []
-        if all(source.exists() and source.stat().st_mtime_ns < made for source in sources + noise):
+        if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
             with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
                 kept = pl.read_parquet(path, glob=False)
                 if kept.columns[: len(COLUMNS)] == list(COLUMNS):  # else another version of tomserve made it
