@@ -7,6 +7,8 @@ import math
 import polars as pl
 from _hitom_rows import OVERALL
 
+from tomserve.noise import shown as shown_noise
+
 
 def warnings(found: dict[str, pl.DataFrame]) -> list[str]:
     """What makes the numbers doubtful: stale labels, several sets of them, strategies that differ in what they failed
@@ -49,18 +51,19 @@ def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         shown[f"{model}: accuracy by deception"] = wide
     if with_intervals and found["prompting_effects"].height:
         effect = _shown("risk_difference", "rd_low", "rd_high").alias("effect [95%]")
+        p = pl.col("p_sign_flip").round(3).alias("p")
         shown["prompting effects, paired on the same questions"] = found["prompting_effects"].select(
-            "model", "treatment", "control", "deception", effect, pl.col("p_sign_flip").round(3).alias("p")
+            "model", "treatment", "control", "deception", effect, p, *shown_noise(found["prompting_effects"])
         )
     joint = found["joint_accuracy"].filter(deception=OVERALL, length="all")
-    columns = ["model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right"]
     shown["joint accuracy: all asked orders up to this one right, beside the product of the marginals"] = joint.select(
-        columns
+        "model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right"
     )
     if found["twins"].height:
         primary = found["twins"].filter(treatment="deceptive", control="filler", order="all")
         effect = _shown("risk_difference", "rd_low", "rd_high").alias("deceptive - filler [95%]")
-        shown["twins: what lies do, with as many lines"] = primary.select("model", "strategy", "tell_relevant", effect)
+        columns = ("model", "strategy", "tell_relevant", effect, *shown_noise(primary))
+        shown["twins: what lies do, with as many lines"] = primary.select(columns)
     alone = found["errors"].filter(order="all")
     if alone.height:
         shown["errors with one explanation alone, beside a guess among the containers mentioned"] = alone.filter(

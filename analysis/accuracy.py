@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.contrasts import contrast, pair, share
+from tomserve.noise import shown as shown_noise
 from tomserve.stats.published import accuracy_interval
 from tomserve.studies import answered, with_columns
 
@@ -85,6 +86,7 @@ def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
             "p_sign_flip",
             "gained",
             "lost",
+            *shown_noise(found["prompting_effects"]),
         ]
         shown["effects, paired on the same items"] = found["prompting_effects"].select(effects)
     return shown

@@ -49,6 +49,7 @@ from _perturbed_rows import (
     with_overall,
 )
 
+from tomserve.noise import shown as shown_noise
 from tomserve.reporting.layout import Layout
 from tomserve.stagefile import PERTURBATIONS, SCENARIOS
 
@@ -323,7 +324,9 @@ def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
                 )
                 effect = _shown("risk_difference", "rd_low", "rd_high").alias("effect [95%]")
                 p = pl.col("p_permutation" if what else "p_sign_flip").round(3).alias("p")
-                effects.append(part.select("subset", "model", contrast.alias("contrast"), effect, p))
+                effects.append(
+                    part.select("subset", "model", contrast.alias("contrast"), effect, p, *shown_noise(part))
+                )
         if effects:
             shown["effects for new stages, matched or paired: read these, not whether intervals overlap"] = pl.concat(
                 effects, how="diagonal_relaxed"

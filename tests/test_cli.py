@@ -18,8 +18,8 @@ from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
+from tomserve.draw import limited
 from tomserve.engine import retry
-from tomserve.evaluation import limited
 from tomserve.items import write_items
 
 

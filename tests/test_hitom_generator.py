@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import data_file
 from tomserve.benchmarks import hitom
+from tomserve.draw import limited
 from tomserve.errors import ConfigError
-from tomserve.evaluation import limited
 from tomserve.hitom import words
 from tomserve.hitom.asking import MOST
 from tomserve.hitom.events import VERBS, WAITING_ROOM, Claim, Distractor, Enter, Move, Place, Stay, Story, Tell

@@ -148,12 +148,16 @@ def evaluate_command(
     hedge: Annotated[
         float | None, typer.Option(min=1, help="Ask a second endpoint too where the first is silent for S seconds.")
     ] = None,
+    noise_check: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Re-ask that share with others in flight: the noise floor.")
+    ] = None,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
     report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
+    from tomserve import noise
     from tomserve.engine.transport import FINAL
     from tomserve.evaluation import EvalOptions, evaluate
     from tomserve.scoring.table import scores_of
@@ -175,6 +179,7 @@ def evaluate_command(
         concurrency=concurrency,
         transport=transport,
         hedge=hedge,
+        noise_check=noise_check,
         setup=setup,
         quiet=quiet,
     )
@@ -185,6 +190,8 @@ def evaluate_command(
     else:
         screen.print("nothing left to ask", highlight=False)
     _print_study(scores, screen)
+    if (floor := noise.line(scores)) is not None:
+        screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
     if report and (path := _report(result.folder, bool(result.added))) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
@@ -216,7 +223,8 @@ def _print_study(scores: Any, screen: Console) -> None:
     from tomserve.studies import analyze, default_study, load_study, notes, printable
 
     study = load_study(default_study(scores))
-    tables.show(printable(study, analyze(scores, study)), screen, notes(study))
+    found = analyze(scores, study)
+    tables.show(printable(study, found), screen, notes(study, None, found))
 
 
 @app.command()

@@ -75,7 +75,7 @@ def analyze(
     module = studies.load_study(study or studies.default_study(scores))
     found = studies.analyze(scores, module, intervals)
     layouts = getattr(module, "LAYOUTS", {})
-    said = studies.notes(module, intervals)
+    said = studies.notes(module, intervals, found)
     for doubt in studies.warnings(module, found):
         rescore.warn(doubt)
     if out is not None:

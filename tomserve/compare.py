@@ -8,9 +8,8 @@ refused, unless told (`common`), and then counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -18,20 +17,24 @@ import polars as pl
 from tomserve.contrasts import Record, adjusted, contrast, pair
 from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError
+from tomserve.noise import line, measured, noise_floor, pooled
+from tomserve.noise import shown as shown_noise
 from tomserve.scoring.table import TABLES, Note, load_scores
 from tomserve.studies import answered, check, with_columns
 
 REQUIRED = ("model", "strategy", "item", "status", "correct")
 SHOWN = 20
-SKIPPED = frozenset(("run", "sessions", "created", "endpoints", "complete", "limit", "content", "benchmark_path"))
+SKIPPED = frozenset(
+    ("run", "sessions", "created", "endpoints", "complete", "limit", "content", "benchmark_path", "noise")
+)
 """Manifest fields that differ between any two runs and explain nothing."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """`effects`: a row a strategy and class (overall last). `flips`: items whose outcome differs. `differences`: fields
-    of the manifests, (name, A, B). `left_out`: rows of A and of B without a partner. `noise`: where the noise floor was
-    measured, None if it was not."""
+    of the manifests, (name, A, B). `left_out`: rows of A and of B without a partner. `noise`: the noise floor in words,
+    None if neither run has measured it."""
 
     effects: pl.DataFrame
     flips: pl.DataFrame
@@ -42,7 +45,8 @@ class Comparison:
 
 def compare(first: str, second: str, *, common: bool = False, note: Note | None = None) -> Comparison:
     """Compare run (or score table) `second` with `first`. Raises ConfigError where their questions differ."""
-    a, b = (_rows(source, note) for source in (first, second))
+    scores = [load_scores(source, note=note) for source in (first, second)]
+    a, b = (_rows(source, found) for source, found in zip((first, second), scores, strict=True))
     keys = ["item", "strategy"]
     left_out = (a.join(b, on=keys, how="anti").height, b.join(a, on=keys, how="anti").height)
     if any(left_out) and not common:
@@ -55,14 +59,14 @@ def compare(first: str, second: str, *, common: bool = False, note: Note | None 
     pairs = pair(b, a, keys)
     if pairs.is_empty():
         raise ConfigError(f"{first} and {second} have no question in common")
-    effects = pl.DataFrame(list(_effects(pairs)), infer_schema_length=None)
+    floors = [{arm[1]: counts for arm, counts in measured(noise_floor(found)).items()} for found in scores]
+    effects = pl.DataFrame(list(_effects(pairs, floors)), infer_schema_length=None)
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-    return Comparison(effects, _flips(pairs, a), _differences(first, second), left_out, _noise(first, second))
+    return Comparison(effects, _flips(pairs, a), _differences(first, second), left_out, _noise(scores))
 
 
-def _rows(source: str, note: Note | None) -> pl.DataFrame:
-    scores = load_scores(source, note=note)
+def _rows(source: str, scores: pl.DataFrame) -> pl.DataFrame:
     check(scores, REQUIRED, {})
     if scores["model"].n_unique() > 1:
         raise ConfigError(
@@ -82,15 +86,17 @@ def _rows(source: str, note: Note | None) -> pl.DataFrame:
     )
 
 
-def _effects(pairs: pl.DataFrame) -> Iterator[Record]:
-    """By class where the items have one (p adjusted over them), then overall: for new stages where there are any."""
+def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]]) -> Iterator[Record]:
+    """By class where the items have one (p adjusted over them), then overall: for new stages where there are any.
+    floors: of both runs, by strategy (see tomserve.noise.measured)."""
     for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
+        beside = pooled([floor.get(str(strategy), (0, 0)) for floor in floors])
         named = part.filter(pl.col("perturbation").is_not_null()).group_by(["perturbation"], maintain_order=True)
-        classes = [{"strategy": strategy, "perturbation": name, **contrast(one)} for (name,), one in named]
+        classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **beside} for (name,), one in named]
         yield from adjusted(classes, [record["perturbation"] for record in classes])
         staged = part["stage"].null_count() == 0
         overall = contrast(part, "stage" if staged else None)
-        yield {"strategy": strategy, "perturbation": "overall", **overall, "p_adjusted": float("nan")}
+        yield {"strategy": strategy, "perturbation": "overall", **overall, **beside, "p_adjusted": float("nan")}
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
@@ -126,12 +132,11 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return {name: text for name, text in found.items() if name.partition(".")[0] not in SKIPPED}
 
 
-def _noise(first: str, second: str) -> str | None:
-    """Where one of the runs has measured how often the server answers the same request differently, by how much."""
-    for source in (first, second):
-        if not source.endswith(TABLES) and (Path(existing_run(source)) / "noise.jsonl").exists():
-            return str(existing_run(source) / "noise.jsonl")
-    return None
+def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
+    """How often the servers answered the same request differently, as far as the runs have measured it."""
+    lines = {name: line(found) for name, found in zip("AB", scores, strict=True)}
+    said = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
+    return "; ".join(said) or None
 
 
 def summary(found: Comparison) -> dict[str, pl.DataFrame]:
@@ -147,6 +152,7 @@ def summary(found: Comparison) -> dict[str, pl.DataFrame]:
         "gained",
         "lost",
         "n",
+        *shown_noise(found.effects),
     )
     shown = {"paired differences (t over tasks, overall over stages; p by sign flips)": effects}
     if not found.flips.is_empty():

@@ -7,34 +7,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import hashlib
-import resource
-import signal
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.console import Console
 
 import tomserve
-from tomserve import benchmarks
+from tomserve import benchmarks, reasking
+from tomserve.asking import TRANSPORTS, Asking, Phase
+from tomserve.draw import STRATUM, drawn, limited
 from tomserve.engine import runfolder
-from tomserve.engine.adaptive import MOST
 from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Timeouts, Transport
-from tomserve.errors import ConfigError, JournalError, ServerLostError, StoppedError, one_of
+from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.manifest import is_complete, portable, run_manifest, snapshot
-from tomserve.reporting.progress import RunProgress
 from tomserve.serving import install, keys, provenance, reference, target
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
@@ -43,14 +36,6 @@ from tomserve.serving.probe import Probe
 from tomserve.serving.server import Server
 from tomserve.serving.target import Target
 from tomserve.strategies import Strategy
-
-TRANSPORTS = ("aiohttp", "openai")
-LIMIT_SEED = 0
-SPARE_FILES = 128
-"""Open files that are no connections."""
-
-STRATUM = "perturbation"
-"""The factor over which `limit` is spread, unless the benchmark names another; items without it are one stratum."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +57,7 @@ class EvalOptions:
     concurrency: int | None = None
     transport: str = "aiohttp"
     hedge: float | None = None
+    noise_check: float | None = None
     setup: bool = False
     quiet: bool = False
     policy: RetryPolicy = field(default_factory=RetryPolicy)
@@ -79,7 +65,8 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class EvalResult:
-    """`folder` of the run; questions selected, rows added by this call, the selection's failures by status, seconds."""
+    """`folder` of the run; questions selected, rows added by this call (re-asked ones too), the selection's failures by
+    status, seconds."""
 
     folder: Path
     total: int
@@ -88,26 +75,12 @@ class EvalResult:
     seconds: float
 
 
-def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
-    if limit is None or limit >= len(items):
-        return list(items)
-    strata: dict[object, list[Item]] = defaultdict(list)
-    for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
-        strata[item.factors.get(stratum)].append(item)
-    ranked = sorted(
-        ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
-        key=lambda entry: (entry[0], str(entry[1])),
-    )
-    chosen = {identifier for _, _, identifier in ranked[:limit]}
-    return [item for item in items if item.id in chosen]
-
-
 def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     """Ask everything that is not final yet. Raises TomserveError subclasses; whatever completed is kept."""
     began = time.monotonic()
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
+    reasking.check_share(options.noise_check)
     every = list(benchmarks.load(options.benchmark, options.path, options.gold))
     chosen = target.choose(options.base_urls, options.model, options.revision)
     if chosen.embedded and chosen.revision is None:
@@ -131,7 +104,9 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
     sampling = Sampling(extra=preset.extra(options.thinking) if preset else {})
     stratum = getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM)
-    job = _Job(options, chosen, limited(every, options.limit, stratum), strategies, sampling, console)
+    items = limited(every, options.limit, stratum)
+    again = drawn(items, options.noise_check, stratum) if options.noise_check else []
+    job = _Job(options, chosen, items, strategies, sampling, console, again)
     named = chosen.model if options.thinking is None else f"{chosen.model}-thinking-{options.thinking}"
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, named))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
@@ -150,11 +125,15 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
         if journal.torn:
             folder.log(f"the last line was torn; moved to {journal.torn.name}")
             console.print(f"the journal's last line was torn by a crash; moved to {journal.torn.name}", markup=False)
+
+        def save() -> None:
+            folder.write_manifest({**manifest, "complete": is_complete(known, manifest, journal)})
+
         added = 0
-        if job.left(journal):
-            folder.write_manifest({**manifest, "complete": False})
-            added = job.ask(folder, journal, manifest)
-        folder.write_manifest({**manifest, "complete": is_complete(known, manifest, journal)})
+        if job.left(journal) or job.left_again(folder.path, journal, manifest):
+            save()
+            added = job.ask(folder, journal, manifest, save)
+        save()
     return EvalResult(folder.path, job.total, added, _failures(journal, job), time.monotonic() - began)
 
 
@@ -181,27 +160,9 @@ def _need_engine(options: EvalOptions, console: Console) -> None:
     install.require_engine()
 
 
-def _most(endpoints: int) -> int:
-    """Requests that may be out at one endpoint: each is a connection, and open files have a limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = endpoints * MOST + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - SPARE_FILES) // endpoints))
-
-
-def _transport(name: str, timeouts: Timeouts) -> Transport:
-    if name == "openai":
-        from tomserve.engine.openai_transport import OpenAITransport
-
-        return OpenAITransport(keys.api_key(), timeouts)
-    return AiohttpTransport(keys.api_key(), timeouts)
-
-
 @dataclass
 class _Job:
-    """One evaluation between its preparation and its result."""
+    """One evaluation between its preparation and its result. again: the items of the noise check."""
 
     options: EvalOptions
     target: Target
@@ -209,24 +170,42 @@ class _Job:
     strategies: list[Strategy]
     sampling: Sampling
     console: Console
+    again: list[Item] = field(default_factory=list)
     session: dict[str, Any] = field(default_factory=dict)  # of the manifest; gets what asking found out
 
     @property
     def total(self) -> int:
         return len(self.items) * len(self.strategies)
 
+    def _identities(self, items: list[Item]) -> Iterator[Identity]:
+        return (Identity(item.id, strategy.name, 0) for strategy in self.strategies for item in items)
+
     def left(self, journal: Journal) -> int:
         """How many identities have no final row yet."""
-        return sum(
-            Identity(item.id, strategy.name, 0) not in journal.final
-            for strategy in self.strategies
-            for item in self.items
-        )
+        return sum(identity not in journal.final for identity in self._identities(self.items))
 
-    def requests(self) -> Iterator[Request]:
-        """All requests, lazily: what shares the longest beginning of a prompt comes together."""
+    def left_again(self, folder: Path, journal: Journal, manifest: dict[str, Any]) -> int:
+        """How many answers of the noise check are still to come, once the run itself is asked."""
+        found = 0
+        for level in reasking.entry(manifest, 0, 0)["concurrencies"] if self.again else ():
+            with self._opened(folder, level) as noise:
+                found += self._left_at(journal, noise)
+        return found
+
+    def _opened(self, folder: Path, level: int) -> Journal:
+        noise = reasking.opened(folder, level)
+        if noise.torn:
+            self._say(f"{noise.path.name}: the last line was torn by a crash; moved to {noise.torn.name}")
+        return noise
+
+    def _left_at(self, journal: Journal, noise: Journal) -> int:
+        wanted = self._identities(self.again)
+        return sum(reasking.answered(journal, identity) and identity not in noise.final for identity in wanted)
+
+    def requests(self, items: list[Item] | None = None) -> Iterator[Request]:
+        """All requests (of these items), lazily: what shares the longest beginning of a prompt comes together."""
         for strategy in self.strategies:
-            for item in sorted(self.items, key=strategy.order):
+            for item in sorted(self.items if items is None else items, key=strategy.order):
                 turn = strategy.turn(item)
                 yield Request.build(
                     Identity(item.id, strategy.name, turn.number),
@@ -236,39 +215,73 @@ class _Job:
                     sampling=self.sampling,
                 )
 
-    def ask(self, folder: runfolder.RunFolder, journal: Journal, manifest: dict[str, Any]) -> int:
+    def ask(
+        self, folder: runfolder.RunFolder, journal: Journal, manifest: dict[str, Any], save: Callable[[], None]
+    ) -> int:
         """Start a server where one is needed, check it, run the requests; returns the number of rows added."""
+        added = 0
         with contextlib.ExitStack() as stack:
             server = self._start(stack, folder) if self.target.embedded else None
             self._preflight(folder)
             manifest["server"], manifest["endpoints"] = portable(self.target.server), self.target.endpoints
-            manifest["limit"] = self.options.limit
             session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **manifest["server"]}
             self.session = {**session, "tomserve": tomserve.__version__, "limit": self.options.limit}
             manifest["sessions"].append(self.session)
-            folder.write_manifest({**manifest, "complete": False})
-            done = self.total - self.left(journal)
-            where = ", ".join(self.target.endpoints)
-            self.console.print(
-                f"asking {self.target.model} at {where}: {self.total - done} of {self.total} questions to go",
-                markup=False,
-                highlight=False,
-            )
-            progress = stack.enter_context(RunProgress(self.console, self.total, done, quiet=self.options.quiet))
-            folder.log(f"asking {self.total - done} of {self.total}")
-            try:
-                asyncio.run(self._run(journal, progress, server))
-            except BaseException:
-                with contextlib.suppress(JournalError):  # a full disk is being reported already
-                    folder.write_manifest({**manifest, "complete": False})
-                raise
-            finally:
-                if progress.written:
-                    self.console.print(progress.summary(), markup=False, highlight=False)
-                folder.log(
-                    f"{progress.written} rows added, {progress.reused} reused, by status {dict(progress.statuses)}"
-                )
-        return progress.written
+            gone = server.gone if server else lambda: None
+            asking = self._asking(folder, save, gone)
+            if left := self.left(journal):
+                manifest["limit"] = self.options.limit
+                where = f"{self.target.model} at {', '.join(self.target.endpoints)}"
+                self._say(f"asking {where}: {left} of {self.total} questions to go")
+                added += asking.ask(self._phase(journal))
+            if self.again:
+                manifest["noise"] = reasking.entry(manifest, self.options.noise_check or 0.0, len(self.again))
+                if others := reasking.other_engines(manifest):
+                    self._say(f"warning: engine {', '.join(others)} answered; what changes now may be another's doing")
+                for level in manifest["noise"]["concurrencies"]:
+                    with self._opened(folder.path, level) as noise:
+                        added += self._ask_again(asking, level, noise, journal)
+        return added
+
+    def _asking(self, folder: runfolder.RunFolder, save: Callable[[], None], gone: Callable[[], str | None]) -> Asking:
+        chosen, options = self.target, self.options
+        return Asking(
+            chosen.endpoints,
+            chosen.model,
+            self.console,
+            folder.log,
+            save,
+            options.timeout,
+            options.transport,
+            options.policy,
+            options.quiet,
+            gone,
+        )
+
+    def _phase(self, journal: Journal) -> Phase:
+        options = self.options
+        return Phase(
+            journal,
+            self.requests(),
+            self.total,
+            lambda: self.left(journal),
+            options.concurrency,
+            options.hedge,
+            session=self.session,
+        )
+
+    def _ask_again(self, asking: Asking, level: int, noise: Journal, journal: Journal) -> int:
+        """The noise check with so many requests in flight. Not hedged: a second copy would be one more."""
+        total = sum(reasking.answered(journal, identity) for identity in self._identities(self.again))
+        if not (left := self._left_at(journal, noise)):
+            return 0
+        what = f"to ask again, {level} in flight"
+        self._say(f"noise check: {left} of {total} answers {what}")
+        requests = reasking.sent(self.requests(self.again), journal)
+        return asking.ask(Phase(noise, requests, total, lambda: self._left_at(journal, noise), level, what=what))
+
+    def _say(self, message: str) -> None:
+        self.console.print(message, markup=False, highlight=False)
 
     def _start(self, stack: contextlib.ExitStack, folder: runfolder.RunFolder) -> Server:
         _need_engine(self.options, self.console)
@@ -300,54 +313,3 @@ class _Job:
                 if endpoint == self.target.endpoints[0]:
                     longest = probe.check_context(self.target.model, self.target.context, prompts, self.sampling.extra)
                     folder.log(f"longest prompt: {longest or 'not counted by this server, so unknown'} tokens")
-
-    async def _run(self, journal: Journal, progress: RunProgress, server: Server | None) -> None:
-        stop = asyncio.Event()
-        caught: list[int] = []
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-
-        def on_signal(number: int) -> None:
-            caught.append(number)
-            if len(caught) == 1:
-                self.console.print("stopping: waiting for what is in flight (again to stop at once) ...")
-                stop.set()
-            elif task is not None:
-                task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, on_signal, number)
-        timeouts = Timeouts(stall=self.options.timeout, total=self.options.timeout)
-        transport = _transport(self.options.transport, timeouts)
-        runner = Runner(
-            self.target.endpoints,
-            transport,
-            journal,
-            concurrency=self.options.concurrency,
-            most=_most(len(self.target.endpoints)),
-            policy=self.options.policy,
-            observer=progress,
-            stop=stop,
-            alive=server.gone if server else lambda: None,
-            hedge=self.options.hedge,
-            probe=orjson.dumps(
-                {"model": self.target.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
-            ),
-        )
-        try:
-            await runner.run(self.requests())
-        except asyncio.CancelledError:
-            if not caught:
-                raise
-        except ServerLostError as error:
-            raise ServerLostError(f"{error}; {self.left(journal)} of {self.total} left to ask") from None
-        finally:
-            limit = progress.now.limit if progress.now.found else self.options.concurrency
-            self.session |= {"concurrency": limit, "prompt_tokens": runner.prefix.to_dict()}
-            await transport.close()
-        if caught:
-            raise StoppedError(
-                f"stopped; {self.left(journal)} of {self.total} left to ask, everything else is kept; "
-                "repeat the command to resume",
-                128 + caught[0],
-            )

@@ -33,7 +33,7 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_")
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_")
 """Columns of the score table, and how the others begin: names that no factor may have."""
 
 

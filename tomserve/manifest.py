@@ -94,7 +94,7 @@ def run_manifest(
             before = {name: value for name, value in old.get(field, {}).items() if name in asked}
             new[field] = {**before, **new[field]}
         if asked:  # who answered, and when, is history: only a session that asks adds to it
-            kept = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform")
+            kept = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise")
             new |= {name: old[name] for name in kept if name in old}
     elif asked:
         journal = folder / "responses.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tomserve import benchmarks
+from tomserve import benchmarks, noise
 from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
@@ -45,6 +45,8 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None
         right = frames[-1]["correct"].sum()
         kept = ", scores.parquet written" if gold == "run" else ""
         print(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+        if (floor := noise.line(frames[-1])) is not None:
+            print(floor)
     if out is not None:
         write_scores(pl.concat(frames, how="diagonal_relaxed"), out)
         print(f"written: {out}")

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import polars as pl
 
-from tomserve import benchmarks, content
+from tomserve import benchmarks, content, noise
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.scoring.score import STATUS
 
@@ -72,7 +72,8 @@ def _failed(error: Exception, path: Path, what: str) -> ContentError:
 
 
 def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = None) -> dict[str, pl.DataFrame]:
-    """Check the table against what the study needs, then compute its tables. Raises ConfigError by name.
+    """Check the table against what the study needs, then compute its tables, the noise floor beside their effects.
+    Raises ConfigError by name.
 
     intervals: one of the study's INTERVALS (where it lists none, whatever it understands); None for its first.
     """
@@ -85,13 +86,18 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = Non
         found: dict[str, pl.DataFrame] = study.tables(scores.lazy(), intervals)
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
         raise _failed(error, Path(str(study.__file__)), "failed") from None
-    return found
+    return noise.beside(found, scores)
 
 
-def notes(study: ModuleType, intervals: str | None = None) -> dict[str, str]:
-    """What the study says of its tables, a line each: what an interval means, and for which population."""
+def notes(
+    study: ModuleType, intervals: str | None = None, found: Mapping[str, pl.DataFrame] | None = None
+) -> dict[str, str]:
+    """What the study says of its tables, a line each: what an interval means, and for which population. With the tables
+    found also what the noise floor beside their effects is."""
     offered = getattr(study, "INTERVALS", ("published",))
-    said: dict[str, str] = study.notes(intervals or offered[0]) if hasattr(study, "notes") else {}
+    said: dict[str, str] = dict(study.notes(intervals or offered[0])) if hasattr(study, "notes") else {}
+    for name, more in noise.notes(found or {}).items():
+        said[name] = f"{said[name]}; {more}" if name in said else more
     return said
 
 
@@ -101,8 +107,11 @@ def warnings(study: ModuleType, found: dict[str, pl.DataFrame]) -> list[str]:
 
 
 def printable(study: ModuleType, found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """What the terminal shows of a study's tables: its own summary, or all of them."""
-    return study.summary(found) if hasattr(study, "summary") else found
+    """What the terminal shows of a study's tables: its own summary and the noise floor, or all of them."""
+    if not hasattr(study, "summary"):
+        return found
+    floor = {noise.TITLE: found[noise.TABLE]} if noise.TABLE in found else {}
+    return {**study.summary(found), **floor}
 
 
 def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Sequence[str]]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,15 @@ def identity_of(row: Row) -> Identity:
 
 class Journal:
     """Open for appending. `final`: identities never to be asked again, in few bytes each; `asked`: strategies that
-    have any row; `failed`: status of the identities whose last row is no answer."""
+    have any row; `failed`: status of the identities whose last row is no answer.
 
-    def __init__(self, path: Path) -> None:
+    marks: fields that every row is to carry. Rows of the file that carry others belong to another journal in the same
+    file, and are neither counted nor reused here.
+    """
+
+    def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
+        self._marks = dict(marks or {})
         self.final = Seen()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
@@ -81,7 +86,8 @@ class Journal:
         self._offsets = Index(32, 64)
         self._size = 0
         for offset, row in read_rows(path):
-            self._index(row, offset)
+            if all(row.get(name) == value for name, value in self._marks.items()):
+                self._index(row, offset)
         self._move_torn_line()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -128,7 +134,7 @@ class Journal:
                     return
                 file.seek(start)
                 torn = file.read()
-                self.torn = self.path.with_name(f"responses.torn-{int(time.time())}.txt")
+                self.torn = self.path.with_name(f"{self.path.stem}.torn-{int(time.time())}.txt")
                 self.torn.write_bytes(torn)
                 file.truncate(start)
                 os.fsync(file.fileno())
@@ -152,7 +158,7 @@ class Journal:
 
     def append(self, row: Row) -> None:
         """Write one row in one call. Raises JournalError (disk full, folder gone); no half line stays behind."""
-        line = orjson.dumps({"schema": 1, **row}, option=orjson.OPT_APPEND_NEWLINE)
+        line = orjson.dumps({"schema": 1, **row, **self._marks}, option=orjson.OPT_APPEND_NEWLINE)
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("short write: is the disk full?")

@@ -54,6 +54,9 @@ def show_run(name: str, console: Console) -> None:
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
         listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing yet"
         console.print(Text(f"{strategy:<17} {listed}; prompts {spec['digest'][:19]}"), soft_wrap=True)
+    if check := manifest.get("noise"):
+        levels = " and ".join(map(str, check["concurrencies"]))
+        console.print(Text(f"{'noise check':<17} {check['items']} items, asked again at {levels} in flight"))
     for field, value in manifest.get("server", {}).items():
         shown = " ".join(value) if isinstance(value, list) else value
         console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)

@@ -67,9 +67,12 @@ COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chain_break": pl.Int64,
     "chain_break_kind": pl.String,
     **{f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS},
+    **{f"noise_{name}": pl.List(pl.Int64) for name in ("compared", "failed", "text", "answer", "chain", "correct")},
 }
 """Columns of the score table, before the design factors. Those that begin with chain_ are null where no chain was
-asked for; a chain that was asked for and could not be read is not proper and scores 0."""
+asked for; a chain that was asked for and could not be read is not proper and scores 0. Those that begin with noise_
+list the numbers of requests in flight at which the question was asked again: where the reply can be compared, where
+none came, and where its text, its answer, its chain, and whether it is right are not what they were; null for none."""
 
 ITEM_COLUMNS = frozenset(("benchmark", "item", "cluster", *(name for name in COLUMNS if name.startswith("floor_"))))
 """Those that belong to the item, whatever was answered."""
@@ -84,18 +87,17 @@ def score_row(
     row: Mapping[str, Any],
     chain_asked: bool = False,
     others: Sequence[Automaton] = (),
+    again: Sequence[tuple[int, Mapping[str, Any]]] = (),
 ) -> dict[str, Any]:
     """What one response scores (data contract: Score), without the columns of `item_fields`.
 
-    others: the rationales of other questions about the same story, to tell whose belief a wrong one is.
+    others: the rationales of other questions about the same story, to tell whose belief a wrong one is. again: replies
+    to the same request, each with how many were in flight (see tomserve.reasking).
     """
     status = row["status"]
-    reading = Reading(None, None)
-    if status in READABLE:
-        choices = Lettered(item.choices) if benchmarks.lettered(item.benchmark) else item.choices
-        reading = read(row.get("text") or "", choices, len(item.story))
-        if reading.answer is None and status == "ok":
-            status = "invalid"
+    reading = _reading(item, row)
+    if reading.answer is None and status == "ok":
+        status = "invalid"
     scored: dict[str, Any] = {
         **_NOTHING,
         "run": run,
@@ -118,7 +120,42 @@ def score_row(
         scored["chain_sentences"] = [number for number, _ in reading.stated]
     if item.gold is not None and (chain_asked or reading.chain is not None or reading.chain_reason is not None):
         scored.update(_chain_fields(automaton(item.gold), reading, others))
+    if again and row["status"] in READABLE:
+        scored.update(_noise_fields(item, row, reading, again))
     return scored
+
+
+def _reading(item: Item, row: Mapping[str, Any]) -> Reading:
+    if row["status"] not in READABLE:
+        return Reading(None, None)
+    choices = Lettered(item.choices) if benchmarks.lettered(item.benchmark) else item.choices
+    return read(row.get("text") or "", choices, len(item.story))
+
+
+def _noise_fields(
+    item: Item, row: Mapping[str, Any], reading: Reading, again: Sequence[tuple[int, Mapping[str, Any]]]
+) -> dict[str, list[int] | None]:
+    """Where the replies to the same request differ. One that repeats another's reply, to an equal prompt, tells nothing
+    of its own, and one to another request is none to this."""
+    found: dict[str, list[int]] = {}
+    for level, other in again:
+        if other.get("key") != row.get("key") or other.get("reused"):
+            continue
+        if other["status"] not in READABLE:
+            found.setdefault("failed", []).append(level)
+            continue
+        second = _reading(item, other)
+        changes = {
+            "compared": True,
+            "text": (other.get("text") or "") != (row.get("text") or ""),
+            "answer": second.answer != reading.answer,
+            "chain": second.chain != reading.chain,
+            "correct": (second.answer == item.answer) != (reading.answer == item.answer),
+        }
+        for name, changed in changes.items():
+            if changed:
+                found.setdefault(name, []).append(level)
+    return {f"noise_{name}": levels for name, levels in found.items()}
 
 
 def item_fields(item: Item) -> dict[str, Any]:

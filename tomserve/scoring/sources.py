@@ -127,7 +127,7 @@ class ResponseFile:
         self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
         self._foreign = foreign
         self._defaults = {"model": model, "strategy": "vanilla", "status": "ok", "turn": 0}
-        self._arms: dict[tuple[str, str], int] = {}
+        self._arms: dict[tuple[Any, str], int] = {}
         self._known = known
         self._at: dict[int, int] = {}  # packed: a tuple a row would cost more than the rest together
         try:
@@ -157,13 +157,16 @@ class ResponseFile:
         if (place := self._known.place(row["item"])) is None:
             self.problems.add("of unknown items", number)
             return False
-        arm = self._arms.setdefault((row["model"], row["strategy"]), len(self._arms))
+        arm = self._arms.setdefault(self._arm(row), len(self._arms))
         key, value = place << 20 | arm, row["turn"] << 48 | offset
         # Of several turns the last is scored; of two rows of one turn the later wins.
         if self._foreign and key in self._at and self._at[key] >> 48 == row["turn"]:
             self.repeated += 1
         self._at[key] = max(value, self._at.get(key, 0))
         return True
+
+    def _arm(self, row: Row) -> tuple[Any, str]:
+        return row["model"], row["strategy"]
 
     def _parse(self, line: bytes) -> Row | str:
         try:
@@ -198,9 +201,28 @@ class ResponseFile:
         }
         arms = {arm: rank for rank, (_, arm) in enumerate(sorted(self._arms.items()))}
         for key in sorted(self._at, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
-            self._file.seek(self._at[key] & 0xFFFFFFFFFFFF)
-            row = orjson.loads(self._file.readline().removeprefix(_BOM))  # seen to be a row before
-            yield key >> 20, {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+            yield key >> 20, self._row(key)
+
+    def _row(self, key: int) -> Row:
+        self._file.seek(self._at[key] & 0xFFFFFFFFFFFF)
+        row = orjson.loads(self._file.readline().removeprefix(_BOM))  # seen to be a row before
+        return {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+
+
+class NoiseFile(ResponseFile):
+    """The rows of ``noise.jsonl`` by item, strategy and requests in flight (`concurrency`); of two the later wins."""
+
+    def _arm(self, row: Row) -> tuple[Any, str]:
+        return row["concurrency"], row["strategy"]
+
+    def _parse(self, line: bytes) -> Row | str:
+        row = super()._parse(line)
+        return row if isinstance(row, str) or type(row.get("concurrency")) is int else "without concurrency"
+
+    def again(self, place: int, strategy: str) -> list[tuple[int, Row]]:
+        """(requests in flight, row) of every time that the item at `place` was asked again, by that strategy."""
+        arms = sorted((level, arm) for (level, name), arm in self._arms.items() if name == strategy)
+        return [(level, self._row(place << 20 | arm)) for level, arm in arms if place << 20 | arm in self._at]
 
 
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}

@@ -26,7 +26,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.automaton import Automaton
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
-from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
 TABLES = (".parquet", ".jsonl", ".csv")
 """Suffixes of score tables."""
@@ -34,7 +34,12 @@ TABLES = (".parquet", ".jsonl", ".csv")
 PART = 10_000
 """Rows scored before they are written."""
 
+NOISE = "noise.jsonl"
+"""What was asked again lies beside the journal (see tomserve.reasking)."""
+
 Note = Callable[[str], None]
+Answered = tuple[Item, Mapping[str, Any], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
+"""An item, its response, the rationales of other questions about its story, replies to the same request."""
 
 
 def named_gold(columns: Collection[str]) -> pl.Expr | None:
@@ -67,7 +72,9 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
         _table(run, (), (), {}).write_parquet(path)
         return path
     known = ItemFile(items or folder / "items.jsonl")
-    write_scored(known, ResponseFile(journal, known, model), path, run=run, chains=chains, note=note)
+    noise = folder / NOISE
+    again = NoiseFile(noise, known, model) if noise.exists() else None
+    write_scored(known, ResponseFile(journal, known, model), path, run=run, chains=chains, note=note, again=again)
     return path
 
 
@@ -79,19 +86,25 @@ def write_scored(
     run: str,
     chains: Collection[str] | None = None,
     note: Note | None = None,
+    again: NoiseFile | None = None,
 ) -> None:
     """Score every row into a Parquet file, part by part.
 
     chains: strategies whose replies are to hold a belief chain; there a missing chain scores 0, elsewhere it is null.
+    again: what was answered when some of it was asked again; it is compared, not scored.
     """
-    if note is not None and responses.problems:
-        note(str(responses.problems))
+    for file in (responses, again):
+        if note is not None and file is not None and file.problems:
+            note(str(file.problems))
     factors = _kinds(items.factors, items.benchmarks)
     rows = responses.rows()
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
         parts: list[Path] = []
         while chunk := list(islice(rows, PART)):
-            answered = ((items.item(place), row, items.others(place)) for place, row in chunk)
+            answered = (
+                (items.item(place), row, items.others(place), again.again(place, row["strategy"]) if again else ())
+                for place, row in chunk
+            )
             with _uncollected():
                 frame = _table(run, answered, chains or (), factors)
             if len(chunk) == len(responses):  # one part is the whole
@@ -122,12 +135,12 @@ def table(
     run: str, model: str, answered: Iterable[tuple[Item, Mapping[str, Any]]], chains: Collection[str] = ()
 ) -> pl.DataFrame:
     """Score table of (item, response row) pairs; every factor of the items is a column."""
-    pairs = [(item, {"model": model, **row}, ()) for item, row in answered]
+    pairs: list[Answered] = [(item, {"model": model, **row}, (), ()) for item, row in answered]
     factors: dict[str, set[type]] = {}
-    for item, _, _ in pairs:
+    for item, *_ in pairs:
         for name, value in item.factors.items():
             factors.setdefault(name, set()).add(type(value))
-    return _table(run, pairs, chains, _kinds(factors, {item.benchmark for item, _, _ in pairs}))
+    return _table(run, pairs, chains, _kinds(factors, {item.benchmark for item, *_ in pairs}))
 
 
 def _kinds(factors: Mapping[str, set[type]], names: Collection[str]) -> dict[str, type[pl.DataType]]:
@@ -148,7 +161,7 @@ def _kind(kinds: set[type]) -> type[pl.DataType]:
 
 def _table(
     run: str,
-    answered: Iterable[tuple[Item, Mapping[str, Any], Sequence[Automaton]]],
+    answered: Iterable[Answered],
     chains: Collection[str],
     factors: Mapping[str, Any],
 ) -> pl.DataFrame:
@@ -157,12 +170,12 @@ def _table(
     fields: list[dict[str, Any]] = []
     place_of: list[int] = []
     records: list[dict[str, Any]] = []
-    for item, row, others in answered:
+    for item, row, others, again in answered:
         place = places.setdefault(item.id, len(fields))
         if place == len(fields):
             fields.append(item_fields(item))
         place_of.append(place)
-        records.append(score_row(run, row["model"], item, row, row["strategy"] in chains, others))
+        records.append(score_row(run, row["model"], item, row, row["strategy"] in chains, others, again))
     own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | dict(factors)
     per_item = _frame(([field.get(name) for field in fields] for name in own), own)
     rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
@@ -195,7 +208,8 @@ def _as_text(value: Any) -> str | None:
 def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
     """The run's scores: ``scores.parquet`` where it is newer than what it was made from, else made again."""
     path = folder / "scores.parquet"
-    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json")]
+    again = (folder / NOISE).exists()
+    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json", *([NOISE] * again))]
     if not fresh and path.exists():
         made = path.stat().st_mtime_ns
         if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):

@@ -47,6 +47,24 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     return Interval(successes / n, low, high, f"Wilson, n = {n:g}")
 
 
+def exact(successes: float, n: float, level: float = 0.95) -> Interval:
+    """Clopper and Pearson's interval of a share, which never covers less than it says: Biometrika 26:404 (1934).
+
+    For rare events, where the approximate ones fail. nan where n is 0. Raises ValueError unless 0 <= successes <= n.
+
+        >>> found = exact(2, 43)
+        >>> round(found.low, 3), round(found.high, 3)
+        (0.006, 0.158)
+    """
+    successes = _valid(successes, n)
+    if n == 0:
+        return Interval(*UNDEFINED, method="undefined: no units")
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, n, alpha=1 - level, method="beta")
+    return Interval(successes / n, float(low), float(high), f"Clopper-Pearson, n = {n:g}")
+
+
 def newcombe(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) -> Interval:
     """Newcombe's interval (1998, method 10 for unpaired data) of s1/n1 - s0/n0; nan where an arm is empty.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 import tomserve
-from tomserve import studies
+from tomserve import noise, studies
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.manifest import portable
@@ -78,7 +78,7 @@ def _report(
     module = studies.load_study(name)
     found = studies.analyze(scores, module, intervals)
     kind = intervals or getattr(module, "INTERVALS", ("published",))[0]
-    said = studies.notes(module, intervals)
+    said = studies.notes(module, intervals, found)
     items = _items(sources)
     chance = _chance(scores, items)
     extra = {"tables": pages.copies(found, getattr(module, "LAYOUTS", {}))}
@@ -139,6 +139,8 @@ def _facts(
         ("runs", ", ".join(source.run for source in sources)),
         ("study", f"{study}, {kind} intervals"),
     ]
+    if (floor := noise.line(scores)) is not None:
+        found.append(("noise floor", floor.partition(": ")[2]))
     if "all" in chance:
         what = "containers mentioned" if MENTIONED in scores.columns else "choices"
         found.append(("chance", f"{chance['all']:.2f} (mean over questions of 1 / number of {what})"))

@@ -65,12 +65,20 @@ def percent(value: object) -> str:
 
 
 def _points(row: Row) -> str:
-    """A difference of shares with its interval, in percentage points."""
+    """A difference of shares with its interval, in percentage points, and the noise floor where it was measured."""
     value, low, high = (finite(row.get(name)) for name in ("risk_difference", "rd_low", "rd_high"))
     if value is None:
         return "undefined"
     shown = "" if low is None or high is None else f" [{_signed(low)}, {_signed(high)}]"
-    return f"{_signed(value)}{shown} points"
+    return f"{_signed(value)}{shown} points{_noise(row, value)}"
+
+
+def _noise(row: Row, effect: float) -> str:
+    share, high = finite(row.get("noise")), finite(row.get("noise_high"))
+    if share is None or high is None:
+        return ""
+    told = "; no larger than" if abs(effect) <= share else "; beside"
+    return f"{told} what batching alone flips, {percent(share)} of answers (at most {percent(high)})"
 
 
 def _signed(value: float) -> str:

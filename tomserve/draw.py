@@ -1,0 +1,41 @@
+"""Seeded, stratified draws: which items `--limit` asks, and which ones the noise check asks again.
+
+>>> from tomserve.items import Item
+>>> tea = {"story": ["The jar holds tea."], "question": "What is in the jar?", "choices": ["tea", "salt"]}
+>>> items = [Item(id=f"q{number}", answer="tea", **tea) for number in range(50)]
+>>> len(limited(items, 10)), len(drawn(items, 0.02)), drawn(items, 0.02)[0] in drawn(items, 0.1)
+(10, 1, True)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tomserve.items import Item
+
+LIMIT_SEED = 0
+
+STRATUM = "perturbation"
+"""The factor over which a draw is spread, unless the benchmark names another; items without it are one stratum."""
+
+
+def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
+    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
+    if limit is None or limit >= len(items):
+        return list(items)
+    strata: dict[object, list[Item]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
+        strata[item.factors.get(stratum)].append(item)
+    ranked = sorted(
+        ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
+        key=lambda entry: (entry[0], str(entry[1])),
+    )
+    chosen = {identifier for _, _, identifier in ranked[:limit]}
+    return [item for item in items if item.id in chosen]
+
+
+def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:
+    """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
+    return limited(items, max(1, round(share * len(items))), stratum)
