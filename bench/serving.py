@@ -3,10 +3,10 @@
     python bench/serving.py [--preset llama3.1-8b] [--limit 544] [--rounds 2]
 
 The weights are random but of the preset's real size (config.json is written from its shape, vLLM fills it by
-``--load-format dummy``), so nothing is downloaded and speed is what it would be; answers mean nothing. Everything else
-is the preset's: structured output, prefix cache, bounded queue, reasoning parser, batch-invariant kernels where the GPU
-has them. `tomserve eval` then asks both strategies. Without a GPU a small shape runs on the CPU, which only shows that
-the bench works: its figures say so and are no figures of a GPU.
+``--load-format dummy``), so nothing is downloaded; answers mean nothing, and the vocabulary is the reference model's,
+so prompts are about twice as many tokens as in the model's own. Everything else is the preset's: structured output,
+prefix cache, bounded queue, batch-invariant kernels where the GPU has them. `tomserve eval` then asks both strategies.
+Without a GPU a small shape runs on the CPU, which only shows that the bench works: no figure of it is one of a GPU.
 
 Printed are a line a round and, for bench/README.md, the hardware, driver and versions they were taken on.
 """
@@ -34,6 +34,8 @@ from tomserve.serving.presets import Preset, Shape
 from tomserve.serving.server import Server
 from tomserve.serving.sizing import choose
 
+DENSE = ("llama3.1-8b", "llama2-70b", "llama3-70b", "llama3.3-70b", "qwen2.5-72b", "vicuna-33b", "yi-34b")
+"""Presets that a dense Llama of the same size stands in for; mixtures and thinking models need more."""
 SMALL = Shape(layers=4, heads=8, kv_heads=4, head_dim=32)
 
 
@@ -91,7 +93,7 @@ def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, fl
 def main() -> None:
     """Serve, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="llama3.1-8b")
+    parser.add_argument("--preset", default="llama3.1-8b", choices=DENSE)
     parser.add_argument("--limit", type=int, default=None, help="items a round [544; 32 without a GPU]")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()

@@ -4,6 +4,13 @@ import pytest
 
 from tomserve.serving.failures import explain, last_words
 
+ORDINARY = """INFO 11-21 11:25:24 [arg_utils.py:917] HF_HUB_OFFLINE is True, replace model_id [x] to model_path [y]
+(APIServer pid=1) WARNING 11-21 11:25:24 [parallel.py:746] Address already in use. Retrying with a new port.
+(APIServer pid=1) WARNING 11-21 11:25:24 [u.py:2] Found ulimit of 20000 and failed, e.g. `OSError: [Errno 24] Too many`
+NCCL WARN Call to connect returned failed: [Errno 101] Network is unreachable
+[W1121 socket.cpp:200] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).
+DEBUG 11-21 11:25:24 [x.py:1] MemoryError handled
+"""
 CASES = {
     "free memory": (
         "ValueError: Free memory on device cuda:0 (12.5/79.15 GiB) on startup is less than desired GPU memory "
@@ -64,6 +71,10 @@ CASES = {
         "RuntimeError: Cannot find any model weights with `/models/mine`",
         ["/models/mine holds no weights"],
     ),
+    "shared memory": (
+        "OSError: [Errno 28] No space left on device: '/psm_abcd'",
+        ["--shm-size"],
+    ),
     "disk": ("OSError: [Errno 28] No space left on device", ["HF_HOME"]),
 }
 
@@ -71,12 +82,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_known_causes(name: str) -> None:
     log, wanted = CASES[name]
-    noise = (
-        "INFO loading\n" * 50
-        + "(EngineCore pid=12) ERROR "
-        + log
-        + "\nRuntimeError: Engine core initialization failed.\n"
-    )
+    noise = ORDINARY + "(EngineCore pid=12) ERROR " + log + "\nRuntimeError: Engine core initialization failed.\n"
     said = explain(noise)
     assert said is not None
     assert "\n" not in said
@@ -87,6 +93,8 @@ def test_known_causes(name: str) -> None:
 def test_an_unknown_cause_is_not_guessed() -> None:
     assert explain("RuntimeError: something new\n") is None
     assert explain("") is None
+    assert explain(ORDINARY) is None  # what a log always holds is no cause
+    assert "Errno 24" not in str(last_words(ORDINARY + "Segmentation fault"))
 
 
 def test_what_failed_first_is_the_cause() -> None:

@@ -1,5 +1,6 @@
 """Presets, command lines, memory arithmetic, server records, process control: without starting vLLM."""
 
+import contextlib
 import os
 import shlex
 import signal
@@ -14,12 +15,12 @@ import pytest
 
 from tests.conftest import Endpoint
 from tomserve import content
-from tomserve.errors import ConfigError, ServerError
+from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.serving import hardware, install, provenance, records, target
 from tomserve.serving.command import Command, template_file, vllm_command
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, prepare
-from tomserve.serving.ports import free_port
+from tomserve.serving.ports import free_port, reserved
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import normalize
 from tomserve.serving.provenance import flag
@@ -98,6 +99,13 @@ def test_what_the_user_says_after_the_dashes_wins_and_is_reckoned_with(cli, no_g
     assert "52 attention heads cannot be split over 8" in done.err
     half = cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "V100-32GB", "--", "--dtype", "half")
     assert half.code == 0, half.err
+    eight = cli("serve", "llama3-70b", "--dry-run", "--gpus", "1xA100-80GB", "--", "--quantization", "fp8")
+    assert eight.code == 0, eight.err  # half of the memory
+    tight = cli("serve", "llama3-70b", "--dry-run", "--gpus", "4xA100-80GB", "--", "--gpu-memory-utilization", "0.4")
+    assert tight.code == 2
+    long = cli("serve", "dbrx", "--dry-run", "--", "--max-model-len", "64k")
+    assert "--max-model-len 64000: dbrx was made for at most 32768 tokens" in long.err
+    assert cli("serve", "dbrx", "--dry-run", "--", "--tensor-parallel-size", "³").code == 0  # vLLM will say
     assert "`-- --dtype half`" in cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "V100-32GB").err
 
 
@@ -141,8 +149,12 @@ def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch:
     assert one.command.secret == {"VLLM_API_KEY": "s3cret-key"}
     assert "s3cret-key" not in repr(one)
     assert "s3cret-key" not in str(provenance.started(one.preset, "m", one.command, ()))
-    for flags in (["--api-key", "x"], ["--api_key=x"], ["--hf-token", "hf_x"]):
-        assert "the process list would show it" in cli("serve", "--dry-run", "--", *flags).err
+    for flags in (["--api-key", "x"], ["--api_key=x"], ["--hf-token", "hf_x"], ["--api-k", "x"], ["--hf-t", "x"]):
+        refused = cli("serve", "--dry-run", "--", *flags)
+        assert refused.code == 2
+        assert "the process list would show --" in refused.err
+    pasted = cli("serve", "--dry-run", "--host", "0.0.0.0").out
+    assert pasted.startswith('VLLM_API_KEY="$TOMSERVE_API_KEY" VLLM_NO')  # what is pasted asks for the key, too
 
 
 def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -> None:
@@ -155,18 +167,30 @@ def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -
 
 
 def test_gpus_that_the_shell_leaves_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = [Gpu("H100", 85.5, 9.0, "570.1"), Gpu("H100", 85.5, 9.0, "570.1"), Gpu("L40S", 48.3, 8.9, "570.1")]
+    big = [Gpu("H100", 85.5, 9.0, "570.1", str(n), f"GPU-{n}") for n in (0, 1)]
+    here = [*big, Gpu("L40S", 48.3, 8.9, "570.1", "2", "GPU-2")]
+    monkeypatch.setattr(hardware, "gpus", lambda: big)
+    assert "CUDA_VISIBLE_DEVICES" not in prepare(Wanted("llama3.1-8b"))[0].command.env
     monkeypatch.setattr(hardware, "gpus", lambda: here)
     (every,) = prepare(Wanted("llama3.1-8b"))
     assert every.gpus == (here[0],)
     assert every.command.env["VLLM_BATCH_INVARIANT"] == "1"
-    assert "CUDA_VISIBLE_DEVICES" not in every.command.env
+    assert every.command.env["CUDA_VISIBLE_DEVICES"] == "0,1"  # the odd one is left out
+    two = prepare(Wanted("llama3.1-8b", replicas=2))
+    assert [one.command.env["CUDA_VISIBLE_DEVICES"] for one in two] == ["0", "1"]
     told = provenance.started(every.preset, every.preset.model, every.command, every.gpus)
     assert (told["hardware"], told["driver"], told["batch_invariant"]) == (["H100"], "570.1", True)
     assert told["unknown"] == ["quantization", "revision", "template"]  # nothing of the repository is on this disk
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     (last,) = prepare(Wanted("llama3.1-8b"))
     assert last.gpus == (here[2],)
+    for chosen, ids in {"GPU-1,0": ["GPU-1", "0"], "1,-1,0": ["1"], "0,0": ["0"], "³": [], "": [], "7": []}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+        assert [gpu.id for gpu in hardware.visible(here)] == ids, chosen
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
+    with pytest.raises(MachineError, match="MIG slices"):
+        hardware.visible(here)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
     assert prepare(Wanted("llama3.1-8b"))[0].command.env["VLLM_BATCH_INVARIANT"] == "0"
 
@@ -230,13 +254,95 @@ def test_replicas_that_were_started_in_different_ways(endpoint: Endpoint, cli) -
     assert "started in different ways" in done.err
 
 
-@pytest.mark.parametrize("line", ["env: {HF_TOKEN: hf_x}", "flags: {api-key: x}", "env: {MY_SECRET: x}"])
-def test_no_secrets_in_a_preset(cli, tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("env: {HF_TOKEN: hf_x}", "no secrets in a preset"),
+        ("env: {MY_SECRETS: x}", "no secrets in a preset"),
+        ("env: {AWS_SECRET_ACCESS_KEY: x}", "no secrets in a preset"),
+        ("flags: {api-key: x}", "the process list would show --api-key"),
+        ("flags: {api_k: x}", "the process list would show --api-key"),
+        ("flags: {host: 0.0.0.0}", "flags: host: tomserve must know it; use tomserve's --host"),
+        ("flags: {served-model-name: x}", "`name:` in a preset file"),
+        ("request: {max_tokens: 5}", "request: max_tokens is tomserve's own to set"),
+        ("request: {thinking_token_budget: 5}", "thinking_token_budget is tomserve's own"),
+    ],
+)
+def test_what_a_preset_may_not_say(cli, tmp_path: Path, line: str, said: str) -> None:
     preset = tmp_path / "mine.yaml"
     preset.write_text(f"schema: 1\nname: mine\nmodel: a/b\nweights_gb: 1\nmax_model_len: 4096\n{line}\n")
     done = cli("serve", preset, "--dry-run")
     assert done.code == 2
-    assert "no secrets in a preset" in done.err
+    assert said in done.err
+
+
+def test_request_fields_are_merged() -> None:
+    request = {"chat_template_kwargs": {"foo": 1}, "stop": ["END"]}
+    extra = Preset.load("qwen3-8b").model_copy(update={"request": request}).extra("off")
+    assert extra["chat_template_kwargs"] == {"foo": 1, "enable_thinking": False}
+    assert extra["stop"] == ["END", "<|im_end|>"]
+    assert extra["skip_special_tokens"] is False  # or vLLM would not see <|im_end|> in the text
+
+
+def test_false_flags_are_said(tmp_path: Path) -> None:
+    preset = Preset.load("yi-34b").model_copy(update={"flags": {"enable-prefix-caching": False}})
+    assert vllm_command(preset, "m").argv[-1] == "--no-enable-prefix-caching"
+
+
+def test_a_port_that_another_serve_is_loading_for(tmp_path: Path, cli) -> None:
+    """vLLM listens only after minutes; until then only a lock tells that the port is spoken for."""
+    with (
+        reserved(8765, tmp_path),
+        pytest.raises(MachineError, match=f"taken by another `tomserve serve`.*pid {os.getpid()}"),
+    ):
+        reserved(8765, tmp_path).__enter__()
+    with reserved(8765, tmp_path):
+        pass
+
+
+def test_health_of_another_server_is_not_ours(endpoint: Endpoint, tmp_path: Path) -> None:
+    quiet = child("import time; time.sleep(60)")
+    wrong = pytest.raises(ServerError, match=f"answered by another server .pid {os.getpid()}.")
+    with Server(quiet, host="127.0.0.1", port=endpoint.port, log=tmp_path / "log") as server, wrong:
+        server.wait_healthy(print, timeout=20)
+
+
+def test_a_record_of_another_is_not_removed(endpoint: Endpoint) -> None:
+    path = record_of(endpoint)
+    record(endpoint, "tiny")
+    records.remove(path)
+    assert not path.exists()
+    record(endpoint, "tiny")
+    told = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps({**told, "pid": 1}))
+    records.remove(path)
+    assert path.exists()
+    assert records.started_here([endpoint.url]) is not None
+    path.write_bytes(orjson.dumps({**told, "host": "elsewhere"}))
+    assert records.started_here([endpoint.url]) is None  # its 127.0.0.1 is not ours
+
+
+def record_of(endpoint: Endpoint) -> Path:
+    return records.folder() / f"{endpoint.port}.json"
+
+
+def test_one_replica_that_fails_at_start_is_told_at_once(tmp_path: Path) -> None:
+    from tomserve.serving.foreground import _Started, _wait
+
+    codes = [
+        "import time; time.sleep(100)",
+        "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB')",
+    ]
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        started = []
+        for number, code in enumerate(codes):
+            server = Server(child(code), host="127.0.0.1", port=free_port(), log=tmp_path / str(number))
+            stack.callback(server.stop)
+            started.append(_Started(None, server))
+        with pytest.raises(ServerError, match="the GPU ran out of memory"):
+            _wait(started, print)
+    assert time.monotonic() - began < 30
 
 
 def test_a_live_server_with_another_model(endpoint: Endpoint, cli) -> None:

@@ -107,7 +107,8 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     items = limited(every, options.limit, stratum)
     again = drawn(items, options.noise_check, stratum) if options.noise_check else []
     job = _Job(options, chosen, items, strategies, sampling, console, again)
-    named = chosen.model if options.thinking is None else f"{chosen.model}-thinking-{options.thinking}"
+    switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
+    named = f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, named))
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(

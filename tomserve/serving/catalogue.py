@@ -39,12 +39,13 @@ def explain(wanted: Wanted, console: Console) -> None:
         spread = f"tensor parallel {layout.tensor}" + (
             f", pipeline parallel {layout.pipeline}" if layout.pipeline > 1 else ""
         )
-        why = (
-            "the smallest that holds"
-            if layout.comfortable
-            else "holds less than is comfortable, and is the most these GPUs give;"
-        )
-        say(f"  => {layout.gpus} of {len(gpus)} GPUs ({spread}): {why} {sizing.IN_FLIGHT} questions at a time")
+        if not layout.comfortable:
+            why = f"only {int(layout.questions)} questions at a time, {sizing.IN_FLIGHT} are wished for"
+        elif preset.tensor_parallel or preset.pipeline_parallel:
+            why = "as asked for"
+        else:
+            why = f"the smallest that holds {sizing.IN_FLIGHT} questions at a time"
+        say(f"  => {layout.gpus} of {len(gpus)} GPUs ({spread}): {why}")
         if model.shape is not None:
             cannot = [n for n in (2, 4, 8) if not sizing.divides(model.shape, n)]
             if cannot:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tomserve import content
 from tomserve.errors import ContentError
+from tomserve.serving import keys
 from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Flag, Preset
 from tomserve.serving.sizing import Layout
@@ -29,8 +30,9 @@ class Command:
     secret: dict[str, str] = field(default_factory=dict, repr=False)
 
     def shell(self) -> str:
-        """One line that can be pasted into a shell; secrets are left to the shell's own environment."""
-        return shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *self.argv])
+        """One line that can be pasted into a shell; secrets come from the variables that tomserve took them from."""
+        line = shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *self.argv])
+        return f"VLLM_API_KEY={keys.shell_source()} {line}" if self.secret else line
 
 
 def vllm_command(
@@ -88,7 +90,9 @@ def vllm_command(
     for name, value in (flags | preset.flags).items():
         if value is True:
             argv.append(f"--{name}")
-        elif value is not False:
+        elif value is False:
+            argv.append(f"--no-{name}")
+        else:
             argv += [f"--{name}", str(value)]
     return Command([*argv, *extra], env | preset.env, {"VLLM_API_KEY": key} if key else {})
 

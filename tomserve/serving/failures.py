@@ -71,13 +71,17 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
         ),
     ),
     (
-        r"(?:LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled|HF_HUB_OFFLINE"
+        r"(?:LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
         r"|couldn't connect to 'https://huggingface\.co'|Failed to resolve '(?:huggingface\.co|cdn-lfs)"
-        r"|Max retries exceeded[^\n]*huggingface|Temporary failure in name resolution|\[Errno 101\])",
+        r"|Max retries exceeded[^\n]*huggingface)",
         lambda m: (
             "the weights are not on this disk and the hub cannot be reached: run `hf download MODEL` where there is a "
             "network and set HF_HOME to that cache, or give `model:` in the preset as a folder"
         ),
+    ),
+    (
+        r"No space left on device: '/(?:dev/shm|psm_)",
+        lambda m: "shared memory is full: in a container, start it with `--ipc=host` or a larger `--shm-size`",
     ),
     (
         r"No space left on device",
@@ -100,7 +104,7 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
         lambda m: f"{m[1]} attention heads cannot be split over {m[2]} GPUs: give another `-- --tensor-parallel-size`",
     ),
     (
-        r"(?:Address already in use|address already in use)",
+        r"OSError: \[Errno 98\] (?:Address already in use|error while attempting to bind)",
         lambda m: "the port is in use: choose another --port (PORT=)",
     ),
     (
@@ -117,6 +121,8 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
     ),
 ]
 _COMPILED = [(re.compile(pattern), say) for pattern, say in _RULES]
+_ORDINARY = re.compile(r"(?:\(\w+ pid=\d+\) +)?(?:DEBUG|INFO|WARNING)\b")
+"""Lines of vLLM's log that tell no failure; they may well name one that it coped with."""
 _PREFIX = re.compile(r"^\(\w+ pid=\d+\) +(?:[A-Z]+ \S+ \S+ \[[^\]]*\] ?)?")
 _NOISE = re.compile(
     r"\s*(?:Traceback|File \"|[\^~]+$|raise |return |await |For further information)"
@@ -126,14 +132,14 @@ _NOISE = re.compile(
 
 def explain(log: str) -> str | None:
     """The cause and its way out, or None where no known cause is in the log. The first that is logged is the cause."""
-    text = log[-READ:]
+    text = "\n".join(line for line in log[-READ:].splitlines() if not _ORDINARY.match(line))
     found = [(match.start(), say(match)) for pattern, say in _COMPILED if (match := pattern.search(text))]
     return min(found)[1] if found else None
 
 
 def last_words(log: str, lines: int = 3) -> list[str]:
     """The last lines that say something: errors where there are any."""
-    plain = (_PREFIX.sub("", line) for line in log[-READ:].splitlines())
+    plain = (_PREFIX.sub("", line) for line in log[-READ:].splitlines() if not _ORDINARY.match(line))
     said = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
     telling = [line for line in said if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or said
     return [line[-200:] for line in telling[-lines:]]

@@ -14,7 +14,7 @@ from rich.console import Console
 from tomserve.errors import ServerError
 from tomserve.serving import install, keys, provenance, records, reference
 from tomserve.serving.launching import Replica, Wanted, prepare
-from tomserve.serving.ports import check_port
+from tomserve.serving.ports import check_port, reserved
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, healthy
 from tomserve.serving.server import Server
@@ -48,21 +48,30 @@ def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
     if preset.model == REFERENCE:
         reference.build()
     with contextlib.ExitStack() as stack:
-        started = []
         for replica in replicas:
-            if replica.layout is not None and not replica.layout.comfortable:
-                say(f"little memory: only {int(replica.layout.questions)} questions fit at a time (see --explain)")
-            say(replica.command.shell())
-            started.append(stack.enter_context(_Started.begin(replica, wanted, several=len(replicas) > 1)))
-        for one in started:
-            took = one.server.wait_healthy(say)
-            with Probe(one.server.url, keys.server_key(wanted.host, insecure=True)) as probe:
-                probe.check_chat(preset.served_name)
-            one.write_record(say)
-            say(f"serving {preset.served_name} at {one.server.url} after {took:.0f} s")
-        where = f"{len(started)} replicas" if len(started) > 1 else "it"
-        say(f"`make eval` in another terminal finds {where}. Ctrl-C ends {where}.")
-        _watch(started, say)
+            stack.enter_context(reserved(replica.port, reference.cache_root() / "ports"))
+            check_port(wanted.host, replica.port)
+        started: list[_Started] = []
+        try:
+            for replica in replicas:
+                if replica.layout is not None and not replica.layout.comfortable:
+                    say(f"little memory: only {int(replica.layout.questions)} questions fit at a time (see --explain)")
+                say(replica.command.shell())
+                started.append(stack.enter_context(_Started.begin(replica, wanted, several=len(replicas) > 1)))
+            _wait(started, say)
+            for one in started:
+                with Probe(one.server.url, keys.server_key(wanted.host, insecure=True)) as probe:
+                    probe.check_chat(preset.served_name)
+            for one in started:
+                one.write_record(say)
+                say(f"serving {preset.served_name} at {one.server.url}")
+            where = f"{len(started)} replicas" if len(started) > 1 else "it"
+            say(f"`make eval` in another terminal finds {where}. Ctrl-C ends {where}.")
+            _watch(started, say)
+        finally:
+            for one in started:  # all at once, before each is waited for
+                one.forget()
+                one.server.end()
 
 
 @dataclass
@@ -117,9 +126,26 @@ class _Started:
     def forget(self) -> None:
         """Remove the record: nobody is to find what does not answer."""
         if self.record is not None:
-            with contextlib.suppress(OSError):
-                self.record.unlink()
+            records.remove(self.record)
             self.record = None
+
+
+def _wait(started: list[_Started], say: Callable[[str], None], timeout: float = 1800.0) -> None:
+    """Until every replica answers. Raises ServerError at once where one ends, or where they take too long."""
+    began = shown = time.monotonic()
+    waiting = list(started)
+    while waiting:
+        waiting = [one for one in waiting if not one.server.ready()]
+        now = time.monotonic()
+        if waiting and now - began > timeout:
+            raise ServerError(
+                f"{waiting[0].server.root}: not healthy after {timeout:.0f} s{waiting[0].server.last_words()}"
+            )
+        if waiting and now - shown >= 5:
+            shown = now
+            what = "the server" if len(started) == 1 else f"{len(waiting)} servers"
+            say(f"waiting for {what} ... {now - began:.0f} s")
+        time.sleep(0.25)
 
 
 def _watch(started: list[_Started], say: Callable[[str], None]) -> None:

@@ -40,6 +40,13 @@ def server_key(host: str, *, insecure: bool) -> str | None:
     return key
 
 
+def shell_source() -> str:
+    """How a shell gets the key that `server_key` gives."""
+    if os.environ.get("TOMSERVE_API_KEY"):
+        return '"$TOMSERVE_API_KEY"'
+    return '"$(cat "$TOMSERVE_API_KEY_FILE")"' if os.environ.get("TOMSERVE_API_KEY_FILE") else '"$VLLM_API_KEY"'
+
+
 def local(host: str) -> bool:
     """Whether only this machine can reach a server that listens on `host`."""
     try:
@@ -48,13 +55,39 @@ def local(host: str) -> bool:
         return host == "localhost"
 
 
-def refuse_on_line(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for a secret among vLLM's flags: the process list shows them."""
-    ways = {"--api-key": "TOMSERVE_API_KEY or TOMSERVE_API_KEY_FILE", "--hf-token": "HF_TOKEN"}
+_OWN = {
+    "--host": "tomserve's --host",
+    "--port": "tomserve's --port",
+    "--served-model-name": "`name:` in a preset file",
+    "--uds": "tomserve's --host and --port",
+    "--config": "`flags:` in a preset file",
+    "--ssl-keyfile": "a proxy in front of it",
+    "--ssl-certfile": "a proxy in front of it",
+}
+_SECRET = {"--api-key": "TOMSERVE_API_KEY or TOMSERVE_API_KEY_FILE", "--hf-token": "HF_TOKEN"}
+_LEAST = 5
+"""From how many characters on a shortened flag is taken for the whole: argparse knows --api-k, too."""
+
+
+def refused(argument: str) -> str | None:
+    """Why a flag may not be handed to vLLM (a secret, or what tomserve must know), or None where it may."""
+    name = argument.split("=")[0].replace("_", "-")
+    for flag, way in _SECRET.items():
+        if _means(name, flag):
+            return f"the process list would show {flag} to everybody here; set {way} instead"
+    other = next((way for flag, way in _OWN.items() if _means(name, flag)), None)
+    return f"tomserve must know it; use {other}" if other else None
+
+
+def check_line(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for a refused flag after ``--``; what it was given is not repeated."""
     for argument in arguments:
-        if (way := ways.get(argument.split("=")[0].replace("_", "-"))) is not None:
-            flag = argument.split("=")[0]
-            raise ConfigError(f"{flag} after `--`: the process list would show it to everybody here; set {way} instead")
+        if (reason := refused(argument)) is not None:
+            raise ConfigError(f"{argument.split('=')[0]} after `--`: {reason}")
+
+
+def _means(name: str, flag: str) -> bool:
+    return name == flag or (len(name) >= _LEAST and flag.startswith(name))
 
 
 def _checked(key: str) -> str | None:

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,13 +20,6 @@ from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import Layout
 from tomserve.serving.target import REFERENCE
-
-OWN_FLAGS = {
-    "--host": "tomserve's --host",
-    "--port": "tomserve's --port",
-    "--served-model-name": "`name:` in a preset file",
-}
-"""vLLM flags that may not be given behind tomserve's back, and what to use."""
 
 
 @dataclass(frozen=True)
@@ -82,27 +76,47 @@ def adjusted(preset: Preset, extra: Sequence[str]) -> Preset:
         ("pipeline_parallel", ("--pipeline-parallel-size", "-pp")),
         ("max_model_len", ("--max-model-len",)),
     ):
-        value = provenance.flag(extra, *flags)
-        if value is not None and value.isdigit() and int(value):
-            changes[name] = int(value)
-    if (dtype := provenance.flag(extra, "--dtype")) is not None:
-        changes["dtype"] = dtype
-    return preset.model_copy(update=changes)
+        if (value := _whole(provenance.flag(extra, *flags))) is not None:
+            changes[name] = value
+    length = changes.get("max_model_len")
+    if isinstance(length, int) and preset.context is not None and length > preset.context:
+        raise ConfigError(f"--max-model-len {length}: {preset.name} was made for at most {preset.context} tokens")
+    for name in ("dtype", "quantization", "revision"):
+        if (said := provenance.flag(extra, f"--{name}")) is not None:
+            changes[name] = said
+    with contextlib.suppress(ValueError):
+        share = float(provenance.flag(extra, "--gpu-memory-utilization") or "no")
+        changes["flags"] = {**preset.flags, "gpu-memory-utilization": share}
+    factor = _SHRINKS.get(
+        str(changes.get("quantization")), 2.0 if changes.get("dtype") in ("float32", "float") else 1.0
+    )
+    return preset.model_copy(update={**changes, "weights_gb": preset.weights_gb * factor})
+
+
+_SHRINKS = {"fp8": 0.5, "bitsandbytes": 0.3}
+"""What vLLM makes of 16-bit weights while loading, of their size. Other methods come with weights of their own."""
+
+
+def _whole(text: str | None) -> int | None:
+    """A positive number as vLLM writes them: ``32768``, ``32k`` (thousands), ``32K`` (1024); None where it is none."""
+    match = re.fullmatch(r"([0-9]{1,9})([kKmM]?)", text or "")
+    scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20}
+    return int(match[1]) * scale[match[2]] or None if match else None
 
 
 def assumed(preset: Preset, text: str | None, *, dry: bool) -> list[Gpu]:
     """The GPUs to plan for: those named, else those here, else, for a plan alone, the study's machine."""
     if text is not None:
         return hardware.parse_gpus(text)
-    found = _visible(hardware.gpus())
+    here = hardware.visible(hardware.gpus())
+    found = hardware.alike(here)
+    if len(found) < len(here):
+        print(f"of {len(here)} GPUs, the {len(found)} of kind {found[0].name} are used", file=sys.stderr)
     return found or (hardware.parse_gpus(sizing.STUDY) if dry and preset.device == "cuda" else [])
 
 
 def _check(wanted: Wanted) -> None:
-    keys.refuse_on_line(wanted.extra)
-    for flag in wanted.extra:
-        if (instead := OWN_FLAGS.get(flag.split("=")[0].replace("_", "-"))) is not None:
-            raise ConfigError(f"{flag} after `--`: tomserve must know it; use {instead}")
+    keys.check_line(wanted.extra)
     if wanted.port + wanted.replicas - 1 > 65535:
         raise ConfigError(f"--port {wanted.port}: {wanted.replicas} replicas need ports up to 65535")
 
@@ -129,24 +143,12 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
     if count > 1 and len(gpus) < count:
         raise MachineError(f"--replicas {count}: {len(gpus)} GPUs found, one a replica is the least")
     each = len(gpus) // count
-    if count == 1:
+    if count == 1 and (wanted.gpus is not None or len(gpus) == len(hardware.gpus())):
         return [(tuple(gpus), {})]
-    names = _device_names(len(gpus))
-    parts = [slice(n * each, (n + 1) * each) for n in range(count)]
-    return [(tuple(gpus[part]), {"CUDA_VISIBLE_DEVICES": ",".join(names[part])}) for part in parts]
-
-
-def _visible(gpus: list[Gpu]) -> list[Gpu]:
-    """Those of nvidia-smi's GPUs that CUDA_VISIBLE_DEVICES leaves to us."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return gpus
-    names = [name.strip() for name in chosen.split(",") if name.strip()]
-    if all(name.isdigit() for name in names):
-        return [gpus[int(name)] for name in names if int(name) < len(gpus)]
-    return gpus[: len(names)]
-
-
-def _device_names(count: int) -> list[str]:
-    chosen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return chosen if len(chosen) >= count and shutil.which("nvidia-smi") else [str(n) for n in range(count)]
+    found = []
+    for number in range(count):
+        share = tuple(gpus[number * each : (number + 1) * each])
+        names = [gpu.id if gpu.id is not None else str(number * each + at) for at, gpu in enumerate(share)]
+        # The order of nvidia-smi, which is not CUDA's own where GPUs differ.
+        found.append((share, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(names)}))
+    return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from tomserve.errors import MachineError
@@ -19,6 +21,34 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@contextlib.contextmanager
+def reserved(port: int, folder: Path) -> Iterator[None]:
+    """Hold `port` against other `tomserve serve`s of this machine: vLLM listens only after minutes of loading.
+
+    Raises MachineError where another holds it. folder: where the lock lies; a file of a few bytes that stays.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / f"port-{port}.lock").open("a+")
+    except OSError:
+        yield  # no place for a lock is no reason not to serve
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            by = lock.read().strip() or "another process"
+            raise MachineError(
+                f"port {port} is taken by another `tomserve serve` ({by}), which may still be loading; "
+                "choose another --port (PORT=)"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"pid {os.getpid()}")
+        lock.flush()
+        yield
+
+
 def check_port(host: str, port: int) -> None:
     """Raise MachineError, saying who has it, where nothing can listen on host:port."""
     try:
@@ -26,7 +56,9 @@ def check_port(host: str, port: int) -> None:
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
-    except OSError as error:
+    except (OSError, TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, OSError):
+            raise MachineError(f"--host {host!r} is no address") from None
         holder = owner(port)
         by = f" by {holder}" if holder else ""
         raise MachineError(
@@ -36,6 +68,17 @@ def check_port(host: str, port: int) -> None:
 
 def owner(port: int) -> str | None:
     """``"pid 12 (python)"`` of who listens on `port`; None where nobody does or the system does not tell us."""
+    found = listeners(port)
+    if found is None:
+        return None
+    for pid in found:
+        with contextlib.suppress(OSError):
+            return f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    return "another user's process"
+
+
+def listeners(port: int) -> list[int] | None:
+    """Processes that listen on `port`, as far as they are ours to see; None where nobody listens or nothing is told."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
@@ -45,8 +88,9 @@ def owner(port: int) -> str | None:
                     inodes.add(f"socket:[{fields[9]}]")
     if not inodes:
         return None
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if any(os.readlink(handle) in inodes for handle in (process / "fd").iterdir()):
-                return f"pid {process.name} ({(process / 'comm').read_text().strip()})"
-    return "another user's process"
+                found.append(int(process.name))
+    return found

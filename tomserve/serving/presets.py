@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,11 +15,32 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tomserve import content
 from tomserve.errors import ConfigError, one_of
+from tomserve.serving import keys
 from tomserve.yamlfile import load_model
 
 Flag = str | int | float | bool
 Verified = Literal["yes", "documented", "unverified"]
 """yes: seen running with these weights; documented: by its publisher's own words; unverified: neither."""
+
+
+_RESERVED = {"model", "messages", "max_tokens", "response_format", "temperature", "seed", "stream", "n", "api_key"} | {
+    "thinking_token_budget",
+    "max_completion_tokens",
+}
+
+
+def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping of all, the later wins; mappings within are merged, lists go on."""
+    found: dict[str, Any] = {}
+    for name, value in (pair for part in parts for pair in part.items()):
+        old = found.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            found[name] = _merged(old, value)
+        elif isinstance(old, list) and isinstance(value, list):
+            found[name] = [*old, *(entry for entry in value if entry not in old)]
+        else:
+            found[name] = value
+    return found
 
 
 class _Part(BaseModel):
@@ -80,7 +102,7 @@ class Preset(_Part):
     device: Literal["cuda", "cpu"] = "cuda"
     dtype: str = "bfloat16"
     quantization: str | None = None
-    weights_gb: float = Field(gt=0)
+    weights_gb: float = Field(gt=0, lt=1e6)
     shape: Shape | None = None
     tensor_parallel: int | None = Field(default=None, ge=1)
     pipeline_parallel: int | None = Field(default=None, ge=1)
@@ -103,9 +125,16 @@ class Preset(_Part):
     def _consistent(self) -> Self:
         if self.context is not None and self.max_model_len > self.context:
             raise ValueError(f"max_model_len {self.max_model_len} exceeds context {self.context}")
-        for name in (*self.env, *self.flags):
-            if re.search(r"(?i)(^|[_-])(api[_-]?key|token|secret|password)$", name):
-                raise ValueError(f"{name}: no secrets in a preset, it is shown and recorded; set it in the environment")
+        if self.model.startswith("-") or not self.model.isprintable():
+            raise ValueError(f"model {self.model!r} is neither a hub id nor a folder")
+        for name in self.env:
+            if re.search(r"(?i)key|token(?!izer)|secret|passw", name):
+                raise ValueError(f"env: {name}: no secrets in a preset, it is shown and recorded; set it in the shell")
+        for name in self.flags:
+            if (reason := keys.refused(f"--{name}")) is not None:
+                raise ValueError(f"flags: {name}: {reason}")
+        if taken := sorted(set(self.request) & _RESERVED):
+            raise ValueError(f"request: {taken[0]} is tomserve's own to set")
         return self
 
     @property
@@ -113,19 +142,28 @@ class Preset(_Part):
         """The name the server answers to."""
         return self.name
 
+    @property
+    def utilization(self) -> float:
+        """Share of a GPU's memory that vLLM takes; 0.92 is the default of 0.32."""
+        found = self.flags.get("gpu-memory-utilization", 0.92)
+        return float(found) if isinstance(found, int | float) and 0 < found <= 1 else 0.92
+
     def extra(self, thinking: str | None = None) -> dict[str, Any]:
         """Fields that every request body gets: the preset's own, stop strings, the switch of thinking.
 
         thinking: "on" (None means that, too), "off", or the tokens it may take. Raises ConfigError where the model
         cannot do that.
         """
-        found = {**self.request, **({"stop": list(self.stop)} if self.stop else {})}
+        # A stop string that is a special token is only seen where the server does not leave those out of the text.
+        stop = {"stop": list(self.stop), "skip_special_tokens": False} if self.stop else {}
+        found = _merged(self.request, stop)
         budget = self.thinking_tokens(thinking)
         if self.reasoning is None:
             return found
         if not budget:
-            return found | (self.reasoning.disable or {})
-        return found | self.reasoning.enable | ({"thinking_token_budget": budget} if self.reasoning.enforced else {})
+            return _merged(found, self.reasoning.disable or {})
+        limit = {"thinking_token_budget": budget} if self.reasoning.enforced else {}
+        return _merged(found, self.reasoning.enable, limit)
 
     def thinking_tokens(self, thinking: str | None = None) -> int:
         """How many tokens a reply gets on top of its answer's, so that thinking leaves room for it."""
@@ -139,10 +177,15 @@ class Preset(_Part):
             return self.reasoning.budget
         if thinking == "off":
             if self.reasoning.disable is None:
-                raise ConfigError(f"--thinking off: {self.name} cannot be kept from thinking; give a number of tokens")
+                raise ConfigError(f"--thinking off: {self.name} cannot be kept from thinking")
             return 0
         if thinking is None or not thinking.isascii() or not thinking.isdigit() or not 0 < int(thinking) < 2**31:
             raise ConfigError(f"--thinking {thinking!r}: expected on, off, or a number of tokens")
+        if not self.reasoning.enforced and int(thinking) != self.reasoning.budget:
+            raise ConfigError(
+                f"--thinking {thinking}: vLLM cannot end the thinking of {self.name} at a number of tokens; how much "
+                "it thinks is set by reasoning.enable in its preset"
+            )
         return int(thinking)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ def started(preset: Preset, model: str, command: Command, gpus: Sequence[Gpu]) -
 
     Keys never come in: they are in `command.secret`, which is not looked at.
     """
-    where = snapshot(model, preset.revision)
+    revision = flag(command.argv, "--revision") or preset.revision
+    where = snapshot(model, revision)
     commit = where.name if where is not None and where.parent.name == "snapshots" else None
     found: dict[str, Any] = {
         "command": command.argv,
@@ -36,7 +38,7 @@ def started(preset: Preset, model: str, command: Command, gpus: Sequence[Gpu]) -
         "quantization": flag(command.argv, "--quantization", "-q") or preset.quantization or _quantization(where),
         "tensor_parallel": int(flag(command.argv, "--tensor-parallel-size", "-tp") or 1),
         "pipeline_parallel": int(flag(command.argv, "--pipeline-parallel-size", "-pp") or 1),
-        "revision": preset.revision or commit,
+        "revision": revision or commit,
         "template": _template(flag(command.argv, "--chat-template"), where),
         "batch_invariant": command.env.get("VLLM_BATCH_INVARIANT", os.environ.get("VLLM_BATCH_INVARIANT")) == "1",
         "hardware": [gpu.name for gpu in gpus] or [platform.processor() or platform.machine()],
@@ -63,8 +65,10 @@ def flag(argv: Sequence[str], *names: str) -> str | None:
 def _template(given: str | None, where: Path | None) -> dict[str, Any] | None:
     """The chat template's file and digest; None where it lies in a repository that is not on this disk."""
     if given is not None:
-        own = Path(given)
-        return {"file": own.name, "digest": content.digest(own)} if own.is_file() else None
+        with contextlib.suppress(OSError, ValueError):
+            own = Path(given)
+            return {"file": own.name, "digest": content.digest(own)}
+        return {"file": "on the command line", "digest": content.digest(given.encode())}
     if where is None:
         return None
     if (jinja := where / "chat_template.jinja").is_file():

@@ -75,9 +75,22 @@ def live() -> list[Record]:
 
 def started_here(urls: Sequence[str]) -> list[Record] | None:
     """The records of servers at these addresses, where every one is a living one of ours; else None. Asks nobody."""
-    known = {record.url: record for path in folder().glob("*.json") if (record := _read(path)) and _alive(record)}
-    places = [url.replace("//localhost:", "//127.0.0.1:") for url in urls]
+    here = (record for path in folder().glob("*.json") if (record := _read(path)) and _alive(record))
+    known = {_place(record.url): record for record in here if record.host == socket.gethostname()}
+    places = [_place(url) for url in urls]
     return [known[place] for place in places] if places and all(place in known for place in places) else None
+
+
+def remove(path: Path) -> None:
+    """Remove a record that is this process's; another's stays."""
+    record = _read(path)
+    if record is not None and (record.pid, record.host) == (os.getpid(), socket.gethostname()):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _place(url: str) -> str:
+    return url.replace("//localhost:", "//127.0.0.1:").replace("//[::1]:", "//127.0.0.1:")
 
 
 def _read(path: Path) -> Record | None:

