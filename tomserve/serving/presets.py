@@ -115,7 +115,9 @@ class Preset(_Part):
         thinking: "on" (None means that, too), "off", or the tokens it may take. Raises ConfigError where the model
         cannot do that.
         """
-        found = {**self.request, **({"stop": list(self.stop)} if self.stop else {})}
+        # A stop string that is a special token is only seen where the server does not leave those out of the text.
+        stop = {"stop": list(self.stop), "skip_special_tokens": False} if self.stop else {}
+        found = {**self.request, **stop}
         budget = self.thinking_tokens(thinking)
         if self.reasoning is None:
             return found
