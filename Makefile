@@ -16,13 +16,14 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval score analyze report test bench lint clean
+.PHONY: help setup setup-dev setup-server serve eval score analyze report test test-presets bench lint clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
 	@echo 'make serve MODEL=yi-34b serve a model of launch/models/ with vLLM; plain `make eval` then finds it'
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
+	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
 	@echo 'make test | lint | bench | setup | clean'
 
 $(VENV)/bin/python:
@@ -64,6 +65,9 @@ report: $(VENV)/.core
 
 test: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-presets: $(VENV)/.dev setup-server
+	@$(BIN)/python -m pytest -m 'serving or presets' tests/test_presets.py $(ARGS)
 
 bench: $(VENV)/.dev
 	@for bench in bench/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

@@ -1,0 +1,123 @@
+"""The plugin that lets vLLM load DBRX: repairs names only where vLLM's own loader misses them, never in anybody's way."""
+
+import logging
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.serving import dbrx, install
+
+OLD = "transformer.blocks.{}.ffn.experts.w13_weight"
+NEW = "transformer.blocks.{}.ffn.experts.routed_experts.w13_weight"
+PLAIN = "transformer.wte.weight"
+
+
+class Upstream:
+    """A loader like vLLM's, for expert weights "…experts.mlp.w1". It looks for `pattern`; blocks of `elsewhere` belong
+    to another process and are skipped in silence. It remembers the names that it was given, call by call."""
+
+    def __init__(self, parameters: set[str], mapped: str = ".experts.", elsewhere: Iterable[int] = ()) -> None:
+        self.parameters, self.mapped = parameters, mapped
+        self.elsewhere = tuple(f".blocks.{n}." for n in elsewhere)
+        self.calls: list[list[str]] = []
+
+    def __call__(self, weights: dbrx.Weights) -> set[str]:
+        self.calls.append([])
+        found = set()
+        for name, _ in weights:
+            self.calls[-1].append(name)
+            if any(block in name for block in self.elsewhere):
+                continue
+            name = name.replace("mlp.w1", "w13_weight").replace(".experts.w13", f"{self.mapped}w13")
+            if name not in self.parameters:
+                raise KeyError(name.removeprefix("transformer."))
+            found.add(name)
+        return found
+
+    @property
+    def given(self) -> list[str]:
+        return [name for call in self.calls for name in call]
+
+
+def weights(blocks: int = 2) -> list[tuple[str, int]]:
+    names = [PLAIN]
+    for block in range(blocks):
+        names += [f"transformer.blocks.{block}.ffn.experts.mlp.w1", f"transformer.blocks.{block}.norm.weight"]
+    return [(name, number) for number, name in enumerate(names)]
+
+
+def parameters(pattern: str, blocks: Iterable[int] = (0, 1)) -> set[str]:
+    named = {name for block in blocks for name in (pattern.format(block), f"transformer.blocks.{block}.norm.weight")}
+    return {PLAIN, *named}
+
+
+def test_experts_that_were_moved_are_found() -> None:
+    upstream = Upstream(parameters(NEW))
+    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
+    assert upstream.calls[-1] == [dbrx.moved(name) for name, _ in weights()][2:]
+
+
+def test_where_nothing_was_moved_upstream_gets_everything_in_one_call() -> None:
+    upstream = Upstream(parameters(OLD))
+    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
+    assert upstream.calls == [[name for name, _ in weights()]]
+
+
+def test_where_upstream_finds_what_was_moved_names_are_left_alone() -> None:
+    upstream = Upstream(parameters(NEW), mapped=dbrx.MOVED)
+    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
+    assert upstream.given == [name for name, _ in weights()]
+
+
+def test_experts_of_another_process_decide_nothing() -> None:
+    """Pipeline parallelism: the first expert that is seen may lie elsewhere."""
+    upstream = Upstream(parameters(NEW, [1]), elsewhere=[0])
+    assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
+
+
+@pytest.mark.parametrize("missing", [PLAIN, NEW.format(0), NEW.format(1)])
+def test_other_missing_names_stay_errors(missing: str) -> None:
+    upstream = Upstream(parameters(NEW) - {missing})
+    with pytest.raises(KeyError):
+        dbrx.load(upstream, iter(weights()), upstream.parameters)
+
+
+def test_the_plugin_is_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vllm.general_plugins"]
+    point = EntryPoint("tomserve_dbrx", declared["tomserve_dbrx"], "vllm.general_plugins")
+    assert point.load() is dbrx.register
+
+
+def test_a_broken_vllm_is_not_our_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with caplog.at_level(logging.WARNING):
+        dbrx.register()
+    assert "could not be registered" in caplog.text
+
+
+@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+def test_registering_replaces_vllms_own_entry_and_no_other() -> None:
+    """In a process of its own: importing vLLM is slow, and its registry is for good."""
+    code = (
+        "import tomserve.serving.vllm_cli, sys\n"
+        "from tomserve.serving import dbrx\n"
+        "dbrx.register(); dbrx.register()\n"
+        "from vllm import ModelRegistry\n"
+        "entry = ModelRegistry.models[dbrx.ARCHITECTURE]\n"
+        "assert f'{entry.module_name}:{entry.class_name}' == dbrx.REPAIRED, entry\n"
+        "assert 'tomserve.serving.dbrx_model' not in sys.modules\n"
+        "assert 'vllm.model_executor.models.dbrx' not in sys.modules\n"
+        "ModelRegistry.register_model(dbrx.ARCHITECTURE, 'somebody.else:Dbrx')\n"
+        "dbrx.register()\n"
+        "assert ModelRegistry.models[dbrx.ARCHITECTURE].module_name == 'somebody.else'\n"
+        "del ModelRegistry.models[dbrx.ARCHITECTURE]\n"
+        "dbrx.register()\n"
+        "assert dbrx.ARCHITECTURE not in ModelRegistry.models\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
