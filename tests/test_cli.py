@@ -275,7 +275,7 @@ BAD = {
     "flags for nobody": (["eval", "--", "--x"], "belongs to `tomserve serve`"),
     "a flag behind our back": (
         ["serve", "dbrx", "--dry-run", "--", "--port=9"],
-        "--port=9 after `--`: tomserve must know it; use tomserve's --port",
+        "--port after `--`: tomserve must know it; use tomserve's --port",
     ),
     "revision of the embedded": (["eval", "--revision", "x"], "--revision is for endpoints"),
     "credentials in the URL": (

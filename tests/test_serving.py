@@ -190,7 +190,7 @@ def test_a_model_without_chat_template(tmp_path: Path) -> None:
 
 def test_replicas_one_killed_in_mid_run(tmp_path: Path) -> None:
     """Two replicas share the cores; one is killed while both are asked: nothing is lost, one stop ends the rest."""
-    runs, log, port = tmp_path / "runs", tmp_path / "log", free_port()
+    runs, log, port = tmp_path / "runs", tmp_path / "log", free_port(2)
     with log.open("w") as output:
         command = [*TOMSERVE, "serve", "reference", "--replicas", "2", "--port", str(port)]
         process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)

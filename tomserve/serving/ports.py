@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,22 @@ from pathlib import Path
 from tomserve.errors import MachineError
 
 _LISTEN = "0A"
+_LOWEST, _HIGHEST = 20000, 32000
 
 
-def free_port() -> int:
-    """A port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port(count: int = 1) -> int:
+    """A port of the loopback interface that is free now, as are the `count` - 1 after it.
+
+    It lies below those that the system hands out by itself: vLLM takes several of these while it loads, and would now
+    and then take the very port that it is to listen on at the end.
+    """
+    for _ in range(1000):
+        first = random.randrange(_LOWEST, _HIGHEST - count)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise MachineError(f"no free port between {_LOWEST} and {_HIGHEST}")
 
 
 @contextlib.contextmanager
