@@ -49,7 +49,7 @@ def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
         reference.build()
     with contextlib.ExitStack() as stack:
         for replica in replicas:
-            stack.enter_context(reserved(replica.port, reference.cache_root() / "ports"))
+            stack.enter_context(reserved(replica.port))
             check_port(wanted.host, replica.port)
         started: list[_Started] = []
         try:

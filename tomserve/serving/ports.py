@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,13 +33,15 @@ def free_port(count: int = 1) -> int:
 
 
 @contextlib.contextmanager
-def reserved(port: int, folder: Path) -> Iterator[None]:
+def reserved(port: int, folder: Path | None = None) -> Iterator[None]:
     """Hold `port` against other `tomserve serve`s of this machine: vLLM listens only after minutes of loading.
 
-    Raises MachineError where another holds it. folder: where the lock lies; a file of a few bytes that stays.
+    Raises MachineError where another holds it. folder: where the lock lies, a file of a few bytes that stays; unless
+    given, one of the user's among the machine's temporary files.
     """
+    folder = folder or Path(tempfile.gettempdir()) / f"tomserve-{os.getuid()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (folder / f"port-{port}.lock").open("a+")
     except OSError:
         yield  # no place for a lock is no reason not to serve
