@@ -37,6 +37,16 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `presets` take a quarter of an hour: they run where `-m` names them."""
+    if "presets" in (config.option.markexpr or ""):
+        return
+    slow = [item for item in items if item.get_closest_marker("presets")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("presets")]
+
+
 def data_file(name: str) -> Path:
     """A file of DATA; the test is skipped where it is not there."""
     if not (DATA / name).is_file():

@@ -1,5 +1,6 @@
 """The command line: the main job against a real endpoint, and bad input with one clear line each."""
 
+import io
 import os
 import re
 import shutil
@@ -15,11 +16,13 @@ import orjson
 import polars as pl
 import pytest
 from aiohttp import web
+from rich.console import Console
 from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
 from tomserve.draw import limited
 from tomserve.engine import retry
+from tomserve.evaluation import EvalOptions, evaluate
 from tomserve.items import write_items
 
 
@@ -563,3 +566,18 @@ def test_write_items_is_atomic(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         write_items(path, broken())
     assert b"demo/1" in path.read_bytes()
+
+
+def test_signals_are_heard_after_asking_too(endpoint: Endpoint, items_file: Path) -> None:
+    """asyncio takes the handlers away with its loop: scoring, the report and the server's end come after it."""
+    before = signal.getsignal(signal.SIGTERM)
+    ours = lambda number, frame: None  # noqa: E731
+    signal.signal(signal.SIGTERM, ours)
+    try:
+        evaluate(
+            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r", quiet=True),
+            Console(file=io.StringIO()),
+        )
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -74,9 +74,10 @@ def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli
         "noise floor: 40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%) and 4 chains changed; "
         "only 40 were there to be in flight at 64, a larger share fills it" in done.out
     )
-    assert manifest(tmp_path)["noise"] == {"share": 1.0, "seed": 0, "items": 20, "concurrencies": [1, 64]}
+    told = {"share": 1.0, "seed": 0, "items": 20, "of": 20, "concurrencies": [1, 64], "other_engines": []}
+    assert manifest(tmp_path)["noise"] == told
     assert manifest(tmp_path)["complete"] is True
-    assert "noise check       20 items, asked again at 1 and 64 in flight" in cli("runs", "r").out
+    assert "noise check       of 20 items, at 1 and 64 in flight: 80 rows of noise.jsonl" in cli("runs", "r").out
     scores = load_scores("r")
     assert scores["correct"].all(), "what was asked again was scored as an answer"
     floor = noise.noise_floor(scores)
@@ -121,7 +122,8 @@ def test_a_larger_share_asks_only_what_is_new(endpoint, cli, asking, tmp_path: P
     assert "nothing left to ask" in done.out
     assert "noise floor: 10 answers" in done.out
     assert len(endpoint.requests) == asked
-    assert manifest(tmp_path)["noise"] == {"share": 0.25, "seed": 0, "items": 5, "concurrencies": [1, 64]}
+    told = {"share": 0.25, "seed": 0, "items": 5, "of": 20, "concurrencies": [1, 64], "other_engines": []}
+    assert manifest(tmp_path)["noise"] == told
 
 
 def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
@@ -272,20 +274,25 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     for name in ("accuracy", study):
         done = cli("analyze", "r", "--study", name, "--format", "csv", "--out", tmp_path / "tables")
         assert done.code == 0, done.err
-    high = exact(4, 40).high
+    high = exact(4, 20).high + exact(0, 20).high
     effects = pl.read_csv(tmp_path / "tables/prompting_effects.csv")
-    assert effects.select("noise", "noise_high").row(0) == pytest.approx((0.1, high))  # of both strategies together
-    assert pl.read_csv(tmp_path / "tables/mine.csv").row(0)[:4] == ("tiny", "vanilla", 0.1, 0.2)
+    assert effects.select("noise", "noise_high").row(0) == pytest.approx((0.2, high))  # of both sides, added
+    assert pl.read_csv(tmp_path / "tables/mine.csv").row(0)[:4] == (
+        "tiny",
+        "vanilla",
+        0.1,
+        0.4,
+    )  # vanilla on both sides
     assert pl.read_csv(tmp_path / "tables/other.csv").columns == ["model"]
     assert pl.read_csv(tmp_path / "tables/noise_floor.csv")["compared"].to_list() == [20] * 6
-    assert "mine: noise: share of answers" in (tmp_path / "tables/notes.txt").read_text()
+    assert "mine: noise: how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
     shown = cli("analyze", "r").out
     assert re.search(r"gained +lost +noise +noise_high\n", shown)
     assert "noise floor: what changes where only the batches do" in shown
     page = (tmp_path / "runs/r/report.html").read_text()
     assert "40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in page
     assert 'id="table-noise_floor"' in page
-    assert "no larger than what batching alone flips, 10% of answers (at most 24%)" in page
+    assert f"no larger than what batching alone could move, 20 points (at most {100 * high:.1f})" in page
     assert "not larger than it cannot be told from batching noise" in page
     assert "noise_high" in page
     compared = (
@@ -324,7 +331,44 @@ def test_an_effect_gets_the_noise_of_the_arms_it_compares() -> None:
         }
     )
     found = noise.beside({"effects": effects}, scores)["effects"]
-    assert found["noise"].to_list() == [pytest.approx(1 / 3), 0.5, None, 0.0, pytest.approx(1 / 2)]
+    assert found["noise"].to_list() == [0.5, 1.0, None, 0.0, 1.0]
+
+
+def test_flips_of_one_side_are_not_diluted_by_the_other() -> None:
+    """10 of 20 on one side and none of 1,000 on the other can move a difference by a half."""
+    assert noise.reach([(20, 10), (1000, 0)])["noise"] == 0.5
+    assert noise.reach([(100, 10), (100, 10)])["noise"] == pytest.approx(0.2)
+    assert noise.reach([(100, 10)])["noise"] == pytest.approx(0.2)
+    assert noise.reach([(10, 9), (10, 9)]) == {"noise": 1.0, "noise_high": 1.0}
+    assert noise.reach([(0, 0), (5, 1)]) == {"noise": None, "noise_high": None}
+
+
+@pytest.mark.parametrize("broken", [b"garbage\n", b"", b'{"item": "gone", "strategy": "cot", "concurrency": 1}\n'])
+def test_a_broken_file_of_the_check_does_not_take_the_run_down(asking, cli, tmp_path: Path, broken: bytes) -> None:
+    assert cli(*asking, "--noise-check", 0.2).code == 0
+    (tmp_path / "runs/r/noise.jsonl").write_bytes(broken)
+    for again in (("score", "r"), ("analyze", "r", "--study", "accuracy"), asking):
+        assert cli(*again).code == 0
+    (tmp_path / "runs/r/noise.jsonl").unlink()
+    assert noise.noise_floor(load_scores("r")).is_empty()
+
+
+def test_a_session_that_only_asks_again_is_not_the_one_that_answered(asking, cli, tmp_path: Path) -> None:
+    assert cli(*asking).code == 0
+    told = manifest(tmp_path)
+    told["server"]["engine_version"] = told["sessions"][0]["engine_version"] = "0.0.old"
+    (tmp_path / "runs/r/manifest.json").write_bytes(orjson.dumps(told))
+    done = cli(*asking, "--noise-check", 0.2)
+    assert "engine 0.0.old answered" in done.out
+    assert manifest(tmp_path)["server"]["engine_version"] == "0.0.old"
+    assert manifest(tmp_path)["noise"]["other_engines"] == ["0.0.old"]
+    assert "answers came from 0.0.old" in cli("runs", "r").out
+
+
+def test_empty_lists_of_another_tool_are_nothing_compared() -> None:
+    row = {"model": "m", "strategy": "cot", "correct": True, "noise_compared": [], "noise_failed": []}
+    kinds = {"noise_compared": pl.List(pl.Int64), "noise_failed": pl.List(pl.Int64)}
+    assert noise.noise_floor(pl.DataFrame([row], schema_overrides=kinds)).is_empty()
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 20), (2, 43), (20, 20), (7, 9)])

@@ -90,6 +90,7 @@ class Asking:
         left = phase.left()
         self.log(f"{left} of {phase.total} left {phase.what}")
         progress = RunProgress(self.console, phase.total, phase.total - left, quiet=self.quiet)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with progress:
                 asyncio.run(self._run(phase, progress))
@@ -98,6 +99,8 @@ class Asking:
                 self.save()
             raise
         finally:
+            for number, handler in handlers.items():  # the loop takes them away; what comes after must end well, too
+                signal.signal(number, handler)
             if progress.written:
                 self.console.print(progress.summary(), markup=False, highlight=False)
             self.log(f"{progress.written} rows added, {progress.reused} reused, by status {dict(progress.statuses)}")

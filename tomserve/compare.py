@@ -17,7 +17,7 @@ import polars as pl
 from tomserve.contrasts import Record, adjusted, contrast, pair
 from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError
-from tomserve.noise import line, measured, noise_floor, pooled
+from tomserve.noise import line, measured, noise_floor, reach
 from tomserve.noise import shown as shown_noise
 from tomserve.scoring.table import TABLES, Note, load_scores
 from tomserve.studies import answered, check, with_columns
@@ -90,7 +90,7 @@ def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]
     """By class where the items have one (p adjusted over them), then overall: for new stages where there are any.
     floors: of both runs, by strategy (see tomserve.noise.measured)."""
     for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
-        beside = pooled([floor.get(str(strategy), (0, 0)) for floor in floors])
+        beside = reach([floor.get(str(strategy), (0, 0)) for floor in floors])
         named = part.filter(pl.col("perturbation").is_not_null()).group_by(["perturbation"], maintain_order=True)
         classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **beside} for (name,), one in named]
         yield from adjusted(classes, [record["perturbation"] for record in classes])

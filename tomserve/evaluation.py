@@ -188,7 +188,7 @@ class _Job:
     def left_again(self, folder: Path, journal: Journal, manifest: dict[str, Any]) -> int:
         """How many answers of the noise check are still to come, once the run itself is asked."""
         found = 0
-        for level in reasking.entry(manifest, 0, 0)["concurrencies"] if self.again else ():
+        for level in reasking.concurrencies(manifest) if self.again else ():
             with self._opened(folder, level) as noise:
                 found += self._left_at(journal, noise)
         return found
@@ -224,20 +224,25 @@ class _Job:
         with contextlib.ExitStack() as stack:
             server = self._start(stack, folder) if self.target.embedded else None
             self._preflight(folder)
-            manifest["server"], manifest["endpoints"] = portable(self.target.server), self.target.endpoints
-            session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **manifest["server"]}
+            left, told = self.left(journal), portable(self.target.server)
+            if left or not manifest["server"]:  # a server that only re-asks is not the one that answered
+                manifest["server"], manifest["endpoints"] = told, self.target.endpoints
+            session = {"time": runfolder.now(), "endpoints": self.target.endpoints, **told, "asked": bool(left)}
             self.session = {**session, "tomserve": tomserve.__version__, "limit": self.options.limit}
+            if left and self.options.concurrency:  # now, in case that this session is killed; what is found comes later
+                self.session["concurrency"] = self.options.concurrency
             manifest["sessions"].append(self.session)
             gone = server.gone if server else lambda: None
             asking = self._asking(folder, save, gone)
-            if left := self.left(journal):
+            if left:
                 manifest["limit"] = self.options.limit
                 where = f"{self.target.model} at {', '.join(self.target.endpoints)}"
                 self._say(f"asking {where}: {left} of {self.total} questions to go")
                 added += asking.ask(self._phase(journal))
             if self.again:
-                manifest["noise"] = reasking.entry(manifest, self.options.noise_check or 0.0, len(self.again))
-                if others := reasking.other_engines(manifest):
+                share = self.options.noise_check or 0.0
+                manifest["noise"] = reasking.entry(manifest, share, len(self.again), len(self.items))
+                if others := manifest["noise"]["other_engines"]:
                     self._say(f"warning: engine {', '.join(others)} answered; what changes now may be another's doing")
                 for level in manifest["noise"]["concurrencies"]:
                     with self._opened(folder.path, level) as noise:

@@ -11,7 +11,7 @@ effect of a study's tables, `line` says it in one line.
     [('1', 2, 0, 0.0), ('64', 2, 1, 0.5), ('any', 2, 1, 0.5)]
     >>> beside({"effects": pl.DataFrame({"model": "m", "strategy": "cot", "risk_difference": 0.1})}, scores)[
     ...     "effects"].to_dicts()
-    [{'model': 'm', 'strategy': 'cot', 'risk_difference': 0.1, 'noise': 0.5, 'noise_high': 0.98...}]
+    [{'model': 'm', 'strategy': 'cot', 'risk_difference': 0.1, 'noise': 1.0, 'noise_high': 1.0}]
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ EFFECTS = frozenset(("risk_difference", "minus_vanilla"))
 """Columns that hold an effect: a difference of shares of right answers."""
 
 COLUMNS = ("noise", "noise_high")
-"""What stands beside an effect: the share of answers that batching alone changed, and its upper bound."""
+"""What stands beside an effect: how far flips by batching alone could move it, and the upper bound of that."""
 
 LISTS = tuple(f"noise_{name}" for name in ("compared", "failed", "text", "answer", "chain", "correct"))
 
 NOTE = (
     "the same requests, asked again with other numbers in flight: what changed did so by the server's batches alone; "
     "any: at one of them at least; not_compared: no answer came; where compared is below the number in flight, so few "
-    "were there to be; Clopper and Pearson's interval"
+    "were there to be; with replicas, another of them may have answered; Clopper and Pearson's interval, answers to "
+    "one story counted as independent"
 )
 BESIDE = (
-    "share of answers, of the strategies compared, that flip by batching alone (noise_high: it may be as much); an "
-    "effect (risk difference) not larger than it cannot be told from batching noise"
+    "how far batching alone could move the effect: the shares of answers that flip, of both its sides, added "
+    "(noise_high: with their upper bounds); an effect (risk difference) not larger than it cannot be told from "
+    "batching noise"
 )
 UNMEASURED = "not measured (eval --noise-check)"
 
@@ -58,7 +60,7 @@ def noise_floor(scores: pl.DataFrame) -> pl.DataFrame:
         }
         there = [(pl.col(n) if n in scores.columns else pl.lit(None)).cast(kind).alias(n) for n, kind in kinds.items()]
         rows = scores.select("model", "strategy", *there)
-        known = rows.filter(pl.col("noise_compared").is_not_null() | pl.col("noise_failed").is_not_null())
+        known = rows.filter((pl.col("noise_compared").list.len() > 0) | (pl.col("noise_failed").list.len() > 0))
         for (model, strategy), part in known.sort("model", pl.col("strategy") != "vanilla", "strategy").group_by(
             ["model", "strategy"], maintain_order=True
         ):
@@ -81,7 +83,7 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 
     def at(name: str) -> pl.Expr:
         column = pl.col(f"noise_{name}")
-        return (column.is_not_null() if level is None else column.list.contains(level)).fill_null(False)
+        return (column.list.len() > 0 if level is None else column.list.contains(level)).fill_null(False)
 
     right = pl.col("correct").fill_null(False)
     counted = rows.select(
@@ -107,8 +109,8 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 def beside(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The tables, with COLUMNS where they hold effects of a model, and `noise_floor` where it was measured.
 
-    An effect's noise is that of the strategies in its columns strategy, treatment and control, taken together; null
-    where any of them was not measured.
+    The sides of an effect are the strategies in its columns strategy, treatment and control, or one strategy on both
+    sides; null where any of them was not measured.
     """
     floor = noise_floor(scores)
     found = {name: _with_noise(frame, floor, scores) for name, frame in tables.items()}
@@ -124,7 +126,7 @@ def _with_noise(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame) 
     values = []
     for model, *names in frame.select("model", *named).iter_rows():
         arms = {name for name in names if name in strategies}  # of twins, treatment and control are kinds of stories
-        values.append(pooled([counts.get((model, name), (0, 0)) for name in sorted(arms)]))
+        values.append(reach([counts.get((model, name), (0, 0)) for name in sorted(arms)]))
     columns = [pl.Series(name, [value[name] for value in values], dtype=pl.Float64) for name in COLUMNS]
     return frame.with_columns(columns)
 
@@ -135,12 +137,15 @@ def measured(floor: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     return {(model, strategy): (compared, changed) for model, strategy, compared, changed in rows}
 
 
-def pooled(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
-    """`noise` and `noise_high` of arms together, each (compared, changed); nulls where one was not measured."""
+def reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
+    """`noise` and `noise_high` of an effect, at most 1: the shares of its sides added, since all the flips of one may
+    go up and all of the other down. counts: (compared, changed) of each side, or of the one strategy on both sides;
+    nulls where one was not measured."""
     if not counts or not all(compared for compared, _ in counts):
         return dict.fromkeys(COLUMNS)
-    found = exact(sum(changed for _, changed in counts), sum(compared for compared, _ in counts))
-    return dict(zip(COLUMNS, (found.estimate, found.high), strict=True))
+    sides = [exact(changed, compared) for compared, changed in counts] * (2 if len(counts) == 1 else 1)
+    sums = (sum(side.estimate for side in sides), sum(side.high for side in sides))
+    return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
 
 
 def shown(frame: pl.DataFrame) -> list[str]:
@@ -168,7 +173,7 @@ def line(scores: pl.DataFrame) -> str | None:
     whole, numbers = floor.filter(in_flight=ANY), floor.filter(pl.col("in_flight") != ANY)
     compared, changed, chains = (int(whole[name].sum()) for name in ("compared", "answers_changed", "chains_changed"))
     failed = int(numbers["not_compared"].sum())
-    levels = sorted(map(int, numbers["in_flight"].unique()))
+    levels = sorted(map(int, numbers["in_flight"].unique())) or [0]
     text = f"noise floor: {_of(compared, 'answer')} re-asked at {' and '.join(map(str, levels))} in flight"
     if compared:
         found = exact(changed, compared)
@@ -188,4 +193,5 @@ def _of(count: int, what: str) -> str:
 def _most(numbers: pl.DataFrame) -> int:
     """How many were asked at the highest number in flight, of the model with the fewest."""
     highest = numbers.filter(pl.col("in_flight").cast(pl.Int64) == pl.col("in_flight").cast(pl.Int64).max())
-    return int(highest.group_by("model").agg((pl.col("compared") + pl.col("not_compared")).sum())["compared"].min())  # type: ignore[arg-type]
+    asked = highest.group_by("model").agg((pl.col("compared") + pl.col("not_compared")).sum())["compared"]
+    return min(map(int, asked), default=0)

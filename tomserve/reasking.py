@@ -37,30 +37,43 @@ def levels(own: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(list(dict.fromkeys([*apart, *LEVELS]))[:2]))
 
 
-def entry(manifest: Mapping[str, Any], share: float, items: int) -> dict[str, Any]:
-    """`noise` of the manifest: what is re-asked, and at what. The numbers in flight stay those of a run's first check,
-    and a smaller share takes nothing back."""
-    before = manifest.get("noise") or {}
+def concurrencies(manifest: Mapping[str, Any]) -> list[int]:
+    """At how many in flight a run is asked again: as in its first check, else apart from what it was asked at."""
     own = [session["concurrency"] for session in manifest["sessions"] if session.get("concurrency")]
+    return (manifest.get("noise") or {}).get("concurrencies") or list(levels(own))
+
+
+def entry(manifest: Mapping[str, Any], share: float, items: int, of: int) -> dict[str, Any]:
+    """`noise` of the manifest: what is to be re-asked (`items` of as many), at what, and which other engines the run's
+    answers came from. The numbers in flight stay those of a run's first check, and fewer items take nothing back."""
+    before = manifest.get("noise") or {}
+    drawn = {"share": share, "seed": LIMIT_SEED, "items": items, "of": of}
     return {
-        "share": max(share, before.get("share", 0.0)),
-        "seed": LIMIT_SEED,
-        "items": max(items, before.get("items", 0)),
-        "concurrencies": before.get("concurrencies") or list(levels(own)),
+        **(drawn if items >= before.get("items", 0) else {name: before.get(name) for name in drawn}),
+        "concurrencies": concurrencies(manifest),
+        "other_engines": sorted({*before.get("other_engines", []), *other_engines(manifest)}),
     }
 
 
 def other_engines(manifest: Mapping[str, Any]) -> list[str]:
     """The engines that the run's own answers came from and that are not the last session's: then what changes when it
-    is asked again may be the engine's doing. A session that only re-asked has no `prompt_tokens`."""
+    is asked again may be the engine's doing. Only what is known of both is compared."""
     *_, last = manifest["sessions"]
-    used = {_engine(session) for session in manifest["sessions"] if "prompt_tokens" in session}
-    return sorted(used - {_engine(last)})
+    used = [session for session in manifest["sessions"] if session.get("asked", True)]
+    return sorted({_engine(session) for session in used if _differ(session, last)})
+
+
+_TELLING = ("engine_version", "hardware", "dtype", "quantization", "tensor_parallel")
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    pairs = ((one.get(name), other.get(name)) for name in _TELLING)
+    return any(a is not None and b is not None and a != b for a, b in pairs)
 
 
 def _engine(session: Mapping[str, Any]) -> str:
     """What a session's server computed with, as far as it is known: version, hardware, data type, parallelism."""
-    told = (session.get(name) for name in ("engine_version", "hardware", "dtype", "quantization", "tensor_parallel"))
+    told = (session.get(name) for name in _TELLING)
     return " ".join("+".join(part) if isinstance(part, list) else str(part) for part in told if part is not None)
 
 

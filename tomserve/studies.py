@@ -84,9 +84,9 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = Non
         raise ConfigError(one_of("intervals", intervals, offered))
     try:
         found: dict[str, pl.DataFrame] = study.tables(scores.lazy(), intervals)
+        return noise.beside(found, scores)
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
         raise _failed(error, Path(str(study.__file__)), "failed") from None
-    return noise.beside(found, scores)
 
 
 def notes(

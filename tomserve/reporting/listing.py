@@ -12,6 +12,7 @@ from rich.text import Text
 from tomserve.engine.journal import identity_of, read_rows
 from tomserve.engine.runfolder import existing_run, read_manifest, runs_root
 from tomserve.errors import ConfigError
+from tomserve.scoring.table import NOISE
 
 
 def list_runs(console: Console) -> None:
@@ -56,7 +57,12 @@ def show_run(name: str, console: Console) -> None:
         console.print(Text(f"{strategy:<17} {listed}; prompts {spec['digest'][:19]}"), soft_wrap=True)
     if check := manifest.get("noise"):
         levels = " and ".join(map(str, check["concurrencies"]))
-        console.print(Text(f"{'noise check':<17} {check['items']} items, asked again at {levels} in flight"))
+        done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0
+        wanted = f"of {check['items']} items, at {levels} in flight: {done} rows of {NOISE}"
+        others = check.get("other_engines")
+        console.print(
+            Text(f"{'noise check':<17} {wanted}" + (f"; answers came from {', '.join(others)}" if others else ""))
+        )
     for field, value in manifest.get("server", {}).items():
         shown = " ".join(value) if isinstance(value, list) else value
         console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)

@@ -122,6 +122,9 @@ class ResponseFile:
     Raises ConfigError where the file cannot be read, or no line of it can.
     """
 
+    _needed = True
+    """Whether a file without a usable line is refused."""
+
     def __init__(self, path: Path, known: ItemFile, model: str, *, foreign: bool = False) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
@@ -141,7 +144,7 @@ class ResponseFile:
             elif line.strip() and not self._index(number, offset, line):
                 example = example or line
             offset += len(line)
-        if (example or foreign) and not self._at:
+        if (example or foreign) and not self._at and self._needed:
             raise ConfigError(
                 f"{path}: no line of it is a response to a known item"
                 + (f"; {self.problems}" if self.problems else "")
@@ -210,7 +213,10 @@ class ResponseFile:
 
 
 class NoiseFile(ResponseFile):
-    """The rows of ``noise.jsonl`` by item, strategy and requests in flight (`concurrency`); of two the later wins."""
+    """The rows of ``noise.jsonl`` by item, strategy and requests in flight (`concurrency`); of two the later wins.
+    It is compared and never scored, so a file without a usable line is one in which nothing was asked again."""
+
+    _needed = False
 
     def _arm(self, row: Row) -> tuple[Any, str]:
         return row["concurrency"], row["strategy"]

@@ -215,7 +215,8 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
         if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
             with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
                 kept = pl.read_parquet(path, glob=False)
-                if kept.columns[: len(COLUMNS)] == list(COLUMNS):  # else another version of tomserve made it
+                same = kept.columns[: len(COLUMNS)] == list(COLUMNS)  # else another version of tomserve made it
+                if same and (again or kept["noise_compared"].null_count() == kept.height):  # else noise.jsonl is gone
                     return kept
     partial = path.with_suffix(".part")
     try:

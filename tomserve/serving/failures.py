@@ -121,6 +121,7 @@ _RULES: list[tuple[str, Callable[[Match], str]]] = [
     ),
 ]
 _COMPILED = [(re.compile(pattern), say) for pattern, say in _RULES]
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ORDINARY = re.compile(r"(?:\(\w+ pid=\d+\) +)?(?:DEBUG|INFO|WARNING)\b")
 """Lines of vLLM's log that tell no failure; they may well name one that it coped with."""
 _PREFIX = re.compile(r"^\(\w+ pid=\d+\) +(?:[A-Z]+ \S+ \S+ \[[^\]]*\] ?)?")
@@ -132,14 +133,14 @@ _NOISE = re.compile(
 
 def explain(log: str) -> str | None:
     """The cause and its way out, or None where no known cause is in the log. The first that is logged is the cause."""
-    text = "\n".join(line for line in log[-READ:].splitlines() if not _ORDINARY.match(line))
+    text = "\n".join(line for line in _COLOUR.sub("", log[-READ:]).splitlines() if not _ORDINARY.match(line))
     found = [(match.start(), say(match)) for pattern, say in _COMPILED if (match := pattern.search(text))]
     return min(found)[1] if found else None
 
 
 def last_words(log: str, lines: int = 3) -> list[str]:
     """The last lines that say something: errors where there are any."""
-    plain = (_PREFIX.sub("", line) for line in log[-READ:].splitlines() if not _ORDINARY.match(line))
+    plain = (_PREFIX.sub("", line) for line in _COLOUR.sub("", log[-READ:]).splitlines() if not _ORDINARY.match(line))
     said = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
     telling = [line for line in said if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or said
     return [line[-200:] for line in telling[-lines:]]

@@ -159,6 +159,7 @@ def _watch(started: list[_Started], say: Callable[[str], None]) -> None:
             if one.state != "ended" and (reason := one.server.gone()) is not None:
                 one.state, changed = "ended", True
                 one.forget()
+                one.server.stop(2.0)  # its children may have outlived it, and hold memory of the GPU
                 if all(other.state == "ended" for other in started):
                     raise ServerError(reason)
                 say(f"replica at {one.server.url}: {reason}; the others go on")

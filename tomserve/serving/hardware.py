@@ -97,8 +97,10 @@ def visible(found: list[Gpu]) -> list[Gpu]:
                 f"CUDA_VISIBLE_DEVICES={chosen}: the memory of MIG slices is not read here; print the command by "
                 "`--dry-run --gpus 1xNAME-20GB` and start it yourself"
             )
-        matching = [gpu for gpu in found if name == gpu.id or (name.startswith("GPU-") and gpu.uuid == name)]
-        if not matching or any(gpu.uuid == matching[0].uuid and gpu.id == matching[0].id for gpu in taken):
+        matching = [
+            gpu for gpu in found if name == gpu.id or (name.startswith("GPU-") and (gpu.uuid or "").startswith(name))
+        ]
+        if len(matching) != 1 or any(gpu.uuid == matching[0].uuid and gpu.id == matching[0].id for gpu in taken):
             break
         taken.append(matching[0])
     names = dict(zip((gpu.id for gpu in taken), (part.strip() for part in chosen.split(",")), strict=False))

@@ -99,9 +99,9 @@ _SHRINKS = {"fp8": 0.5, "bitsandbytes": 0.3}
 
 def _whole(text: str | None) -> int | None:
     """A positive number as vLLM writes them: ``32768``, ``32k`` (thousands), ``32K`` (1024); None where it is none."""
-    match = re.fullmatch(r"([0-9]{1,9})([kKmM]?)", text or "")
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([kKmM]?)", text or "")
     scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20}
-    return int(match[1]) * scale[match[2]] or None if match else None
+    return int(float(match[1]) * scale[match[2]]) or None if match else None
 
 
 def assumed(preset: Preset, text: str | None, *, dry: bool) -> list[Gpu]:
@@ -138,7 +138,7 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
         bound = [cores[n * each : (n + 1) * each] for n in range(count)]
         return [((), {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, share))}) for share in bound]
     gpus = assumed(preset, wanted.gpus, dry=dry)
-    if wanted.gpus is None and not hardware.gpus() and dry:
+    if wanted.gpus is None and dry and not hardware.visible(hardware.gpus()):
         print(f"no GPUs here: planned for {sizing.STUDY} (--gpus names others)", file=sys.stderr)
     if count > 1 and len(gpus) < count:
         raise MachineError(f"--replicas {count}: {len(gpus)} GPUs found, one a replica is the least")

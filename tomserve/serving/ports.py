@@ -7,7 +7,6 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,13 +22,22 @@ def free_port(count: int = 1) -> int:
     It lies below those that the system hands out by itself: vLLM takes several of these while it loads, and would now
     and then take the very port that it is to listen on at the end.
     """
+    highest = min(_HIGHEST, _lowest_own())
     for _ in range(1000):
-        first = random.randrange(_LOWEST, _HIGHEST - count)
+        first = random.randrange(_LOWEST, max(highest, _LOWEST + 1000) - count)
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for port in range(first, first + count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
-    raise MachineError(f"no free port between {_LOWEST} and {_HIGHEST}")
+    raise MachineError(f"no free port between {_LOWEST} and {highest}")
+
+
+def _lowest_own() -> int:
+    """The lowest port that the system hands out by itself."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _HIGHEST
 
 
 @contextlib.contextmanager
@@ -37,12 +45,14 @@ def reserved(port: int, folder: Path | None = None) -> Iterator[None]:
     """Hold `port` against other `tomserve serve`s of this machine: vLLM listens only after minutes of loading.
 
     Raises MachineError where another holds it. folder: where the lock lies, a file of a few bytes that stays; unless
-    given, one of the user's among the machine's temporary files.
+    given, in the user's cache, where nobody else can put a link in its place.
     """
-    folder = folder or Path(tempfile.gettempdir()) / f"tomserve-{os.getuid()}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = folder or cache / "tomserve/ports"
+    name = f"{socket.gethostname()}-{port}.lock"  # a home may be shared by machines
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (folder / f"port-{port}.lock").open("a+")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
     except OSError:
         yield  # no place for a lock is no reason not to serve
         return

@@ -90,7 +90,7 @@ def remove(path: Path) -> None:
 
 
 def _place(url: str) -> str:
-    return url.replace("//localhost:", "//127.0.0.1:").replace("//[::1]:", "//127.0.0.1:")
+    return url.replace("//localhost:", "//127.0.0.1:")
 
 
 def _read(path: Path) -> Record | None:

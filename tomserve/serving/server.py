@@ -146,14 +146,15 @@ class Server:
 
     def _refuse_another(self) -> None:
         """Two servers can be bound to one port; what answers must be the one that we started."""
-        port = int(self.root.rsplit(":", 1)[1])
-        for pid in listeners(port) or []:
+        found = listeners(int(self.root.rsplit(":", 1)[1]))
+        if found is None or not os.access(f"/proc/{self.process.pid}/fd", os.R_OK):
+            return  # this system does not tell
+        for pid in found:
             with contextlib.suppress(OSError):
                 if os.getpgid(pid) == self.process.pid:
                     return
-                raise ServerError(
-                    f"{self.root} is answered by another server (pid {pid}); choose another --port (PORT=)"
-                )
+        by = f"pid {found[0]}" if found else "another user's"
+        raise ServerError(f"{self.root} is answered by another server ({by}); choose another --port (PORT=)")
 
     def end(self) -> None:
         """Tell the whole group to end, without waiting; stop() does the rest."""

@@ -77,8 +77,12 @@ def _noise(row: Row, effect: float) -> str:
     share, high = finite(row.get("noise")), finite(row.get("noise_high"))
     if share is None or high is None:
         return ""
-    told = "; no larger than" if abs(effect) <= share else "; beside"
-    return f"{told} what batching alone flips, {percent(share)} of answers (at most {percent(high)})"
+    told = "; no larger than" if share > 0 and abs(effect) <= share else "; beside"
+    return f"{told} what batching alone could move, {_plain(share)} points (at most {_plain(high)})"
+
+
+def _plain(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
 
 
 def _signed(value: float) -> str:
