@@ -24,7 +24,7 @@ from tomserve.serving.ports import free_port, reserved
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import normalize
 from tomserve.serving.provenance import flag
-from tomserve.serving.server import Server
+from tomserve.serving.server import Server, wait_all
 from tomserve.serving.sizing import choose
 
 STUDY = {
@@ -327,21 +327,19 @@ def record_of(endpoint: Endpoint) -> Path:
 
 
 def test_one_replica_that_fails_at_start_is_told_at_once(tmp_path: Path) -> None:
-    from tomserve.serving.foreground import _Started, _wait
-
     codes = [
         "import time; time.sleep(100)",
         "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB')",
     ]
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        started = []
+        servers = []
         for number, code in enumerate(codes):
             server = Server(child(code), host="127.0.0.1", port=free_port(), log=tmp_path / str(number))
             stack.callback(server.stop)
-            started.append(_Started(None, server))
+            servers.append(server)
         with pytest.raises(ServerError, match="the GPU ran out of memory"):
-            _wait(started, print)
+            wait_all(servers, print)
     assert time.monotonic() - began < 30
 
 

@@ -301,9 +301,8 @@ class _Job:
         took = server.wait_healthy(lambda message: self.console.print(f"  {message}", highlight=False))
         self.console.print(f"server healthy after {took:.0f} s", highlight=False)
         self.target = target.ask_endpoints([server.url], preset.served_name, self.target.revision)
-        told = provenance.started(preset, str(reference.checkpoint_path()), command, ())
-        self.target.server |= told | {"revision": self.target.revision}
-        self.target.server["unknown"] = provenance.unknown(self.target.server)
+        folder_served = str(reference.checkpoint_path())
+        self.target.server |= provenance.started(preset, folder_served, command, (), revision=self.target.revision)
         return server
 
     def _preflight(self, folder: runfolder.RunFolder) -> None:

@@ -17,7 +17,7 @@ from tomserve.serving.launching import Replica, Wanted, prepare
 from tomserve.serving.ports import check_port, reserved
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, healthy
-from tomserve.serving.server import Server
+from tomserve.serving.server import Server, wait_all
 from tomserve.serving.target import REFERENCE
 
 SILENT = 60.0
@@ -58,7 +58,7 @@ def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
                     say(f"little memory: only {int(replica.layout.questions)} questions fit at a time (see --explain)")
                 say(replica.command.shell())
                 started.append(stack.enter_context(_Started.begin(replica, wanted, several=len(replicas) > 1)))
-            _wait(started, say)
+            wait_all([one.server for one in started], say)
             for one in started:
                 with Probe(one.server.url, keys.server_key(wanted.host, insecure=True)) as probe:
                     probe.check_chat(preset.served_name)
@@ -104,10 +104,8 @@ class _Started:
     def write_record(self, say: Callable[[str], None]) -> None:
         preset, command = self.replica.preset, self.replica.command
         model = command.argv[command.argv.index("serve") + 1]
-        told = provenance.started(preset, model, command, self.replica.gpus)
-        if preset.model == REFERENCE:
-            told |= {"revision": reference.revision()}
-            told["unknown"] = provenance.unknown(told)
+        own = reference.revision() if preset.model == REFERENCE else None
+        told = provenance.started(preset, model, command, self.replica.gpus, revision=own)
         try:
             self.record = records.write(
                 self.replica.port,
@@ -128,24 +126,6 @@ class _Started:
         if self.record is not None:
             records.remove(self.record)
             self.record = None
-
-
-def _wait(started: list[_Started], say: Callable[[str], None], timeout: float = 1800.0) -> None:
-    """Until every replica answers. Raises ServerError at once where one ends, or where they take too long."""
-    began = shown = time.monotonic()
-    waiting = list(started)
-    while waiting:
-        waiting = [one for one in waiting if not one.server.ready()]
-        now = time.monotonic()
-        if waiting and now - began > timeout:
-            raise ServerError(
-                f"{waiting[0].server.root}: not healthy after {timeout:.0f} s{waiting[0].server.last_words()}"
-            )
-        if waiting and now - shown >= 5:
-            shown = now
-            what = "the server" if len(started) == 1 else f"{len(waiting)} servers"
-            say(f"waiting for {what} ... {now - began:.0f} s")
-        time.sleep(0.25)
 
 
 def _watch(started: list[_Started], say: Callable[[str], None]) -> None:

@@ -90,7 +90,7 @@ def visible(found: list[Gpu]) -> list[Gpu]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return found
-    taken: list[Gpu] = []
+    taken: dict[str | None, Gpu] = {}
     for name in (part.strip() for part in chosen.split(",")):
         if name.startswith("MIG"):
             raise MachineError(
@@ -100,11 +100,10 @@ def visible(found: list[Gpu]) -> list[Gpu]:
         matching = [
             gpu for gpu in found if name == gpu.id or (name.startswith("GPU-") and (gpu.uuid or "").startswith(name))
         ]
-        if len(matching) != 1 or any(gpu.uuid == matching[0].uuid and gpu.id == matching[0].id for gpu in taken):
+        if len(matching) != 1 or matching[0].id in taken:
             break
-        taken.append(matching[0])
-    names = dict(zip((gpu.id for gpu in taken), (part.strip() for part in chosen.split(",")), strict=False))
-    return [replace(gpu, id=names[gpu.id]) for gpu in taken]
+        taken[matching[0].id] = replace(matching[0], id=name)
+    return list(taken.values())
 
 
 def alike(found: list[Gpu]) -> list[Gpu]:

@@ -104,11 +104,14 @@ def _whole(text: str | None) -> int | None:
     return int(float(match[1]) * scale[match[2]]) or None if match else None
 
 
-def assumed(preset: Preset, text: str | None, *, dry: bool) -> list[Gpu]:
-    """The GPUs to plan for: those named, else those here, else, for a plan alone, the study's machine."""
+def assumed(preset: Preset, text: str | None, *, dry: bool, installed: list[Gpu] | None = None) -> list[Gpu]:
+    """The GPUs to plan for: those named, else those here, else, for a plan alone, the study's machine.
+
+    installed: those of this machine, where they were asked for already.
+    """
     if text is not None:
         return hardware.parse_gpus(text)
-    here = hardware.visible(hardware.gpus())
+    here = hardware.visible(hardware.gpus() if installed is None else installed)
     found = hardware.alike(here)
     if len(found) < len(here):
         print(f"of {len(here)} GPUs, the {len(found)} of kind {found[0].name} are used", file=sys.stderr)
@@ -137,13 +140,14 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
         each = len(cores) // count
         bound = [cores[n * each : (n + 1) * each] for n in range(count)]
         return [((), {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, share))}) for share in bound]
-    gpus = assumed(preset, wanted.gpus, dry=dry)
-    if wanted.gpus is None and dry and not hardware.visible(hardware.gpus()):
+    installed = hardware.gpus() if wanted.gpus is None else []
+    gpus = assumed(preset, wanted.gpus, dry=dry, installed=installed)
+    if wanted.gpus is None and dry and not hardware.visible(installed):
         print(f"no GPUs here: planned for {sizing.STUDY} (--gpus names others)", file=sys.stderr)
     if count > 1 and len(gpus) < count:
         raise MachineError(f"--replicas {count}: {len(gpus)} GPUs found, one a replica is the least")
     each = len(gpus) // count
-    if count == 1 and (wanted.gpus is not None or len(gpus) == len(hardware.gpus())):
+    if count == 1 and (wanted.gpus is not None or len(gpus) == len(installed)):
         return [(tuple(gpus), {})]
     found = []
     for number in range(count):

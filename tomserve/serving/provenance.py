@@ -22,13 +22,16 @@ FIELDS = ("command", "dtype", "quantization", "tensor_parallel", "revision", "te
 """What only whoever started the server can tell; `unknown` in the manifest names those that nobody told."""
 
 
-def started(preset: Preset, model: str, command: Command, gpus: Sequence[Gpu]) -> dict[str, Any]:
+def started(
+    preset: Preset, model: str, command: Command, gpus: Sequence[Gpu], *, revision: str | None = None
+) -> dict[str, Any]:
     """Of a server of our own: engine and its flags, data type, quantisation, template, revision, GPUs and driver.
 
+    revision: where it is known better than the command and the snapshot on disk tell.
     Keys never come in: they are in `command.secret`, which is not looked at.
     """
-    revision = flag(command.argv, "--revision") or preset.revision
-    where = snapshot(model, revision)
+    asked = flag(command.argv, "--revision") or preset.revision
+    where = snapshot(model, asked)
     commit = where.name if where is not None and where.parent.name == "snapshots" else None
     found: dict[str, Any] = {
         "command": command.argv,
@@ -38,7 +41,7 @@ def started(preset: Preset, model: str, command: Command, gpus: Sequence[Gpu]) -
         "quantization": flag(command.argv, "--quantization", "-q") or preset.quantization or _quantization(where),
         "tensor_parallel": int(flag(command.argv, "--tensor-parallel-size", "-tp") or 1),
         "pipeline_parallel": int(flag(command.argv, "--pipeline-parallel-size", "-pp") or 1),
-        "revision": revision or commit,
+        "revision": revision or asked or commit,
         "template": _template(flag(command.argv, "--chat-template"), where),
         "batch_invariant": command.env.get("VLLM_BATCH_INVARIANT", os.environ.get("VLLM_BATCH_INVARIANT")) == "1",
         "hardware": [gpu.name for gpu in gpus] or [platform.processor() or platform.machine()],

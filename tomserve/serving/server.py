@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -123,16 +123,7 @@ class Server:
 
     def wait_healthy(self, note: Note, timeout: float = 1800.0) -> float:
         """Wait for /health; returns the seconds it took. Raises ServerError at once when the process ends."""
-        began = time.monotonic()
-        shown = 0.0
-        while (elapsed := time.monotonic() - began) < timeout:
-            if self.ready():
-                return elapsed
-            if elapsed - shown >= 5:
-                shown = elapsed
-                note(f"waiting for the server ... {elapsed:.0f} s")
-            time.sleep(0.25)
-        raise ServerError(f"{self.root}: not healthy after {timeout:.0f} s{self.last_words()}")
+        return wait_all([self], note, timeout)
 
     def ready(self) -> bool:
         """Whether /health answers. Raises ServerError where the process has ended, or another server answers."""
@@ -195,6 +186,25 @@ class Server:
             self.process.poll()
             time.sleep(0.05)
         return True
+
+
+def wait_all(servers: Sequence[Server], note: Note, timeout: float = 1800.0) -> float:
+    """Wait until every one of them answers /health; returns the seconds it took.
+
+    Raises ServerError at once where one ends, or where they take longer than `timeout`.
+    """
+    began = shown = time.monotonic()
+    waiting = list(servers)
+    while waiting := [server for server in waiting if not server.ready()]:
+        now = time.monotonic()
+        if now - began >= timeout:
+            raise ServerError(f"{waiting[0].root}: not healthy after {timeout:.0f} s{waiting[0].last_words()}")
+        if now - shown >= 5:
+            shown = now
+            what = "the server" if len(servers) == 1 else f"{len(waiting)} servers"
+            note(f"waiting for {what} ... {now - began:.0f} s")
+        time.sleep(0.25)
+    return time.monotonic() - began
 
 
 def _group_alive(group: int) -> bool:
