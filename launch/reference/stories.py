@@ -1,0 +1,274 @@
+"""Generated stories of unexpected contents and unexpected transfer, as events first and sentences second.
+
+    python launch/reference/stories.py --stories 200 --seed 7 --held-out --out items.jsonl
+
+A plot (plots.py) is a list of scenes: a role, who acts, what happens (events of tomserve.beliefs). Gold beliefs are
+derived from the events, the sentences only say them. Each story is asked about the world, about its protagonist and
+about every other person whose belief the events settle. Nothing of it is taken from dataset/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import phrases
+import words
+from plots import (
+    CONTENTS_OTHERS,
+    CONTENTS_SCENARIOS,
+    PERTURBATIONS,
+    TRANSFER_OTHERS,
+    TRANSFER_SCENARIOS,
+    Plot,
+    bare,
+    contents_plot,
+    relay_plot,
+    transfer_plot,
+)
+
+from tomserve.beliefs import UNKNOWN, track
+from tomserve.items import Gold, Item, write_items
+
+PLACED = (
+    *("find", "label", "read", "read_label", "holds", "fills", "opens", "peeks", "setting", "put", "looks_on", "move"),
+    *("watches", "away", "back", "stays"),
+)
+"""The roles whose sentence may end in a place of no account: with those left out it would say something else."""
+Short = tuple[list[str], list[str]]
+"""Names, and words for everything else, of one token each."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a sentence lets people know: their names ("" for the world itself, which the sentence changes or shows),
+    and the label they learn; nobody and None where it lets nobody know."""
+
+    who: tuple[str, ...]
+    what: str | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """A story with its questions, what each sentence lets whom know, and by item whom it asks about ("": the world)."""
+
+    items: list[Item]
+    learned: tuple[Learned, ...]
+    asked: dict[str, str]
+
+
+def tell(
+    rng: random.Random,
+    name: str,
+    *,
+    held_out: bool = False,
+    perturbed: bool = False,
+    most: int | None = None,
+    short: Short | None = None,
+    relay: bool = False,
+) -> Told:
+    """One random story with all its questions, a new order of the choices for each; deterministic in `rng`.
+
+    held_out: words and phrasings that training never shows. perturbed: a perturbation that training leaves out.
+    most: a first lesson's story, only of the sentences that matter, with so many phrasings a role.
+    short: the only names and the only other words, for the very first stories. relay: a lesson's plot (`relay_plot`).
+    """
+    kind = "contents" if perturbed else rng.choice(("contents", "transfer"))
+    scenario = rng.choice(("false_belief", *(CONTENTS_SCENARIOS if kind == "contents" else TRANSFER_SCENARIOS)))
+    other = rng.choice(CONTENTS_OTHERS if kind == "contents" else TRANSFER_OTHERS)
+    perturbation = rng.choice(PERTURBATIONS) if perturbed else "none"
+    if kind == "contents":
+        plot = contents_plot(rng, scenario, other, perturbation)
+    else:
+        plot = transfer_plot(rng, scenario, other)
+    if relay:
+        kind, scenario, other, plot = "transfer", "relay", "none", relay_plot(rng)
+    elif most is not None:
+        bare(plot)
+    plot.factors = {"kind": f"unexpected_{kind}", "scenario": scenario, "other": other, "perturbation": perturbation}
+    slots, people = _cast(rng, kind, held_out, short)
+    past, whole = rng.random() < 0.35, most is None and not short
+
+    said: set[str] = set()
+
+    def render(role: str, own: dict[str, str]) -> str:
+        filled = dict(slots)
+        for key, value in own.items():
+            filled[key] = slots[value] if key in "lnx" else people[value][0]
+            if key in "AIM" and filled[key] != "you" and not short and rng.random() < 0.08:
+                job, name = rng.choice(words.split(words.JOBS, held_out)), filled[key]
+                filled[key] = rng.choice((f"the {job} {name}", f"{name} the {job}", f"{name}, a {job},"))
+        filled |= dict(zip(("he", "him", "his"), people[own["A"]][1], strict=True)) if "A" in own else {}
+        filled.setdefault("P", people["P"][0])
+        known = phrases.phrasings(role, kind, held_out, most)
+        choice = rng.choice([phrasing for phrasing in known if phrasing not in said] or known)
+        said.add(choice)
+        if whole:  # what does not matter: a quality here, a circumstance there
+            for key in "cxyo":
+                if rng.random() < 0.12 and f"the {{{key}}}" in choice:
+                    filled[key] = f"{rng.choice(words.split(words.ADJECTIVES, held_out))} {filled[key]}"
+            if role in PLACED and rng.random() < 0.15 and re.search(r"[\w)}]\.$", choice):
+                choice = f"{choice[:-1]} {rng.choice(phrases.phrasings('tail', kind, held_out))}."
+                pool = words.split(rng.choice((words.OBJECTS, words.ROOMS)), held_out)
+                filled["w"] = words.invent(rng) if not held_out and rng.random() < 0.3 else rng.choice(pool)
+        return phrases.say(choice, rng, filled, past=past, protagonist_is_you=filled["P"] == "you")
+
+    story = tuple(render(scene.role, scene.slots) for scene in plot.scenes)
+    events = [list(scene.events) for scene in plot.scenes]
+    questions = [("reality", "P"), *(("belief", person) for person in plot.asked)]
+    items = [_item(rng, name, plot, story, events, slots, people, question, held_out, most) for question in questions]
+    names = {key: person[0] for key, person in people.items()}
+    asked = {
+        item.id: "" if kind == "reality" else names[key] for item, (kind, key) in zip(items, questions, strict=True)
+    }
+    return Told(items, _learned(events, slots, names), asked)
+
+
+def _learned(events: list[list[str]], slots: dict[str, str], names: dict[str, str]) -> tuple[Learned, ...]:
+    world, found = "", []
+    for sentence in events:
+        who: list[str] = []
+        what = None
+        for event in sentence:
+            verb, *words_ = event.replace(",", "").split()
+            if verb == "world":
+                what = world = words_[0]
+                who += ["", *(names[key] for key in words_[2:])]
+            else:
+                who.append(names[words_[0]])
+                what = world if verb == "see" else words_[1]
+        found.append(Learned(tuple(who), slots[what] if what else None))
+    return tuple(found)
+
+
+def _cast(
+    rng: random.Random, kind: str, held_out: bool, short: Short | None
+) -> tuple[dict[str, str], dict[str, tuple[str, tuple[str, ...]]]]:
+    """Words for the slots, and each person's name with its pronouns."""
+    people: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for key in "PMWIJDKLN":
+        female = rng.random() < 0.5
+        while True:
+            name = rng.choice(short[0] if short else words.split(words.WOMEN if female else words.MEN, held_out))
+            if not short and not held_out and rng.random() < 0.55:
+                name = words.invent(rng).capitalize()
+            # The hint for a person is the first token of a name: mostly no two begin alike.
+            taken = {other if rng.random() < 0.05 else other[:1] for other, _ in people.values()}
+            if name not in taken and name[:1] not in taken:
+                break
+        people[key] = (name, ("she", "her", "her") if female else ("he", "him", "his"))
+    if rng.random() < 0.08:
+        people["P"] = ("you", ("you", "you", "your"))
+    labels = words.CONTENTS if kind == "contents" else words.PLACES
+    made_up = not held_out and rng.random() < 0.6
+
+    def label() -> str:
+        if short:
+            return rng.choice(short[1])
+        if made_up:
+            return words.invent(rng) + ("s" if kind == "contents" else "")
+        return rng.choice(words.split(labels, held_out))
+
+    def thing(pool: list[str]) -> str:
+        if short:
+            return rng.choice(short[1])
+        return words.invent(rng) if not held_out and rng.random() < 0.5 else rng.choice(words.split(pool, held_out))
+
+    x = label()
+    while (y := label()).startswith(x) or x.startswith(y):
+        pass
+    slots = {
+        "x": x,
+        "y": y,
+        "o": thing(words.OBJECTS),
+        "c": thing(words.CLOSED),
+        "r": thing(words.ROOMS),
+        "article": "the "
+        if kind == "transfer" and not short and rng.random() < 0.1
+        else "",  # a label "the attic", not "attic"
+    }
+    return slots, people
+
+
+def _item(
+    rng: random.Random,
+    name: str,
+    plot: Plot,
+    story: tuple[str, ...],
+    events: list[list[str]],
+    slots: dict[str, str],
+    people: dict[str, tuple[str, tuple[str, ...]]],
+    question: tuple[str, str],
+    held_out: bool,
+    most: int | None,
+) -> Item:
+    question_kind, person = question
+    tracked = track(events, person)
+    text = {UNKNOWN: UNKNOWN, "x": slots["article"] + slots["x"], "y": slots["article"] + slots["y"]}
+    which = 0 if question_kind == "reality" else 1
+    sets = tuple((text[next(iter(pair[which]))],) for pair in tracked)
+    asked = people[person][0]
+    wording = phrases.say(
+        rng.choice(phrases.phrasings(question_kind, plot.kind, held_out, most)),
+        rng,
+        {**slots, "A": asked},
+        past=False,
+        protagonist_is_you=asked == "you",
+    )
+    choices = list(text.values())
+    rng.shuffle(choices)
+    world, belief = tracked[-1]
+    role = "protagonist" if person == "P" else "informed_other" if belief == world else "uninformed_other"
+    factors = {
+        **plot.factors,
+        "question_kind": question_kind,
+        "asked_role": None if question_kind == "reality" else role,
+        "belief_is_false": None if question_kind == "reality" else belief != world,
+        "held_out": held_out,
+    }
+    return Item(
+        id=f"{name}/{question_kind}/{person}",
+        benchmark="generated",
+        story=story,
+        question=wording,
+        choices=tuple(choices),
+        answer=sets[-1][0],
+        gold=Gold(sets=sets),
+        factors=factors,
+        cluster=name,
+    )
+
+
+def generate(stories: int, seed: int, *, held_out: bool, perturbed: bool = False) -> Iterator[Item]:
+    """All items of `stories` stories; the same arguments give the same items everywhere."""
+    for number in range(stories):
+        rng = random.Random(f"{seed}/{number}/{held_out}/{perturbed}")
+        yield from tell(rng, f"generated-{seed}-{number}", held_out=held_out, perturbed=perturbed).items
+
+
+def positive(text: str) -> int:
+    """An option that counts something. Raises ValueError, which argparse turns into its own message."""
+    if (found := int(text)) < 1:
+        raise ValueError(text)
+    return found
+
+
+def main() -> None:
+    """Write generated items as JSONL, the shape that `tomserve eval --benchmark items --path` takes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stories", type=positive, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--held-out", action="store_true", help="words and phrasings that training never shows")
+    parser.add_argument("--perturbed", action="store_true", help="perturbations that training leaves out")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    write_items(chosen.out, generate(chosen.stories, chosen.seed, held_out=chosen.held_out, perturbed=chosen.perturbed))
+    print(f"{chosen.out}: {chosen.stories} stories")
+
+
+if __name__ == "__main__":
+    main()
