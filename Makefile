@@ -76,6 +76,9 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@if $(BIN)/python -c 'import torch' 2>/dev/null; then \
+	  MYPYPATH=launch/reference $(BIN)/mypy launch/reference; \
+	else echo 'mypy of launch/reference needs torch: after make test'; fi
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

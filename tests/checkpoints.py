@@ -209,7 +209,7 @@ def template_of(family: Family) -> str | None:
 
 
 def tokenizer(family: Family, template: str | None = None) -> Any:
-    """A byte-level BPE, trained on the reference model's corpus, with the family's tokens."""
+    """A byte-level BPE, trained on a few sentences, with the family's tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -222,7 +222,7 @@ def tokenizer(family: Family, template: str | None = None) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator((ROOT / "launch/reference/corpus.txt").read_text("utf-8").splitlines(), trainer)
+    bpe.train_from_iterator((ROOT / "tests/data/checkpoint_corpus.txt").read_text("utf-8").splitlines(), trainer)
     bpe.add_tokens([AddedToken(token, normalized=False) for token in family.plain])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=bpe, eos_token=family.eos, pad_token=family.eos, bos_token=family.bos
