@@ -353,7 +353,7 @@ def vllm(*extra: str) -> Iterator[tuple[str, str]]:
     from tomserve.serving.server import Server
 
     preset, port = Preset.load("reference"), free_port()
-    command = vllm_command(preset, str(reference.build()), port=port, extra=extra)
+    command = vllm_command(preset, str(reference.folder()), port=port, extra=extra)
     command.env["VLLM_API_KEY"] = ""
     with (
         tempfile.TemporaryDirectory() as scratch,

@@ -221,7 +221,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    preset, folder = Preset.load("reference"), reference.build()
+    preset, folder = Preset.load("reference"), reference.folder()
     met = True
     for size in chosen.blocks:
         port = free_port()

@@ -191,7 +191,7 @@ def simulated_servers(slots: list[int]) -> Iterator[list[str]]:
 @contextlib.contextmanager
 def vllm_servers(cores: list[int], preset: Preset) -> Iterator[list[str]]:
     """The reference preset on each of `cores`, its API server included."""
-    folder = reference.build()
+    folder = reference.folder()
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
         servers = []
         for core in cores:

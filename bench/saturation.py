@@ -219,7 +219,7 @@ def main() -> int:
     if chosen.ask:
         print(json.dumps(asyncio.run(ask(*chosen.ask, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
-    preset, folder, port = Preset.load("reference"), reference.build(), free_port()
+    preset, folder, port = Preset.load("reference"), reference.folder(), free_port()
     extra = ["--stream-interval", str(chosen.stream_interval)]
     command = vllm_command(preset, str(folder), port=port, extra=extra)
     command = dataclasses.replace(command, env={**command.env, "VLLM_SERVER_DEV_MODE": "1"})

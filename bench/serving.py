@@ -41,7 +41,7 @@ SMALL = Shape(layers=4, heads=8, kv_heads=4, head_dim=32)
 
 def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> float:
     """Write a Llama of that shape and size, without weights, with the reference tokenizer; returns its size in GB."""
-    shutil.copytree(reference.build(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt"))
+    shutil.copytree(reference.folder(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt"))
     config = orjson.loads((folder / "config.json").read_bytes())
     width = shape.heads * shape.head_dim
     attention = shape.layers * 2 * width * (width + shape.kv_heads * shape.head_dim)

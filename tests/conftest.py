@@ -30,7 +30,7 @@ DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")
 def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads or writes the checkout's runs, the user's keys or a content folder of the shell."""
     for name in list(os.environ):
-        if name.startswith("TOMSERVE_") and name != "TOMSERVE_CACHE":
+        if name.startswith("TOMSERVE_"):
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))

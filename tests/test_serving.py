@@ -25,11 +25,7 @@ TOMSERVE = [sys.executable, "-m", "tomserve"]
 
 
 def environment(runs: Path) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("TOMSERVE_") or name == "TOMSERVE_CACHE"
-    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOMSERVE_")}
     return {**kept, "TOMSERVE_RUNS": str(runs), "PYTHONUNBUFFERED": "1"}
 
 
@@ -176,7 +172,7 @@ def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path) -> None:
 
 def test_a_model_without_chat_template(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
-    shutil.copytree(reference.build(), bare)
+    shutil.copytree(reference.folder(), bare)
     (bare / "chat_template.jinja").unlink()
     preset = tmp_path / "bare.yaml"
     preset.write_text(

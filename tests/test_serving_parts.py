@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import Endpoint
 from tomserve import content
+from tomserve.engine import runfolder
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.serving import hardware, install, provenance, records, target
 from tomserve.serving.command import Command, template_file, vllm_command
@@ -413,6 +414,7 @@ def test_without_vllm_the_way_out_is_named(cli, monkeypatch: pytest.MonkeyPatch)
     done = cli("eval", "--limit", 1)
     assert done.code == 2
     assert "vLLM is not installed here; run `tomserve setup`" in done.err
+    assert not list(runfolder.runs_root().glob("*"))  # nothing that `make report` would take for a run
 
 
 def test_the_core_does_not_import_torch_or_vllm(endpoint: Endpoint) -> None:

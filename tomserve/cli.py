@@ -33,7 +33,6 @@ app.add_typer(cli_generate.app, name="generate")
 VARIABLES = {
     "TOMSERVE_API_KEY",
     "TOMSERVE_API_KEY_FILE",
-    "TOMSERVE_CACHE",
     "TOMSERVE_CONTENT",
     "TOMSERVE_DATA",
     "TOMSERVE_PARENT_FD",

@@ -83,11 +83,6 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     reasking.check_share(options.noise_check)
     every = list(benchmarks.load(options.benchmark, options.path, options.gold))
     chosen = target.choose(options.base_urls, options.model, options.revision)
-    if chosen.embedded and chosen.revision is None:
-        _need_engine(options, console)
-        console.print("building the reference checkpoint ...", highlight=False)
-        reference.build()
-        chosen.revision = reference.revision()
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = [
@@ -110,6 +105,8 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     named = f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model
     path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, named))
+    if chosen.embedded and not path.exists():  # or an empty run would stay behind where vLLM is missing
+        _need_engine(options, console)
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(
             folder.path,
@@ -294,14 +291,14 @@ class _Job:
         preset = self.target.preset
         assert preset is not None  # an embedded target is the reference preset
         port = free_port()
-        command = vllm_command(preset, str(reference.build()), port=port)
+        command = vllm_command(preset, str(reference.folder()), port=port)
         command.env["VLLM_API_KEY"] = ""  # nobody else talks to it; a key of the environment would lock us out
         self.console.print("starting the embedded server (vLLM on the CPU, reference model) ...", highlight=False)
         server = stack.enter_context(Server(command, host="127.0.0.1", port=port, log=folder.path / "server.log"))
         took = server.wait_healthy(lambda message: self.console.print(f"  {message}", highlight=False))
         self.console.print(f"server healthy after {took:.0f} s", highlight=False)
         self.target = target.ask_endpoints([server.url], preset.served_name, self.target.revision)
-        folder_served = str(reference.checkpoint_path())
+        folder_served = str(reference.folder())
         self.target.server |= provenance.started(preset, folder_served, command, (), revision=self.target.revision)
         return server
 

@@ -31,7 +31,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("runs", _runs),
         ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in hardware.gpus()) or "none"),
         ("vLLM", _vllm),
-        ("reference", lambda: f"{'built' if reference.built() else 'not built yet'}: {reference.checkpoint_path()}"),
+        ("reference", lambda: f"{reference.folder()}, {reference.revision()[:19]}"),
         (
             "servers",
             lambda: ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running",

@@ -45,8 +45,6 @@ def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
     if setup:
         install.setup("cuda" if preset.device == "cuda" else None, say)
     install.require_engine()
-    if preset.model == REFERENCE:
-        reference.build()
     with contextlib.ExitStack() as stack:
         for replica in replicas:
             stack.enter_context(reserved(replica.port))

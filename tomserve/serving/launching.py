@@ -54,7 +54,7 @@ def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
     preset = adjusted(Preset.load(wanted.name), wanted.extra)
     _check(wanted)
     key = keys.server_key(wanted.host, insecure=wanted.insecure)
-    model = str(reference.checkpoint_path()) if preset.model == REFERENCE else preset.model
+    model = str(reference.folder()) if preset.model == REFERENCE else preset.model
     shares = _shares(preset, wanted, dry)
     found = []
     for number, (gpus, env) in enumerate(shares):

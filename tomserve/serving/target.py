@@ -53,7 +53,7 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
     if model in (None, REFERENCE):
         if revision is not None:
             raise ConfigError("--revision is for endpoints; the embedded model's is the digest of its weights")
-        return Target(REFERENCE, reference.revision() if reference.built() else None, Preset.load(REFERENCE))
+        return Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(model)
     if preset is None and model is not None:
         Preset.load(model)  # raises, naming the nearest preset

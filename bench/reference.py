@@ -1,0 +1,175 @@
+"""Every figure of the reference model's card: held-out stories, dataset/, and vLLM against transformers.
+
+python bench/reference.py [--stories 200] [--seed 7] [--agreement 100] [--dataset all|unperturbed|skip]
+
+Starts the embedded server (vLLM on the CPU, guided JSON, greedy) and asks both strategies. Held-out stories have names,
+things, containers, rooms and phrasings that training never showed; "seen" ones are new stories of the training kind.
+"perturbed" ones have the two perturbations that training leaves out. Accuracy counts failures as wrong; a chain is
+proper where every belief follows the gold chain. Goals are marked, and counted where they are missed (exit code 1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import polars as pl
+from rich.console import Console
+from safetensors import safe_open
+
+from tomserve import benchmarks
+from tomserve.evaluation import EvalOptions, evaluate
+from tomserve.items import Item, write_items
+from tomserve.scoring.table import scores_of
+from tomserve.serving import reference
+from tomserve.serving.command import vllm_command
+from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset
+from tomserve.serving.server import Server
+from tomserve.strategies import Strategy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))
+from packing import kind_of
+from stories import generate, positive
+
+GOALS = {"reality": 0.95, "control": 0.95, "false_belief": 0.85, "informed_other": 0.85}
+PROPER = 0.80
+STRATEGIES = ("vanilla", "cot")
+
+
+@contextlib.contextmanager
+def vllm(scratch: Path) -> Iterator[str]:
+    """The URL of a server of our own, ended afterwards."""
+    preset, port = Preset.load("reference"), free_port()
+    command = vllm_command(preset, str(reference.folder()), port=port)
+    command.env["VLLM_API_KEY"] = ""
+    with Server(command, host="127.0.0.1", port=port, log=scratch / "server.log") as server:
+        print(f"vLLM healthy after {server.wait_healthy(lambda _: None):.0f} s", flush=True)
+        yield server.url
+
+
+def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
+    """Scores of the items, both strategies."""
+    path = scratch / f"{name}.jsonl"
+    write_items(path, items)
+    options = EvalOptions(
+        benchmark="items", path=path, strategies=STRATEGIES, base_urls=(url,), model="reference", run=name, quiet=True
+    )
+    result = evaluate(options, Console(quiet=True))
+    return scores_of(result.folder)
+
+
+def shares(scores: pl.DataFrame, kinds: dict[str, str]) -> pl.DataFrame:
+    """Accuracy and proper chains by class and strategy."""
+    named = scores.with_columns(pl.col("item").replace_strict(kinds).alias("class"))
+    return (
+        named.group_by("class", "strategy")
+        .agg(pl.len().alias("n"), pl.col("correct").mean(), pl.col("chain_proper").cast(pl.Float64).mean())
+        .sort("class", "strategy")
+    )
+
+
+def show(title: str, table: pl.DataFrame, goals: dict[str, float]) -> int:
+    """Print a table; returns the number of goals missed."""
+    missed = 0
+    print(f"\n{title}\n  {'class':<28} {'strategy':<9} {'n':>5} {'right':>6} {'proper':>7}", flush=True)
+    for row in table.iter_rows(named=True):
+        proper = "" if row["chain_proper"] is None else f"{row['chain_proper']:.3f}"
+        goal, verdict = goals.get(row["class"]), ""
+        if goal is not None:
+            below = [text for text, ok in ((f"right {goal}", row["correct"] >= goal), (f"proper {PROPER}", not proper or row["chain_proper"] >= PROPER)) if not ok]  # fmt: skip  # noqa: E501
+            missed += len(below)
+            verdict = f"  misses {', '.join(below)}" if below else "  ok"
+        print(f"  {row['class']:<28} {row['strategy']:<9} {row['n']:>5} {row['correct']:>6.3f} {proper:>7}{verdict}")
+    return missed
+
+
+def agreement(url: str, items: list[Item]) -> int:
+    """Unguided greedy replies of vLLM and transformers to the same prompts; prints what differs, returns how many."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(reference.folder()))
+    model = AutoModelForCausalLM.from_pretrained(str(reference.folder()), dtype=torch.float32).eval()
+    differing = 0
+    for number, item in enumerate(items):
+        messages = list(Strategy.load(STRATEGIES[number % 2]).turn(item).messages)
+        request = {"model": "reference", "messages": messages, "temperature": 0, "max_tokens": 256}
+        answer = httpx.post(f"{url}/chat/completions", json=request, timeout=120).json()
+        theirs = answer["choices"][0]["message"]["content"]
+        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        ids = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
+        with torch.no_grad():
+            made = model.generate(ids, do_sample=False, max_new_tokens=256, attention_mask=torch.ones_like(ids))
+        ours = tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True)
+        if ours != theirs:
+            differing += 1
+            print(f"  {item.id}\n    vLLM         {theirs}\n    transformers {ours}")
+    equal = len(items) - differing
+    print(f"\nvLLM and transformers, greedy, unguided: {equal} of {len(items)} replies equal", flush=True)
+    return differing
+
+
+def main() -> int:
+    """Ask, print, count missed goals."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stories", type=positive, default=200)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--agreement", type=positive, default=100)
+    parser.add_argument("--dataset", choices=("all", "unperturbed", "skip"), default="all")
+    chosen = parser.parse_args()
+    weights = reference.folder() / "model.safetensors"
+    with safe_open(weights, "np") as tensors:
+        parameters = sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    print(f"{parameters:,} parameters, {weights.stat().st_size / 1e6:.1f} MB, {reference.revision()}")
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        os.environ["TOMSERVE_RUNS"] = str(scratch / "runs")
+        with vllm(scratch) as url:
+            missed = 0
+            unseen = list(generate(chosen.stories, chosen.seed, held_out=True))
+            for title, items, goals in (
+                ("held-out stories", unseen, GOALS),
+                ("seen words and phrasings", list(generate(chosen.stories, chosen.seed, held_out=False)), {}),
+                (
+                    "perturbed: left out of training",
+                    list(generate(chosen.stories, chosen.seed, held_out=False, perturbed=True)),
+                    {},
+                ),
+            ):
+                scores = ask(url, title.split()[0].strip(":"), items, scratch)
+                missed += show(title, shares(scores, {item.id: kind_of(item) for item in items}), goals)
+                if goals:
+                    for kind in ("unexpected_contents", "unexpected_transfer"):
+                        some = {item.id: kind_of(item) for item in items if item.factors["kind"] == kind}
+                        show(f"{title}, {kind}", shares(scores.filter(pl.col("item").is_in(list(some))), some), {})
+            if chosen.dataset != "skip":
+                items = list(benchmarks.load("perturbed", None, None))
+                if chosen.dataset == "unperturbed":
+                    items = [item for item in items if item.factors["perturbation"] == "none"]
+                scores = ask(url, "dataset", items, scratch)
+                for question in ("reality", "belief"):
+                    for false in (False, True):
+                        part = [
+                            item
+                            for item in items
+                            if item.factors["question_kind"] == question
+                            and (item.factors["scenario"] == "false_belief") is false
+                        ]
+                        kinds = {item.id: str(item.factors["perturbation"]) for item in part}
+                        table = shares(scores.filter(pl.col("item").is_in(list(kinds))), kinds)
+                        show(f"dataset/, {question}, {'false_belief' if false else 'controls'}", table, {})
+            missed += agreement(url, unseen[: chosen.agreement]) > 0
+    print(f"\n{missed} goals missed" if missed else "\nall goals met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
