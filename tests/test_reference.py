@@ -274,6 +274,18 @@ def tokenizer():
     return tokenizers.Tokenizer.from_file(str(reference.folder() / "tokenizer.json"))
 
 
+def test_the_shipped_files_are_what_the_recipe_makes() -> None:
+    """All but the weights: whoever edits words, phrasings or prompts has to train again."""
+    pytest.importorskip("tokenizers")
+    packing, llama, lessons = (importlib.import_module(name) for name in ("packing", "llama", "lessons"))
+    folder = reference.folder()
+    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    assert json.loads(packer.tokenizer.to_str()) == json.loads((folder / "tokenizer.json").read_text())
+    assert (folder / "chat_template.jinja").read_text() == packing.CHAT_TEMPLATE
+    config = llama.config(packing.VOCABULARY, llama.Size(), packer.end, packer.pad)
+    assert config == json.loads((folder / "config.json").read_text())
+
+
 @given(text=st.text())
 def test_the_tokenizer_reads_any_text(tokenizer, text: str) -> None:
     ids = tokenizer.encode(text, add_special_tokens=False).ids

@@ -3,9 +3,9 @@
 A belief is found in steps. At the end of a sentence: its `number`, whom it lets know something (`who`), and which label
 (`what`). Where a label is about to be said: about `who` and, in a chain, after which sentence, in the same terms; and
 at which sentence, or which earlier belief of the chain, it is to be found (`look`). From answers alone a small model
-does not match the asked name with those of the story in any time that we had; with a loss on each step it takes two
-minutes. `number`, `who` and `what` are linear readouts of a layer's output, `look` is the attention of some heads.
-Inference knows nothing of it.
+had not matched the asked name with those of the story after ten minutes; with a loss on each step it takes two.
+`number`, `who` and `what` are linear readouts of a layer's output, `look` is the attention of some heads. Inference
+knows nothing of it.
 """
 
 from __future__ import annotations

@@ -152,9 +152,8 @@ def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
         relay = most is not None and rng.random() < recipe.relay * left
         short = _short if rng.random() < (0.5 * left if left < 1 else 1.0) else None
         told = tell(rng, f"train-{group}-{rank}-{number}", most=most, short=short, relay=relay)
-        asked = (
-            told.items if bare else rng.sample(told.items, min(len(told.items), 3 if strategy == "vanilla" else 2))
-        )  # those are long
+        most_asked = len(told.items) if bare else 3 if strategy == "vanilla" else 2  # real prompts are long
+        asked = told.items if bare else rng.sample(told.items, min(len(told.items), most_asked))
         compact = bare or rng.random() < 0.85
         trees.append(_packer.tree(asked, strategy, told=told, bare=bare, compact=compact, change=recipe.change))
     trees.sort(key=lambda tree: len(tree.story))

@@ -96,8 +96,8 @@ class Trainer:
             for array in (batch.stories, batch.lengths, batch.branches, batch.owner, batch.targets, batch.weights)
         )
         seen = self.hints.seen()
-        opening_ = self._openings[batch.form]
-        told, asked = self.model.hidden(opening_, stories, lengths, branches, owner, seen)
+        start = self._openings[batch.form]
+        told, asked = self.model.hidden(start, stories, lengths, branches, owner, seen)
         counted = weights > 0
         logits = self.model.logits(asked[counted])
         losses = F.cross_entropy(logits, targets[counted], reduction="none")
@@ -112,13 +112,13 @@ class Trainer:
         there = torch.arange(stories.shape[1] - 1, device=stories.device) < lengths[:, None] - 1
         reading = F.cross_entropy(self.model.logits(told[:, :-1][there]), stories[:, 1:][there], reduction="sum")
         notes = {
-            hint: (torch.from_numpy(told_).to(self.device), torch.from_numpy(asked_).to(self.device))
-            for hint, (told_, asked_) in batch.notes.items()
+            hint: (torch.from_numpy(in_stories).to(self.device), torch.from_numpy(in_branches).to(self.device))
+            for hint, (in_stories, in_branches) in batch.notes.items()
         }
         looks = torch.from_numpy(batch.looks).to(self.device)
-        hints = self.hints(self.model, seen, (len(opening_), stories.shape[1]), notes, looks)
-        # over the shares of all processes
+        hints = self.hints(self.model, seen, (len(start), stories.shape[1]), notes, looks)
         counts = [weights.sum(), there.sum(), *(torch.tensor(len(right)) for _, right in hints.values())]
+        # Means are over the shares of all processes: each adds its part of the loss, and gradients are summed.
         wholes = _summed(torch.stack([count.float().to(self.device) for count in counts]))
         loss = (losses * weights[counted]).sum() / wholes[0] + self.recipe.story_weight * reading / wholes[1]
         for (hint, (missed, right)), whole in zip(hints.items(), wholes[2:], strict=True):
@@ -226,25 +226,25 @@ def train(rank: int, recipe: Recipe, chosen: argparse.Namespace, meeting: str) -
     shares = batches(recipe, trainer.step, rank, chosen.processes)
     stopped: list[int] = []
 
-    def stop(number: int, _: object) -> None:
+    def stop(number: int, _: object) -> None:  # after the step: an exception amid one may leave the others waiting
         stopped.append(number)
-        raise KeyboardInterrupt
+        signal.alarm(20)  # and nobody waits longer than that
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    steps = _lead(trainer, shares, chosen) if rank == 0 else (trainer.advance(batch) for batch in shares)
     try:
-        if rank == 0:
-            _lead(trainer, shares, chosen)
-        else:
-            for batch in shares:
-                trainer.advance(batch)
-    except (KeyboardInterrupt, RuntimeError):  # gloo's, where the other process was first to end
+        for _ in steps:
+            if stopped:
+                raise SystemExit(130)
+    except RuntimeError:  # gloo's, where the other process was first to end
         if not stopped:
             raise
         raise SystemExit(130) from None
 
 
-def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace) -> None:
+def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace) -> Iterator[int]:
+    """Take the steps, one at a time; measure, save, and export in the end."""
     recipe, state = trainer.recipe, chosen.work / "state.pt"
     total = sum(parameter.numel() for parameter in trainer.model.parameters())
     print(f"{total:,} parameters; step {trainer.step} of {recipe.steps}; state and curve: {chosen.work}", flush=True)
@@ -277,6 +277,7 @@ def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace)
                 losses.clear()
             if trainer.step % chosen.save_every == 0 or last:
                 trainer.save(state)
+            yield trainer.step
     trainer.export(chosen.out or chosen.work / "model")
     print(f"exported after {trainer.seconds / 60:.0f} minutes of training", flush=True)
 
@@ -310,6 +311,9 @@ def _stopped(work: Path) -> Iterator[None]:
             raise
         for process in multiprocessing.active_children():
             process.terminate()
+        for process in multiprocessing.active_children():
+            process.join(30)
+            process.kill()
         print(f"\nstopped; repeat the command to go on from the last state in {work}", flush=True)
         raise SystemExit(130) from None
 
