@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import itertools
 import math
 import multiprocessing
@@ -170,11 +172,22 @@ def _phrasings(rng: random.Random, recipe: Recipe, done: float) -> int | None:
     return None if rng.random() < 0.5 * far else 1 + int(20 * far**2)
 
 
+def die_with_parent() -> None:
+    """Leave no process behind, however the one that started this one ends. Does nothing where that is not Linux."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _settle() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
+    die_with_parent()
+
+
 def batches(recipe: Recipe, first: int, rank: int = 0, world: int = 1) -> Iterator[Batch]:
     """Training batches from step `first` on, made by another process ahead of time."""
     groups = range(first // GROUP, math.ceil(recipe.steps / GROUP))
     jobs = ((recipe, group, rank, world) for group in groups)
-    with multiprocessing.get_context("spawn").Pool(1, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    with multiprocessing.get_context("spawn").Pool(1, _settle) as pool:
         window: list[Any] = [pool.apply_async(_make, (job,)) for job in itertools.islice(jobs, 3)]
         skip = first % GROUP
         while window:

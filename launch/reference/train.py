@@ -31,7 +31,7 @@ import torch
 import torch.distributed as distributed
 import torch.nn.functional as F  # noqa: N812
 from hints import Hints
-from lessons import FORMS, SEED, Batch, Recipe, batches, held_out
+from lessons import FORMS, SEED, Batch, Recipe, batches, die_with_parent, held_out
 from llama import Llama, save
 from muon import Muon
 from packing import CHAT_TEMPLATE, Packer, build_tokenizer, opening
@@ -49,13 +49,11 @@ def _summed(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def settle_process(child: bool) -> None:
-    """End with the parent, and let glibc keep freed memory: without that a tenth of the time goes into asking the
-    kernel for it again. Does nothing where the system is not Linux with glibc."""
+def keep_memory() -> None:
+    """Let glibc keep freed memory: without that a tenth of the time goes into asking the kernel for it again. Does
+    nothing where the system is not Linux with glibc."""
     try:
         libc = ctypes.CDLL(None)
-        if child:
-            libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         for setting, value in ((-4, 0), (-1, 2**31 - 1), (-2, 2**26)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
             libc.mallopt(setting, value)
     except (OSError, AttributeError):  # another libc
@@ -216,8 +214,9 @@ def measure(trainer: Trainer, checked: list[Batch]) -> dict[str, float]:
 def train(rank: int, recipe: Recipe, chosen: argparse.Namespace, meeting: str) -> None:
     """What one process does; the first one measures, saves and exports."""
     torch.set_num_threads(chosen.threads)
-    settle_process(child=chosen.processes > 1)
+    keep_memory()
     if chosen.processes > 1:
+        die_with_parent()
         distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=chosen.processes)
     trainer = Trainer(recipe, chosen.device)
     state = chosen.work / "state.pt"
@@ -228,7 +227,7 @@ def train(rank: int, recipe: Recipe, chosen: argparse.Namespace, meeting: str) -
 
     def stop(number: int, _: object) -> None:  # after the step: an exception amid one may leave the others waiting
         stopped.append(number)
-        signal.alarm(20)  # and nobody waits longer than that
+        signal.alarm(5)  # and nobody waits longer than that
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
@@ -309,6 +308,8 @@ def _stopped(work: Path) -> Iterator[None]:
             raise
         if isinstance(error, ProcessExitedException) and error.exit_code != 130:
             raise
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # it is ending
         for process in multiprocessing.active_children():
             process.terminate()
         for process in multiprocessing.active_children():
