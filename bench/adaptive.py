@@ -343,28 +343,10 @@ def simulation() -> Iterator[str]:
             server.terminate()
 
 
-@contextlib.contextmanager
-def vllm(*extra: str) -> Iterator[tuple[str, str]]:
-    """URL and model of a vLLM of our own: the reference model on the CPU."""
-    from tomserve.serving import reference
-    from tomserve.serving.command import vllm_command
-    from tomserve.serving.ports import free_port
-    from tomserve.serving.presets import Preset
-    from tomserve.serving.server import Server
-
-    preset, port = Preset.load("reference"), free_port()
-    command = vllm_command(preset, str(reference.folder()), port=port, extra=extra)
-    command.env["VLLM_API_KEY"] = ""
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Server(command, host="127.0.0.1", port=port, log=Path(scratch) / "server.log") as server,
-    ):
-        print(f"  vLLM healthy after {server.wait_healthy(lambda _: None):.0f} s", flush=True)
-        yield server.url, preset.served_name
-
-
 def on_vllm(chosen: argparse.Namespace, adaptive: bool) -> None:
     """The real server: first as it is, then without figures in its /metrics."""
+    from _vllm import vllm
+
     scenario, best = Scenario("vLLM on the CPU, reference model"), 0
     for label, metrics, extra in (("with /metrics", True, ()), ("no /metrics", False, ("--disable-log-stats",))):
         print(f"vllm: {scenario.about}, {label}", flush=True)

@@ -11,16 +11,15 @@ proper where every belief follows the gold chain. Goals are marked, and counted 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import polars as pl
+from _vllm import vllm
 from rich.console import Console
 from safetensors import safe_open
 
@@ -29,10 +28,6 @@ from tomserve.evaluation import EvalOptions, evaluate
 from tomserve.items import Item, write_items
 from tomserve.scoring.table import scores_of
 from tomserve.serving import reference
-from tomserve.serving.command import vllm_command
-from tomserve.serving.ports import free_port
-from tomserve.serving.presets import Preset
-from tomserve.serving.server import Server
 from tomserve.strategies import Strategy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))
@@ -42,17 +37,6 @@ from stories import generate, positive
 GOALS = {"reality": 0.95, "control": 0.95, "false_belief": 0.85, "informed_other": 0.85}
 PROPER = 0.80
 STRATEGIES = ("vanilla", "cot")
-
-
-@contextlib.contextmanager
-def vllm(scratch: Path) -> Iterator[str]:
-    """The URL of a server of our own, ended afterwards."""
-    preset, port = Preset.load("reference"), free_port()
-    command = vllm_command(preset, str(reference.folder()), port=port)
-    command.env["VLLM_API_KEY"] = ""
-    with Server(command, host="127.0.0.1", port=port, log=scratch / "server.log") as server:
-        print(f"vLLM healthy after {server.wait_healthy(lambda _: None):.0f} s", flush=True)
-        yield server.url
 
 
 def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
@@ -132,7 +116,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         os.environ["TOMSERVE_RUNS"] = str(scratch / "runs")
-        with vllm(scratch) as url:
+        with vllm() as (url, _):
             missed = 0
             unseen = list(generate(chosen.stories, chosen.seed, held_out=True))
             for title, items, goals in (

@@ -46,9 +46,8 @@ class Recipe:
     more phrasings; `plain`: until then whole stories without system text; then the project's own prompts, mixed with
     the forms before. `relay`: how many stories of the first lesson, and less and less of the second, have `relay_plot`,
     where nothing but the name tells who believes what. `change`: the factor on the loss of a belief that is not the one
-    before it: most are, and "as before" would do. `story_weight`, `hints`, `look`:
-    the weight of the loss on the story's own text, of the readouts and of the attention (hints.py), beside the loss on
-    replies, which is 1.
+    before it: most are, and "as before" would do. `story_weight`, `hints`, `look`: the weight of the loss on
+    the story's own text, of the readouts and of the attention (hints.py), beside the loss on replies, which is 1.
     """
 
     steps: int = 2200

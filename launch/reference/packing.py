@@ -93,18 +93,20 @@ def build_tokenizer(seed: int) -> Tokenizer:
         show_progress=False,
     )
     rng = random.Random(seed)
-    pools = (words.WOMEN, words.MEN, words.CONTENTS, words.OBJECTS, words.CLOSED, words.PLACES, words.ROOMS)
-    real = [word for pool in pools for word in words.split(pool, False)]
     made_up = [words.invent(rng) for _ in range(9000)]
     corpus = [f" {word}" for word in sorted(common)] * 60 + [text for text in _GLUE for _ in range(200)]
-    corpus += real * 4 + made_up + [word.capitalize() for word in made_up[:4500]]
+    corpus += words.SEEN * 4 + made_up + [word.capitalize() for word in made_up[:4500]]
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
+def _loaded(strategy: str) -> Strategy:
+    return Strategy.load(strategy)
+
+
 def _opening_messages(strategy: str, demonstration: bool) -> tuple[dict[str, str], ...]:
-    messages = tuple(Strategy.load(strategy)._opening)
+    messages = tuple(_loaded(strategy)._opening)
     return messages if demonstration else messages[:1]
 
 
@@ -125,9 +127,9 @@ class Branch:
     """One question with its reply: `tokens` [n], `targets` [n] the next tokens, `weights` [n] of the loss on them.
 
     `checks`: (place, class) where a label is told from the other choices, for measuring; the class is `kind_of`'s, in
-    a chain with "chain " before it, for the answer after a chain with "final ". Where a label
-    is about to be said, `notes` has whose it is and, in a chain, after which sentence, and `looks` (place, inside,
-    source) the place where it is to be found, of the story or, `inside`, of this branch.
+    a chain with "chain " before it, for the answer after a chain with "final ". Where a label is about to be said,
+    `notes` has whose it is and, in a chain, after which sentence, and `looks` (place, inside, source) the place where
+    it is to be found, of the story or, `inside`, of this branch.
     """
 
     tokens: list[int]
@@ -157,7 +159,6 @@ class Packer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.end, self.pad = self.ids("<|im_end|>")[0], self.ids("<|endoftext|>")[0]
-        self._templates = {name: Strategy.load(name) for name in ("vanilla", "cot")}
         parts = [tokenizer.encode(text, add_special_tokens=False).ids for text in _GLUE]
         self._glue = {part[0] for part in parts if len(part) == 1} | {self.end}
         self._belief = {self.ids(text)[0] for text in (',"belief":"', ', "belief": "')}
@@ -198,7 +199,7 @@ class Packer:
         the loss where a belief is another than before."""
         texts = []
         for item in items:
-            user = self._templates[strategy].turn(item).messages[-1]["content"]
+            user = _loaded(strategy).turn(item).messages[-1]["content"]
             before, question = user.split("\n\nQuestion: ", 1)
             question += "<|im_end|>\n<|im_start|>assistant\n"
             if bare:
@@ -211,7 +212,7 @@ class Packer:
             asked, said = self.ids(question), [*self.ids(answer), self.end]
             weights = [0.0] * (len(asked) - 1)
             checks: list[tuple[int, str]] = []
-            name, chained = kind_of(item), self._templates[strategy].chain
+            name, chained = kind_of(item), _loaded(strategy).chain
             factor, sentence, sets = _class_weight(item), -1, ((UNKNOWN,), *_sets(item))
             notes: list[Note] = []
             looks: list[tuple[int, int, int]] = []
@@ -311,8 +312,3 @@ def reply(item: Item, strategy: str, *, compact: bool = True) -> str:
     loaded = _loaded(strategy)
     text = loaded._reply(item) if loaded.chain else f'{{"answer": "{item.answer}"}}'
     return orjson.dumps(orjson.loads(text)).decode() if compact else text
-
-
-@lru_cache(maxsize=4)
-def _loaded(strategy: str) -> Strategy:
-    return Strategy.load(strategy)

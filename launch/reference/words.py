@@ -25,7 +25,8 @@ _CLASHES = set(_FILE["clashes"].split())
 _SYLLABLES = _FILE["onsets"].split(), _FILE["vowels"].split(), [""] * 8 + _FILE["codas"].split()
 _POOLS = (WOMEN, MEN, CONTENTS, OBJECTS, CLOSED, PLACES, ROOMS, JOBS, ADJECTIVES)
 _HELD_OUT = {word for pool in _POOLS for word in pool[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]}
-_SEEN = [word for pool in _POOLS[:7] for word in pool if word not in _HELD_OUT]
+SEEN = [word for pool in _POOLS[:7] for word in pool if word not in _HELD_OUT]
+"""All training names, things, containers and rooms."""
 _REAL = {form for pool in _POOLS for word in pool for form in (word.lower(), word.lower() + "s", word.lower()[:-1])}
 
 
@@ -39,7 +40,7 @@ def invent(rng: random.Random) -> str:
     none of the lists, and none that dataset/ knows (`clashes`)."""
     while True:
         if rng.random() < 0.5:
-            first, second = rng.choice(_SEEN), rng.choice(_SEEN)
+            first, second = rng.choice(SEEN), rng.choice(SEEN)
             word = (first[: rng.randint(1, 4)] + second[-rng.randint(2, 4) :]).lower()
         else:
             word = "".join(rng.choice(part) for _ in range(rng.choice((1, 2, 2, 2, 3))) for part in _SYLLABLES)
