@@ -67,7 +67,7 @@ test: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-presets: $(VENV)/.dev setup-server
-	@$(BIN)/python -m pytest -m 'serving or presets' tests/test_presets.py $(ARGS)
+	@$(BIN)/python -m pytest -m 'serving or presets' tests/serving/test_presets.py $(ARGS)
 
 bench: $(VENV)/.dev
 	@for bench in bench/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

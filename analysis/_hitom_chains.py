@@ -8,8 +8,8 @@ import polars as pl
 from _hitom_rows import CHAIN_MEANS as MEANS
 from _hitom_rows import arms, by, share_of
 
-from tomserve.contrasts import Record
 from tomserve.stats import association
+from tomserve.studies.contrasts import Record
 
 COLUMNS = (
     f"model strategy order total proper proper_share {' '.join(MEANS)} path_phi path_phi_low path_phi_high "

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import polars as pl
 from _hitom_rows import EXPLANATIONS, arms, by, influences
 
-from tomserve.beliefs import UNKNOWN
-from tomserve.contrasts import Record
+from tomserve.items import UNKNOWN
 from tomserve.stats.clustered import FEW
 from tomserve.stats.paired import mean_interval
+from tomserve.studies.contrasts import Record
 
 _SOMEWHERE = ("initial_place", "after_leaving")
 IMPLIED = {"lower_order": _SOMEWHERE, "reality": _SOMEWHERE, "untrusted_speaker": ("claimed_place",)}

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.beliefs import UNKNOWN
-from tomserve.contrasts import Record, contrast, pair, share
 from tomserve.errors import ConfigError
+from tomserve.items import UNKNOWN
 from tomserve.scoring.table import named_gold
 from tomserve.stats.clustered import FEW, units_share
-from tomserve.studies import answered, with_columns
+from tomserve.studies.contrasts import Record, contrast, pair, share
+from tomserve.studies.study import answered, with_columns
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
 CONTROLS = ("hitom_vanilla", "vanilla")

@@ -7,7 +7,7 @@ import math
 import polars as pl
 from _hitom_rows import OVERALL
 
-from tomserve.noise import shown as shown_noise
+from tomserve.studies.noise import shown as shown_noise
 
 
 def warnings(found: dict[str, pl.DataFrame]) -> list[str]:

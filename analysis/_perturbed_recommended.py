@@ -19,8 +19,8 @@ from _perturbed_rows import (
     with_overall,
 )
 
-from tomserve.contrasts import NEW, THESE, Record, adjusted, contrast, matched, share
 from tomserve.stats import association, paired
+from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, contrast, matched, share
 
 EXACT = 1e-9
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.contrasts import pair
-from tomserve.stagefile import PERTURBATIONS
-from tomserve.studies import answered, with_columns
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
+from tomserve.studies.contrasts import pair
+from tomserve.studies.study import answered, with_columns
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "stage", "perturbation", "scenario", "question_kind")
 CONTROL, VANILLA = "none", "vanilla"

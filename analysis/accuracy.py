@@ -14,10 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.contrasts import contrast, pair, share
-from tomserve.noise import shown as shown_noise
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import answered, with_columns
+from tomserve.studies.contrasts import contrast, pair, share
+from tomserve.studies.noise import shown as shown_noise
+from tomserve.studies.study import answered, with_columns
 
 REQUIRED = ("model", "strategy", "item", "status", "correct")
 VALUES: dict[str, tuple[str, ...]] = {}

@@ -54,8 +54,8 @@ from _hitom_rows import (
 )
 from _hitom_summary import summary, warnings
 
-from tomserve.contrasts import Record, pair
 from tomserve.reporting.layout import Layout
+from tomserve.studies.contrasts import Record, pair
 
 __all__ = ["INTERVALS", "LAYOUTS", "REQUIRED", "VALUES", "notes", "summary", "tables", "warnings"]
 VALUES: dict[str, tuple[str, ...]] = {}

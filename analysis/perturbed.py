@@ -49,9 +49,9 @@ from _perturbed_rows import (
     with_overall,
 )
 
-from tomserve.noise import shown as shown_noise
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS
 from tomserve.reporting.layout import Layout
-from tomserve.stagefile import PERTURBATIONS, SCENARIOS
+from tomserve.studies.noise import shown as shown_noise
 
 __all__ = ["INTERVALS", "LAYOUTS", "REQUIRED", "VALUES", "notes", "summary", "tables", "warnings"]
 VALUES = {

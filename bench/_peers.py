@@ -33,11 +33,11 @@ Bodies = list[bytes]
 
 async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observer: Any = None) -> None:
     """The engine as it is."""
-    from tomserve.engine.journal import Journal
     from tomserve.engine.request import Identity, Request, Sampling
     from tomserve.engine.runner import Runner
     from tomserve.engine.transport import AiohttpTransport
-    from tomserve.strategies import Strategy
+    from tomserve.prompting.strategy import Strategy
+    from tomserve.runs.journal import Journal
 
     strategy, sampling = Strategy.load("vanilla"), Sampling()
     requests = (

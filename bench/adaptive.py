@@ -36,15 +36,15 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import get
-from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner, Silent
 from tomserve.engine.transport import AiohttpTransport, Reply
 from tomserve.errors import TomserveError
-from tomserve.strategies import Strategy
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.journal import Journal
 
-sys.path.insert(0, str(Path(__file__).parent))
-import _simulated as simulated
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.helpers import simulated
 
 AIM = 0.9
 FIXED = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -53,8 +53,10 @@ TRACE_EVERY = 0.5
 
 @dataclass(frozen=True)
 class Scenario:
-    """A server: `settings` of bench/_simulated.py and what changes when a phase begins; vLLM has none. tokens: whether
-    rates are in tokens, because the requests of the phases differ in size."""
+    """A server: its `settings` (see tests/helpers/simulated.py) and what changes when a phase begins; vLLM has none.
+
+    tokens: whether rates are in tokens, because the requests of the phases differ in size.
+    """
 
     about: str
     settings: dict[str, Any] = field(default_factory=dict)

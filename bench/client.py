@@ -32,7 +32,7 @@ from pathlib import Path
 import orjson
 
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.strategies import Strategy
+from tomserve.prompting.strategy import Strategy
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _peers as peers

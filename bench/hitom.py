@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from tomserve.hitom.generator import generate, item_lines
-from tomserve.hitom.plan import Plan
+from tomserve.benchmarks.hitom.generator import generate, item_lines
+from tomserve.benchmarks.hitom.plan import Plan
 
 RELEASED = 60
 ROUNDS = 3

@@ -24,8 +24,8 @@ from aiohttp import web
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.conftest import Endpoint, make_item
-from tomserve.engine.journal import read_rows
 from tomserve.items import write_items
+from tomserve.runs.journal import read_rows
 
 CONCURRENCY = 16
 

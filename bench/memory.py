@@ -29,11 +29,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tomserve.engine.journal import Journal
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply, Transport
-from tomserve.strategies import Turn
+from tomserve.prompting.strategy import Turn
+from tomserve.runs.journal import Journal
 
 AIM = 40
 FLOOR = 10_000

@@ -20,12 +20,12 @@ import orjson
 
 from tomserve.benchmarks import get
 from tomserve.engine.fleet import Fleet
-from tomserve.engine.journal import Journal
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import _row
 from tomserve.engine.transport import read_reply
-from tomserve.strategies import Strategy
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.journal import Journal
 
 ROUNDS = 7
 ANSWER = {

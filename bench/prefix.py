@@ -38,19 +38,19 @@ import orjson
 from rich.console import Console
 
 from tomserve.benchmarks import get
-from tomserve.engine.journal import Journal, read_rows
 from tomserve.engine.load import read_load
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
-from tomserve.evaluation import EvalOptions, _Job
 from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.evaluation import EvalOptions, _Job
+from tomserve.runs.journal import Journal, read_rows
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import Server
 from tomserve.serving.target import Target
-from tomserve.strategies import Strategy
 
 sys.path.insert(0, str(Path(__file__).parent))
 from saturation import TimedTransport, counter, empty_cache, spread

@@ -24,11 +24,11 @@ from rich.console import Console
 from safetensors import safe_open
 
 from tomserve import benchmarks
-from tomserve.evaluation import EvalOptions, evaluate
 from tomserve.items import Item, write_items
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.evaluation import EvalOptions, evaluate
 from tomserve.scoring.table import scores_of
 from tomserve.serving import reference
-from tomserve.strategies import Strategy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))
 from packing import kind_of

@@ -40,19 +40,19 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import get
-from tomserve.engine.journal import Journal
 from tomserve.engine.observe import Silent, Status
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport
 from tomserve.errors import TomserveError
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.journal import Journal
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import healthy
 from tomserve.serving.server import Server
-from tomserve.strategies import Strategy
 
 AIM = 0.9
 A, B, BOTH, APART = "A alone", "B alone", "both", "apart"
@@ -175,11 +175,11 @@ def run(name: str, urls: list[str], model: str, chosen: argparse.Namespace) -> R
 
 @contextlib.contextmanager
 def simulated_servers(slots: list[int]) -> Iterator[list[str]]:
-    """bench/_simulated.py, with as many slots each."""
+    """tests/helpers/simulated.py, with as many slots each."""
     with contextlib.ExitStack() as stack:
         urls = []
         for number in slots:
-            command = [sys.executable, str(Path(__file__).with_name("_simulated.py")), "--with-parent"]
+            command = [sys.executable, str(Path(__file__).parents[1] / "tests/helpers/simulated.py"), "--with-parent"]
             command += [f"--{name}={value}" for name, value in {**SIMULATED, "slots": number}.items()]
             server = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(server.terminate)

@@ -36,16 +36,16 @@ from typing import Any
 import orjson
 
 from tomserve.benchmarks import get
-from tomserve.engine.journal import Journal, read_rows
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply
+from tomserve.prompting.strategy import Strategy, Turn
+from tomserve.runs.journal import Journal, read_rows
 from tomserve.serving import reference
 from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import Server
-from tomserve.strategies import Strategy, Turn
 
 AIM = 0.97
 OURS, THEIRS = "ours", "bench serve"

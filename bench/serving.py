@@ -25,7 +25,7 @@ from pathlib import Path
 
 import orjson
 
-from tomserve.engine.journal import read_rows
+from tomserve.runs.journal import read_rows
 from tomserve.serving import install, provenance, reference
 from tomserve.serving.command import vllm_command
 from tomserve.serving.hardware import gpus

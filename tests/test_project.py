@@ -14,7 +14,7 @@ import pytest
 import tomserve
 from tests.conftest import ROOT, Endpoint
 from tomserve import benchmarks
-from tomserve.manifest import portable
+from tomserve.runs.manifest import portable
 
 PUBLIC = [
     "EvalOptions",
@@ -166,7 +166,7 @@ def readme_commands() -> list[str]:
 
 
 BY_OTHER_TESTS = {"make eval", "make test", "make serve MODEL=llama3-70b"}
-"""Run by tests/test_serving.py (embedded and served), by whoever runs the tests, and refused here for want of GPUs."""
+"""Run by tests/serving/test_serving.py (embedded and served), by whoever runs the tests, and refused here for want of GPUs."""
 
 
 def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) -> None:

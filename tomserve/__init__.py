@@ -17,17 +17,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "EvalOptions": "evaluation",
-    "EvalResult": "evaluation",
+    "EvalOptions": "runs.evaluation",
+    "EvalResult": "runs.evaluation",
     "Gold": "items",
     "Item": "items",
     "Preset": "serving.presets",
     "RetryPolicy": "engine.retry",
     "Sampling": "engine.request",
-    "Strategy": "strategies",
+    "Strategy": "prompting.strategy",
     "Timeouts": "engine.transport",
     "TomserveError": "errors",
-    "evaluate": "evaluation",
+    "evaluate": "runs.evaluation",
     "read_items": "items",
     "score_run": "scoring.table",
     "scores_of": "scoring.table",

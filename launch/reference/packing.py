@@ -19,9 +19,8 @@ import words
 from stories import Told
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from tomserve.beliefs import UNKNOWN
-from tomserve.items import Item
-from tomserve.strategies import Strategy
+from tomserve.items import UNKNOWN, Item
+from tomserve.prompting.strategy import Strategy
 
 VOCABULARY = 2560
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

@@ -1,4 +1,7 @@
-"""What happens in a generated story: scenes with roles, persons and events (of tomserve.beliefs), no words yet."""
+"""What happens in a generated story, before it has words: scenes with roles, persons and events.
+
+The events are those of tomserve.benchmarks.perturbed.events.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
     python launch/reference/stories.py --stories 200 --seed 7 --held-out --out items.jsonl
 
-A plot (plots.py) is a list of scenes: a role, who acts, what happens (events of tomserve.beliefs). Gold beliefs are
-derived from the events, the sentences only say them. Each story is asked about the world, about its protagonist and
-about every other person whose belief the events settle. Nothing of it is taken from dataset/.
+A plot (plots.py) is a list of scenes: a role, who acts, what happens (events of
+tomserve.benchmarks.perturbed.events). Gold beliefs are derived from the events, the sentences only say them. Each story
+is asked about the world, about its protagonist and about every other person whose belief the events settle. Nothing of
+it is taken from dataset/.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from plots import (
     transfer_plot,
 )
 
-from tomserve.beliefs import UNKNOWN, track
+from tomserve.benchmarks.perturbed.events import UNKNOWN, track
 from tomserve.items import Gold, Item, write_items
 
 PLACED = (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.strategies import Turn
+from tomserve.prompting.strategy import Turn
 
 
 class Identity(NamedTuple):

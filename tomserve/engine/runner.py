@@ -16,16 +16,16 @@ from itertools import islice
 from typing import Any
 
 from tomserve.engine.adaptive import MOST
+from tomserve.engine.clock import now
 from tomserve.engine.fleet import GOOD, Fleet
-from tomserve.engine.journal import Journal
 from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import BUSY, REFUSED_KEY, RetryPolicy, transient
-from tomserve.engine.runfolder import now
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
+from tomserve.runs.journal import Journal
 
 PROBE_EVERY = 2.0
 """Seconds between two probes of a server that could not be reached, or fails."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 from rich.console import Console
 
+from tomserve.benchmarks.perturbed.shortcuts import CONSTANT_OR_POSITIONAL, audit
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, Stage
+from tomserve.benchmarks.perturbed.validate import cross_check
 from tomserve.reporting.tables import show as show_tables
-from tomserve.shortcuts import CONSTANT_OR_POSITIONAL, audit
-from tomserve.stagefile import PERTURBATIONS, Stage
-from tomserve.validate import cross_check
 
 ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, "overall"))}
 

@@ -8,7 +8,7 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from tomserve.hitom.audit import Audit
+from tomserve.benchmarks.hitom.audit import Audit
 from tomserve.reporting.tables import show as show_tables
 
 NOTE = (

@@ -12,7 +12,7 @@ import polars as pl
 
 from tomserve import content
 from tomserve.benchmarks import hitom
-from tomserve.hitom.tally import Tally
+from tomserve.benchmarks.hitom.tally import Tally
 
 OFFICIAL = "Hi-ToM_data.json"
 NOTES = {

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tomserve.engine.journal import identity_of, read_rows
-from tomserve.engine.runfolder import existing_run, read_manifest, runs_root
+from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
+from tomserve.runs.journal import identity_of, read_rows
+from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.table import NOISE
 
 

@@ -1,9 +1,9 @@
 """Chain metrics of the perturbed false-belief paper (arXiv 2602.22072), each the maximum over all gold chains.
 
-A gold rationale is compiled once (tomserve.scoring.automaton); every metric is one pass over its layers, so the gold
+A gold rationale is compiled once (tomserve.items.automaton); every metric is one pass over its layers, so the gold
 chains, of which there can be exponentially many, are never listed. Greedy matching would be wrong on sets.
 
-    >>> from tomserve.scoring.automaton import compile_sets
+    >>> from tomserve.items.automaton import compile_sets
     >>> score_chain(compile_sets([["u"], ["x"], ["x"]]), ["u", "x"])
     ChainScore(proper=True, lcs=1.0, lcps=1.0, transitions=1.0, transitions_distinct=1.0)
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from tomserve.scoring.automaton import Automaton
+from tomserve.items.automaton import Automaton
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.items import Gold, Item
+from tomserve.items.automaton import Automaton
 from tomserve.scoring.answers import Reading, read
-from tomserve.scoring.automaton import Automaton
 from tomserve.scoring.chains import ChainScore, path_proper, score_chain
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.sentences import MISSING, Judgement, judge
@@ -92,7 +92,7 @@ def score_row(
     """What one response scores (data contract: Score), without the columns of `item_fields`.
 
     others: the rationales of other questions about the same story, to tell whose belief a wrong one is. again: replies
-    to the same request, each with how many were in flight (see tomserve.reasking).
+    to the same request, each with how many were in flight (see tomserve.runs.reasking).
     """
     status = row["status"]
     reading = _reading(item, row)

@@ -3,7 +3,7 @@
 Precision alone rewards short chains (one right belief scores 1), so here every sentence of the story counts. A sentence
 for which nothing was stated keeps the belief stated last (forward fill).
 
-    >>> from tomserve.scoring.automaton import compile_sets
+    >>> from tomserve.items.automaton import compile_sets
     >>> gold = compile_sets([["unknown"], ["tea"], ["salt"]])
     >>> judge(gold, [(1, "unknown"), (2, "salt"), (3, "salt")]).verdicts
     ('right', 'too_early', 'right')
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tomserve.scoring.automaton import Automaton
+from tomserve.items.automaton import Automaton
 
 VERDICTS = ("right", "skipped", "too_early", "too_late", "other_belief", "wrong", "out_of_vocabulary")
 """skipped: nothing stated. too_early, too_late: what the gold path holds later, or held before. other_belief: what

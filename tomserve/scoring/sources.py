@@ -16,7 +16,7 @@ import orjson
 
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line
-from tomserve.scoring.automaton import Automaton
+from tomserve.items.automaton import Automaton
 from tomserve.scoring.score import STATUS, automaton
 
 Row = dict[str, Any]

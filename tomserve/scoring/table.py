@@ -21,10 +21,10 @@ import orjson
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.scoring.automaton import Automaton
+from tomserve.items.automaton import Automaton
+from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
 from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
@@ -35,7 +35,7 @@ PART = 10_000
 """Rows scored before they are written."""
 
 NOISE = "noise.jsonl"
-"""What was asked again lies beside the journal (see tomserve.reasking)."""
+"""What was asked again lies beside the journal (see tomserve.runs.reasking)."""
 
 Note = Callable[[str], None]
 Answered = tuple[Item, Mapping[str, Any], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]

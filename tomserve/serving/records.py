@@ -13,7 +13,8 @@ from typing import Any
 import orjson
 import pydantic
 
-from tomserve.engine.runfolder import now, runs_root
+from tomserve.content.places import runs_root
+from tomserve.engine.clock import now
 from tomserve.errors import ServerError
 from tomserve.serving.probe import healthy
 

@@ -13,16 +13,17 @@ from pathlib import Path
 import polars as pl
 
 import tomserve
-from tomserve import noise, studies
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.manifest import portable
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.figures import figures
 from tomserve.reporting.html.headline import verdicts
 from tomserve.reporting.html.items import packed
 from tomserve.reporting.html.sources import Source, load, provenance
+from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
+from tomserve.studies import noise
+from tomserve.studies import study as studies
 
 MENTIONED = "n_containers_mentioned"
 """The factor that says how many of the choices a story names."""

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import polars as pl
 
-from tomserve import studies
-from tomserve.engine.runfolder import existing_run, read_manifest
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, load_scores
+from tomserve.studies import study as studies
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,483 @@
+"""Generated Hi-ToM stories: they can happen, their gold is the tracker's, twins match, balance is kept, bytes are fixed."""
+
+import hashlib
+from collections import Counter, defaultdict
+from itertools import pairwise, permutations
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import data_file
+from tomserve.benchmarks import hitom
+from tomserve.benchmarks.hitom import words
+from tomserve.benchmarks.hitom.asking import MOST
+from tomserve.benchmarks.hitom.events import (
+    VERBS,
+    WAITING_ROOM,
+    Claim,
+    Distractor,
+    Enter,
+    Move,
+    Place,
+    Stay,
+    Story,
+    Tell,
+)
+from tomserve.benchmarks.hitom.generator import Family, generate, item_lines, items
+from tomserve.benchmarks.hitom.plan import TRAITS, TRUTHS, TWINS, Plan, levels
+from tomserve.benchmarks.hitom.plot import Deck, Dice
+from tomserve.benchmarks.hitom.question_item import make_item, story_factors
+from tomserve.benchmarks.hitom.tally import Tally
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, belief, beliefs_after_each, trace
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.items.draw import limited
+
+some = settings(max_examples=60)
+
+
+@st.composite
+def plans(draw: st.DrawFn, *, twins: bool | None = None) -> Plan:
+    """Any plan that can be had, for some twenty stories."""
+    agents = draw(st.sets(st.integers(3, 8), min_size=1, max_size=3))
+    orders = draw(st.sets(st.integers(0, min(6, *agents, 9)), min_size=1))
+    paired = draw(st.booleans()) if twins is None else twins
+    tells = draw(st.sets(st.integers(1 if paired else 0, 5), min_size=1, max_size=2))
+    return Plan(
+        stories=draw(st.integers(1, 5)) * 4,
+        seed=draw(st.integers(0, 10**9)),
+        chapters=tuple(sorted(draw(st.sets(st.integers(1, 5), min_size=1, max_size=3)))),
+        agents=tuple(sorted(agents)),
+        orders=tuple(sorted(orders)),
+        tells=tuple(sorted(tells)),
+        tell_kind=draw(st.sampled_from(("both", "public", "private"))),
+        truth="deceptive" if paired else draw(st.sampled_from(TRUTHS)),
+        moves=tuple(sorted(draw(st.sets(st.integers(0, 9), min_size=1, max_size=3)))),
+        distractors=tuple(sorted(draw(st.sets(st.integers(0, 9), min_size=1, max_size=3)))),
+        choices=draw(st.sampled_from((None, 10, 15, 26))),
+        balance=("letter",) if draw(st.booleans()) else (),
+        twins=paired,
+        semantics=draw(st.sampled_from(SEMANTICS)),
+    ).check()
+
+
+def factors(plan: Plan) -> list[dict[str, object]]:
+    return [q.factors for family in generate(plan) for story in family.stories for q in story.questions]
+
+
+@some
+@given(plans())
+def test_every_story_can_happen_and_is_read_back(plan: Plan) -> None:
+    families = list(generate(plan))
+    assert sum(len(family.stories) for family in families) == plan.stories
+    for family in families:
+        for told in family.stories:
+            story = Story.parse(told.sentences)
+            story.check()
+            assert story == told.story
+            first, place = story.events[:2]
+            assert isinstance(first, Enter)
+            assert isinstance(place, Place)
+            assert place.object == family.object == story.objects[0]
+            assert set(story.agents) == set(first.agents)
+            assert len(story.agents) in plan.agents
+            rooms = [e.room for e in story.events if isinstance(e, Enter) and e.room != WAITING_ROOM]
+            assert len(rooms) in plan.chapters
+            assert rooms.count(first.room) == 1
+            assert all(isinstance(e, Claim | Tell) or e.verb in VERBS for e in story.events if hasattr(e, "verb"))
+
+
+@some
+@given(plans())
+def test_gold_is_the_trackers_and_the_lines_are_what_make_item_makes(plan: Plan) -> None:
+    for family in generate(plan):
+        lines = item_lines(family)
+        for told in family.stories:
+            story = Story.parse(told.sentences)
+            traced = trace(story, family.object)
+            assert {**told.factors, **story_factors(story, family.choices)} == told.factors
+            for question in told.questions:
+                line = next(lines)
+                item = Item.from_json(line)
+                chain = beliefs_after_each(story, question.asked, family.object, plan.gold)
+                assert item.gold is not None
+                assert item.gold.chains == (tuple(chain),)
+                assert item.answer == chain[-1] == belief(story, question.asked, family.object, plan.gold) != "unknown"
+                assert item.to_json() == line
+                made = make_item(
+                    story,
+                    traced,
+                    question.asked,
+                    family.object,
+                    family.choices,
+                    told.factors,
+                    semantics=plan.gold,
+                    cluster=family.cluster,
+                )
+                assert item == made
+                assert item.to_json() == made.to_json()
+        assert next(lines, None) is None
+
+
+@some
+@given(plans(), st.integers(0, 5))
+def test_choices(plan: Plan, at: int) -> None:
+    for family in generate(plan):
+        assert len(set(family.choices)) == len(family.choices)
+        assert set(family.choices) <= set(words.CONTAINERS)
+        named = {word.rstrip(".") for story in family.stories for text in story.sentences for word in text.split()}
+        if plan.choices is None:
+            assert set(family.choices) == named & set(words.CONTAINERS)
+        else:
+            assert len(family.choices) == plan.choices
+        for story in family.stories:
+            right = {question.chain[-1] for question in story.questions}
+            assert right <= set(family.choices) & named
+
+
+@some
+@given(plans(twins=True))
+def test_twins_differ_in_their_tells_alone(plan: Plan) -> None:
+    for family in generate(plan):
+        assert tuple(story.kind for story in family.stories) == TWINS
+        none, truthful, deceptive, filler = family.stories
+        assert {story.factors["twin"] for story in family.stories} == {none.id}
+        assert {story.factors["twin_kind"] for story in family.stories} == set(TWINS)
+        assert len(truthful.sentences) == len(deceptive.sentences) == len(filler.sentences)
+        told = [isinstance(event, Claim | Tell) for event in truthful.story.events]
+        assert sum(told) in plan.tells
+        assert none.sentences == tuple(s for s, tell in zip(truthful.sentences, told, strict=True) if not tell)
+        for one, lie, pause, tell in zip(
+            truthful.story.events, deceptive.story.events, filler.story.events, told, strict=True
+        ):
+            if not tell:
+                assert one == lie == pause
+                continue
+            assert isinstance(one, Claim | Tell)
+            assert isinstance(lie, Claim | Tell)
+            assert type(one) is type(lie)
+            assert one.text().replace(one.container, lie.container) == lie.text()
+            assert pause == Stay(one.speaker, WAITING_ROOM)
+            assert abs(len(pause.text().split()) - len(one.text().split())) <= 1
+        assert [story.factors["deception"] for story in family.stories] == [False, False, True, False]
+        assert len({json["cluster"] for json in map(orjson.loads, item_lines(family))}) == 1
+        for story in (none, filler):  # nothing is told: the same answers
+            assert not any(question.factors["tell_relevant"] for question in story.questions)
+            assert [q.chain[-1] for q in story.questions] == [q.chain[-1] for q in none.questions]
+
+
+@some
+@given(plans())
+def test_the_truthful_say_what_they_believe_and_liars_what_neither_they_believe_nor_is(plan: Plan) -> None:
+    for family in generate(plan):
+        for told in family.stories:
+            lies = 0
+            for at, event in enumerate(told.story.events):
+                if isinstance(event, Claim | Tell):
+                    so_far = Story(told.story.events[:at])
+                    believed = belief(so_far, (event.speaker,), family.object)
+                    lied = event.container != believed
+                    lies += lied
+                    assert not lied or event.container != belief(so_far, (), family.object)
+                    if told.kind:
+                        assert lied == (told.kind == "deceptive")
+                    elif plan.truth != "mixed":
+                        assert lied == (plan.truth == "deceptive")
+                    if plan.tell_kind != "both":
+                        assert isinstance(event, Claim if plan.tell_kind == "public" else Tell)
+            assert told.factors["n_deceptive"] == lies
+            assert told.factors["deception"] == (lies > 0)
+
+
+@settings(max_examples=20)
+@given(plans(), st.integers(1, 3))
+def test_the_same_seed_tells_the_same_and_a_longer_set_begins_with_a_shorter_one(plan: Plan, more: int) -> None:
+    def lines(plan: Plan) -> list[bytes]:
+        return [line for family in generate(plan) for line in item_lines(family)]
+
+    first = lines(plan)
+    longer = Plan(**{**vars(plan), "stories": plan.stories + 4 * more})
+    assert lines(plan) == first
+    assert lines(longer)[: len(first)] == first
+    assert lines(Plan(**{**vars(plan), "seed": plan.seed + 1})) != first
+
+
+def test_the_bytes_are_fixed() -> None:
+    """If this fails by intent, every published number on generated items needs its version of tomserve named."""
+
+    def digest(plan: Plan) -> str:
+        lines = b"".join(line + b"\n" for family in generate(plan.check()) for line in item_lines(family))
+        return hashlib.sha256(lines).hexdigest()[:16]
+
+    assert digest(hitom.BUILT_IN) == "41e6f87a329404af"
+    assert digest(Plan(stories=40, seed=3, tells=(1, 3), twins=True, agents=(4, 8), choices=None)) == "7e1c867ce31919a5"
+    sensitive = Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500)
+    assert digest(sensitive) == "52619aa482fe7359"
+
+
+def test_sets_of_other_semantics_share_stories_but_no_ids() -> None:
+    """The same questions, of which some have another answer."""
+    plan = {"stories": 24, "seed": 1, "tells": (3,), "balance": ()}
+    released, known = (list(items(Plan(**plan, semantics=name))) for name in SEMANTICS)
+    assert [item.story for item in released] == [item.story for item in known]
+    assert [item.question for item in released] == [item.question for item in known]
+    assert [item.answer for item in released] != [item.answer for item in known]
+    assert [f"{item.id}/common_knowledge" for item in released] == [item.id for item in known]
+    assert [item.cluster for item in released] == [item.cluster for item in known]
+
+
+def test_dice_are_pinned() -> None:
+    """random.Random(int).random() is the one sequence that Python promises; all chance comes from it."""
+    dice = Dice("1:2")
+    assert [dice.below(1000) for _ in range(6)] == [837, 492, 687, 651, 701, 248]
+    assert dice.sample("abcdef", 6) == ["e", "d", "f", "a", "c", "b"]
+    counts = Counter(dice.below(3) for _ in range(3000))
+    assert all(900 < counts[face] < 1100 for face in range(3))
+
+
+def test_a_deck_deals_all_then_again_but_never_what_was_kept_nor_soon_the_same() -> None:
+    deck = Deck(Dice("x"), "abcdefghijkl")
+    assert sorted(deck.draw() for _ in range(12)) == list("abcdefghijkl")
+    deck.kept = "ab"
+    dealt = [deck.draw() for _ in range(400)]
+    assert set(dealt) == set("cdefghijkl")
+    assert all(len(set(dealt[at : at + 5])) == 5 for at in range(396))
+
+
+def test_the_built_in_set_is_the_papers_design() -> None:
+    found = list(hitom.load())
+    assert len(found) == len({item.id for item in found}) == 600
+    cells = Counter((i.factors["length"], i.factors["deception"], i.factors["order"]) for i in found)
+    assert set(cells.values()) == {20}
+    assert len(cells) == 30
+    assert all(item.gold is not None and len(item.choices) == 16 for item in found)
+    assert {len(i.story) for i in found if i.factors["length"] == 1} != {len(found[0].story)}
+
+
+# balance
+
+
+def lead(counts: Counter[object], classes: int) -> int:
+    """How far the rarest of so many classes is behind the commonest."""
+    return max(counts.values()) - (min(counts.values()) if len(counts) == classes else 0)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(stories=240, seed=5),
+        Plan(stories=120, seed=6, agents=(3,), orders=(0, 1, 2, 3)),
+        Plan(stories=240, seed=7, agents=(6, 8), orders=(2, 4, 6), tells=(3,), semantics="common_knowledge"),
+        Plan(stories=120, seed=8, lines=45, chapters=(1, 2, 3)),
+    ],
+)
+def test_balance_is_kept(plan: Plan) -> None:
+    classes: dict[object, Counter[object]] = defaultdict(Counter)
+    for f in factors(plan.check()):
+        order, told = f["order"], f["n_tells"] != 0
+        assert isinstance(order, int)
+        assert isinstance(f["answer_place"], int)
+        classes["position", 3, order, told][min(f["answer_place"], 3)] += 1
+        if order > 1:
+            classes["first-order", 2, order, told][f["equals_first_order"]] += 1
+        if told and order and (order < 3 or plan.gold == "common_knowledge"):
+            classes["tell", 2, order, told][f["tell_relevant"]] += 1
+        classes["letter", 15, order][f["answer_position"]] += 1
+    assert len(classes) > 8
+    for (trait, size, *where), counts in classes.items():  # type: ignore[misc]
+        assert lead(counts, size) <= MOST, (trait, where, counts)
+    if plan.lines is not None:
+        assert {f["n_lines"] for f in factors(plan)} == {plan.lines}
+
+
+def test_without_balance_there_is_none() -> None:
+    """So that the test above can fail."""
+    found = factors(Plan(stories=240, seed=5, balance=()))
+    places = Counter(min(f["answer_place"], 3) for f in found if f["order"] == 4)  # type: ignore[type-var]
+    letters = Counter(f["answer_position"] for f in found if f["order"] == 4)
+    assert lead(places, 3) > 3 * MOST
+    assert lead(letters, 15) > MOST
+    assert lead(Counter(f["tell_relevant"] for f in found if f["order"] == 1 and f["n_tells"]), 2) > 3 * MOST
+
+
+def test_each_cell_of_the_design_gets_as_many() -> None:
+    plan = Plan(stories=72, chapters=(1, 4), agents=(3, 5, 6), tells=(0, 1, 3), orders=(0, 2), balance=())
+    found = factors(plan)
+    cells = Counter((f["length"], f["n_agents"], f["n_tells"], f["order"]) for f in found)
+    assert set(cells.values()) == {4}
+    assert len(cells) == 36
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(stories=60, tells=(2,), order_sensitive=True, seed=1),
+        Plan(stories=31, tells=(1,), order_sensitive=True, orders=(2,), seed=2),
+        Plan(stories=40, tells=(4,), order_sensitive=True, orders=(3, 6), agents=(7,), balance=("letter",)),
+    ],
+)
+def test_order_sensitive(plan: Plan) -> None:
+    shares: dict[int, list[bool]] = defaultdict(list)
+    for family in generate(plan.check()):
+        for told in family.stories:
+            for asked, _, found in told.questions:
+                others = permutations(asked) if len(asked) < 6 else [(*asked[1:], asked[0]), asked[::-1], asked]
+                answers = {belief(told.story, other, family.object, plan.gold) for other in others}
+                if len(asked) < 6:
+                    assert found["order_sensitive"] == (len(answers) > 1)
+                shares[len(asked)].append(found["order_sensitive"] is True)
+    for order, sensitive in shares.items():
+        assert order < 2 or sum(sensitive) * 2 >= len(sensitive), order
+        assert order > 1 or not any(sensitive)
+
+
+def test_order_sensitivity_asks_for_the_semantics_that_has_it() -> None:
+    assert Plan(order_sensitive=True, orders=(0, 2)).gold == "released"
+    assert Plan(order_sensitive=True, orders=(2, 3)).gold == "common_knowledge"
+
+
+# words
+
+
+def test_words_are_our_own_and_more_than_the_papers() -> None:
+    lists = {name: getattr(words, name) for name in vars(words) if name.isupper()}
+    assert [len(lists[name]) >= n for name, n in (("ROOMS", 30), ("OBJECTS", 37), ("CONTAINERS", 39), ("AGENTS", 40))]
+    every = [word.lower() for found in lists.values() for word in found]
+    assert len(set(every)) == len(every)
+    assert not {WAITING_ROOM, "unknown"} & set(every)
+    assert not [word for word in words.CONTAINERS if "_" not in word]
+    nouns = [word.split("_")[1] for word in words.CONTAINERS]
+    assert len(set(nouns)) == len(nouns)
+    for plural in ("an", "a"):
+        assert [a for a in words.ANIMALS if (a[0] in "aeiou") == (plural == "an")]
+
+
+def test_no_word_is_the_data_files() -> None:
+    ours = {word.lower() for name in vars(words) if name.isupper() for word in getattr(words, name)}
+    theirs: set[str] = set()
+    for item in hitom.load(data_file("Hi-ToM_data.json")):
+        theirs.update(item.choices[:-1])
+        for event in Story.parse(item.story).events:
+            for field in ("object", "room", "thing", "agent", "agents"):
+                value = getattr(event, field, ())
+                theirs.update([value] if isinstance(value, str) else value)
+    theirs.discard(WAITING_ROOM)
+    assert len(theirs) > 100
+    assert not ours & {word.lower() for word in theirs}
+
+
+# what cannot be had
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Plan(stories=0), "--stories 0: expected 1 or more"),
+        (Plan(agents=(2, 5)), "--agents 2: expected 3 to 8"),
+        (Plan(agents=(9,)), "--agents 9: expected 3 to 8"),
+        (Plan(chapters=(0,)), "--chapters 0: expected 1 or more"),
+        (Plan(orders=(7,)), "--orders 7: expected 0 to 6"),
+        (Plan(agents=(3, 5)), "--orders 4: needs 4 agents, but --agents allows 3 in a story"),
+        (Plan(choices=3), "--choices 3: expected 4 to 48"),
+        (Plan(tell_kind="secret"), "unknown --tell-kind 'secret'"),
+        (Plan(truth="lies"), "unknown --truth 'lies'"),
+        (Plan(balance=("lettre",)), "unknown --balance 'lettre'; did you mean 'letter'"),
+        (Plan(lines=30), "--lines 30: the longest stories of this plan have 33 or more; give 37"),
+        (Plan(stories=10, twins=True, tells=(2,)), "--stories 10: matched twins come in fours; ask for 8 or 12"),
+        (Plan(stories=3, twins=True, tells=(2,)), "--stories 3: matched twins come in fours; ask for 4"),
+        (Plan(twins=True), "--twins: every family has tells to leave out"),
+        (Plan(twins=True, tells=(1,), truth="mixed"), "--truth mixed: twins are truthful and deceptive in turn"),
+        (Plan(twins=True, tells=(1,), order_sensitive=True), "--order-sensitive: two twins of four have no tells"),
+        (Plan(order_sensitive=True), "--order-sensitive: without tells no order matters"),
+        (Plan(order_sensitive=True, tells=(2,), orders=(0, 1)), "--order-sensitive: orders from 2 have agents"),
+        (Plan(order_sensitive=True, tells=(2,), semantics="released"), "--order-sensitive: released tells never reach"),
+        (Plan(order_sensitive=True, tells=(2,), tell_kind="private"), "--order-sensitive: private tells never reach"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(plan: Plan, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan.check()
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Plan(stories=50, moves=(0,)), "keeps the balance (position, first-order, tell, letter) at order"),
+        (Plan(stories=50, lines=35, moves=(40,), chapters=(1,)), "--lines"),
+    ],
+)
+def test_more_stories_than_the_balance_can_give(plan: Plan, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"story \d+: none of 1000 drawn stories") as caught:
+        list(generate(plan))
+    assert said in str(caught.value)
+
+
+def test_levels() -> None:
+    assert levels("3", "-x") == (3,)
+    assert levels("0, 2", "-x") == (0, 2)
+    assert levels("5,1-3,2", "-x") == (1, 2, 3, 5)
+    for text in ("", "a", "3-", "5-3", "1,,2", "-1", "1-9999"):
+        with pytest.raises(ConfigError, match="-x"):
+            levels(text, "-x")
+
+
+# what the balance is read from
+
+
+def test_the_tally_counts_what_the_items_say() -> None:
+    plan = Plan(stories=24, seed=9, tells=(0, 2))
+    ours, again = Tally(), Tally()
+    for family in generate(plan):
+        ours.add_family(family)
+    found = list(items(plan))
+    again.add_items(found)
+    assert ours.orders("x").equals(again.orders("x"))
+    assert ours.stories("x").equals(again.stories("x"))
+    row = ours.orders("x").row(2, named=True)
+    second = [item.factors for item in found if item.factors["order"] == 2]
+    assert row["items"] == len(second) == 24
+    assert row["first_order"] == sum(f["equals_first_order"] is True for f in second) / 24
+    assert row["place_2"] == sum(f["answer_place"] == 2 for f in second) / 24
+    assert row["place_1"] + row["place_2"] + row["place_3+"] == pytest.approx(1)
+    letters = Counter(f["answer_position"] for f in second)
+    assert row["letters"] == f"{min(letters.values())}-{max(letters.values())}"
+    stories = ours.stories("x").filter(chapters=3, deception=True).row(0, named=True)
+    lines = [len(s) for s in {i.story for i in found if i.factors["length"] == 3 and i.factors["deception"]}]
+    assert stories["stories"] == len(lines) == 4
+    assert stories["lines"] == sum(lines) / 4
+
+
+def test_the_tally_of_the_official_file() -> None:
+    tally = Tally()
+    tally.add_items(hitom.load(data_file("Hi-ToM_data.json")))
+    found = tally.orders("official").to_dicts()
+    assert [row["items"] for row in found] == [120] * 5
+    assert [round(row["first_order"], 2) for row in found] == [1.0, 1.0, 0.48, 0.38, 0.34]
+    assert [round(row["reality"], 2) for row in found[2:]] == [0.29, 0.33, 0.3]
+    assert tally.stories("official")["stories"].to_list() == [20] * 6
+
+
+def test_a_limit_is_spread_over_the_orders() -> None:
+    found = limited(list(hitom.load()), 50, hitom.STRATUM)
+    assert Counter(item.factors["order"] for item in found) == dict.fromkeys(range(5), 10)
+
+
+def families(plan: Plan) -> list[Family]:
+    return list(generate(plan.check()))
+
+
+def test_many_chapters_and_tells() -> None:
+    (family,) = families(Plan(stories=1, chapters=(60,), tells=(50,), balance=()))
+    told = family.stories[0]
+    told.story.check()
+    assert told.factors["reentered"] is True
+    assert told.factors["n_tells"] == 50
+    moved = [e for e in told.story.events if isinstance(e, Move)]
+    assert all(a.container != b.container for a, b in pairwise(moved) if a.object == b.object)
+    assert not [e for e in told.story.events[20:] if isinstance(e, Place) and e.object == family.object]
+    assert set(TRAITS) >= set(Plan().balance)
+    assert sum(isinstance(e, Distractor) for e in told.story.events) == told.factors["n_distractors"]

@@ -1,0 +1,259 @@
+"""Nested beliefs: settled points one by one, then what must hold of every story, then two other implementations."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.helpers.hitom_stories import AGENTS, CONTAINERS, OBJECTS, all_beliefs, stories
+from tomserve.benchmarks.hitom.baselines import joint_witness, mentioned
+from tomserve.benchmarks.hitom.events import Claim, Distractor, Enter, Event, Exit, Move, Place, Story, Tell
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, belief, beliefs_after_each, trace
+
+semantics = st.sampled_from(SEMANTICS)
+
+
+def story(*sentences: str) -> Story:
+    found = Story.parse(sentences)
+    found.check()
+    return found
+
+
+LEFT = (  # Ada leaves, then Bo, then Cleo; the pen was moved in between
+    "Ada, Bo and Cleo entered the den.",
+    "The pen is in the red_box.",
+    "Ada exited the den.",
+    "Bo moved the pen to the blue_box.",
+    "Bo exited the den.",
+    "Cleo moved the pen to the old_tin.",
+    "Cleo exited the den.",
+    "Ada, Bo and Cleo entered the waiting_room.",
+)
+
+
+def test_seeing() -> None:
+    base = story(*LEFT)
+    assert beliefs_after_each(base, (), "pen") == ["unknown"] + 2 * ["red_box"] + 2 * ["blue_box"] + 3 * ["old_tin"]
+    assert belief(base, ("Ada",), "pen") == "red_box"
+    assert belief(base, ("Bo",), "pen") == "blue_box"
+    assert belief(base, ("Cleo",), "pen") == "old_tin"
+    assert belief(base, ("Cleo", "Bo"), "pen") == belief(base, ("Bo", "Cleo"), "pen") == "blue_box"
+    assert belief(base, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
+
+
+@pytest.mark.parametrize("name", SEMANTICS)
+def test_who_enters_sees_what_lies_there_mentioned_or_not(name: Semantics) -> None:
+    back = story(*LEFT, "Ada and Bo entered the den.", "The cup is in the new_tin.")
+    assert beliefs_after_each(back, ("Ada", "Bo"), "pen", name)[-3:] == ["red_box", "old_tin", "old_tin"]
+    assert belief(back, ("Ada", "Cleo"), "pen", name) == "red_box"
+
+
+def test_a_trusted_private_tell() -> None:
+    told = story(*LEFT, "Bo privately told Ada that the pen is in the new_tin.")
+    released = {
+        who: belief(told, who, "pen") for order in (1, 2, 3) for who in permutations(("Ada", "Bo", "Cleo"), order)
+    }
+    common = {who: belief(told, who, "pen", "common_knowledge") for who in released}
+    untold = {who: belief(story(*LEFT), who, "pen") for who in released}
+    changed = {("Ada",), ("Ada", "Bo"), ("Bo", "Ada")}
+    assert {who for who in released if released[who] != untold[who]} == changed
+    assert {who for who in common if common[who] != untold[who]} == {("Ada",), ("Bo", "Ada")}
+    assert all(released[who] == "new_tin" for who in changed)
+
+
+def test_an_untrusted_tell_changes_only_what_the_speaker_thinks_of_the_hearer_and_only_as_released() -> None:
+    told = story(*LEFT, "Ada privately told Bo that the pen is in the new_tin.")
+    assert belief(told, ("Bo",), "pen") == "blue_box"
+    assert belief(told, ("Bo", "Ada"), "pen") == "red_box"
+    assert belief(told, ("Ada", "Bo"), "pen") == "new_tin"
+    assert belief(told, ("Ada", "Bo"), "pen", "common_knowledge") == "red_box"
+
+
+def test_a_public_claim_is_believed_by_those_who_left_before_the_speaker() -> None:
+    told = story(*LEFT, "Bo publicly claimed that pen is in the new_tin.")
+    for name in SEMANTICS:
+        assert [belief(told, (who,), "pen", name) for who in ("Ada", "Bo", "Cleo")] == [
+            "new_tin",
+            "blue_box",
+            "old_tin",
+        ]
+    assert belief(told, ("Bo", "Cleo"), "pen") == "new_tin"  # as released, Bo takes Cleo for persuaded
+    assert belief(told, ("Bo", "Cleo"), "pen", "common_knowledge") == "blue_box"
+    assert belief(told, ("Cleo", "Bo", "Ada"), "pen") == "red_box"
+    assert belief(told, ("Cleo", "Bo", "Ada"), "pen", "common_knowledge") == "new_tin"
+    assert belief(told, ("Ada", "Bo", "Cleo"), "pen", "common_knowledge") == "red_box"  # Cleo is not persuaded
+
+
+def test_of_successive_tells_the_last_trusted_one_wins() -> None:
+    first, second = (
+        "Bo privately told Ada that the pen is in the {}.",
+        "Cleo privately told Ada that the pen is in the {}.",
+    )
+    told = story(*LEFT, first.format("new_tin"), second.format("old_tin"))
+    assert belief(told, ("Ada",), "pen") == "old_tin"
+    told = story(*LEFT, second.format("old_tin"), first.format("new_tin"))
+    assert belief(told, ("Ada",), "pen") == "new_tin"
+    told = story(
+        *LEFT, first.format("new_tin").replace("Ada", "Cleo"), "Ada privately told Bo that the pen is in the red_box."
+    )
+    assert belief(told, ("Cleo",), "pen") == "old_tin"
+    assert belief(told, ("Bo",), "pen") == "blue_box"
+
+
+def test_seeing_again_wins_over_a_tell() -> None:
+    told = (*LEFT, "Bo privately told Ada that the pen is in the new_tin.")
+    assert belief(story(*told, "Ada entered the den."), ("Ada",), "pen") == "old_tin"
+    assert belief(story(*told, "Ada entered the loft."), ("Ada",), "pen") == "new_tin"
+
+
+def test_equal_exit_times_are_no_ground_for_trust() -> None:
+    inside = story(
+        "Ada and Bo entered the den.", "The pen is in the red_box.", "Bo publicly claimed that pen is in the old_tin."
+    )
+    assert belief(inside, ("Ada",), "pen") == "red_box"
+    waiting = story(
+        "Ada entered the den.",
+        "The pen is in the red_box.",
+        "Bo and Cleo entered the waiting_room.",
+        "Bo publicly claimed that pen is in the old_tin.",
+    )
+    assert belief(waiting, ("Cleo",), "pen") == "unknown"
+
+
+def test_who_is_still_inside_leaves_later_than_who_left() -> None:
+    base = LEFT[:3]
+    up = story(*base, "Bo privately told Ada that the pen is in the old_tin.")
+    assert belief(up, ("Ada",), "pen") == "old_tin"
+    down = story(*base, "Ada privately told Bo that the pen is in the old_tin.")
+    assert belief(down, ("Bo",), "pen") == "red_box"
+    gone = story(*base, "Bo entered the waiting_room.", "Cleo exited the den.")  # Bo went to wait before Cleo left
+    said = (Claim(who, "pen", "old_tin") for who in ("Bo", "Cleo"))
+    by_bo, by_cleo = (Story((*gone.events, claim)) for claim in said)
+    assert [belief(by_bo, (who,), "pen") for who in ("Ada", "Cleo")] == ["old_tin", "red_box"]
+    assert [belief(by_cleo, (who,), "pen") for who in ("Ada", "Bo")] == ["old_tin", "old_tin"]
+
+
+def test_who_enters_after_a_claim_has_not_heard_it() -> None:
+    told = story(*LEFT, "Cleo publicly claimed that pen is in the new_tin.", "Dov entered the waiting_room.")
+    assert belief(told, ("Dov",), "pen") == "unknown"
+    assert belief(told, ("Cleo", "Dov"), "pen") == "unknown"
+
+
+def test_absent_agents_and_objects_are_unknown() -> None:
+    base = story(*LEFT)
+    assert beliefs_after_each(base, ("Zoe",), "pen") == ["unknown"] * len(LEFT)
+    assert beliefs_after_each(base, ("Ada", "Zoe"), "pen", "common_knowledge") == ["unknown"] * len(LEFT)
+    assert belief(base, ("Ada",), "cup") == belief(base, (), "cup") == "unknown"
+    assert trace(base, "cup").decided() is None
+
+
+@pytest.mark.parametrize("name", SEMANTICS)
+def test_repeated_agents_are_refused(name: Semantics) -> None:
+    with pytest.raises(ValueError, match="asked about twice in Ada > Bo > Ada"):
+        belief(story(*LEFT), ("Ada", "Bo", "Ada"), "pen", name)
+
+
+def test_an_unknown_semantics_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown semantics 'relased'; did you mean 'released'"):
+        belief(story(*LEFT), (), "pen", "relased")  # type: ignore[arg-type]
+
+
+def test_the_deciding_sentence() -> None:
+    told = trace(story(*LEFT, "Bo privately told Ada that the pen is in the new_tin.", "Bo entered the den."), "pen")
+    assert told.decided() == 5
+    assert told.decided(("Ada",)) == 8
+    assert told.decided(("Bo",)) == 9
+    assert told.decided(("Ada", "Cleo")) == 1
+
+
+@given(stories())
+def test_reality_is_the_last_move(found: Story) -> None:
+    for obj in OBJECTS:
+        puts = [e.container for e in found.events if isinstance(e, Move | Place) and e.object == obj]
+        assert belief(found, (), obj) == (puts[-1] if puts else "unknown")
+
+
+@given(stories(), semantics)
+def test_who_is_always_with_the_object_and_trusts_no_tell_knows_reality(found: Story, name: Semantics) -> None:
+    # Zoe is in the pen's room from the first sentence to the last: nobody leaves later, so she trusts no claim.
+    always = Story((Enter(("Zoe",), "den"), *found.events))
+    assume(all(rooms.get("pen", "den") == "den" for rooms in always.rooms()))
+    assert beliefs_after_each(always, ("Zoe",), "pen", name) == beliefs_after_each(always, (), "pen", name)
+
+
+@given(stories(), semantics, st.permutations(AGENTS), st.permutations(CONTAINERS))
+def test_renaming_commutes(found: Story, name: Semantics, agents: list[str], containers: list[str]) -> None:
+    new = {
+        **dict(zip(AGENTS, agents, strict=True)),
+        **dict(zip(CONTAINERS, containers, strict=True)),
+        "unknown": "unknown",
+    }
+    renamed = Story(tuple(_renamed(event, new) for event in found.events))
+    for order in range(4):
+        for who in list(permutations(AGENTS, order))[::7]:
+            before = beliefs_after_each(found, who, "pen", name)
+            assert beliefs_after_each(renamed, [new[x] for x in who], "pen", name) == [new[label] for label in before]
+
+
+def _renamed(event: Event, new: dict[str, str]) -> Event:
+    def one(value: object) -> object:
+        return tuple(map(one, value)) if isinstance(value, tuple) else new.get(value, value)  # type: ignore[call-overload]
+
+    return type(event)(*(one(getattr(event, field)) for field in event.__slots__))  # type: ignore[arg-type]
+
+
+@given(stories(), semantics, st.integers(0, 30), st.sampled_from(AGENTS))
+def test_distractors_change_nothing(found: Story, name: Semantics, at: int, agent: str) -> None:
+    at = min(at, len(found.events))
+    noisy = Story((*found.events[:at], Distractor(agent, "likes the", "red_box"), *found.events[at:]))
+    for who in [(), *permutations(AGENTS, 1), *permutations(AGENTS, 2)]:
+        chain = beliefs_after_each(noisy, who, "pen", name)
+        assert chain[:at] + chain[at + 1 :] == beliefs_after_each(found, who, "pen", name)
+
+
+@given(
+    stories(tells=False),
+    semantics,
+    st.integers(1, 5).flatmap(lambda n: st.permutations(AGENTS).map(lambda p: tuple(p[:n]))),
+)
+def test_without_tells_nesting_is_joint_witness_in_any_order(
+    found: Story, name: Semantics, asked: tuple[str, ...]
+) -> None:
+    oracle = joint_witness(found, asked, "pen")
+    for who in permutations(asked):
+        assert belief(found, who, "pen", name) == oracle
+
+
+@given(stories(), semantics)
+def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Semantics) -> None:
+    for obj in OBJECTS:
+        tables, traced = all_beliefs(found, obj, name), trace(found, obj)
+        for order in range(5):
+            for who in permutations(AGENTS, order):
+                assert traced.chain(who, name) == [table.get(who, "unknown") for table in tables]
+                assert traced.belief(who, name) == tables[-1].get(who, "unknown")
+
+
+@given(stories())
+def test_tells_never_reach_longer_chains_as_released(found: Story) -> None:
+    silent = Story(tuple(e for e in found.events if not isinstance(e, Claim | Tell)))
+    for order in (0, 3, 4, 5):
+        for who in permutations(AGENTS, order):
+            assert belief(found, who, "pen") == belief(silent, who, "pen")
+
+
+def test_orders_above_four_and_many_agents() -> None:
+    names = ("Ada", "Bo", "Cy", "Dov", "Eve", "Flo", "Gus", "Hal")
+    events: list[Event] = [Enter(names, "den"), Place("pen", "b0")]
+    for number, name in enumerate(names, 1):
+        events += [Move(name, "pen", f"b{number}"), Exit(name, "den")]
+    found = Story((*events, Claim("Hal", "pen", "lie")))
+    assert belief(found, names[1:7], "pen") == "b2"  # order 6: what Bo, first to leave, saw last
+    assert belief(found, names[1:7], "pen", "common_knowledge") == "lie"
+    assert belief(found, names, "pen") == "b1"
+
+
+def test_mentioned_containers_are_whole_words_in_order() -> None:
+    sentences = ["Ada likes the big_box.", "The pen is in the box.", "Bo saw a box_car."]
+    assert mentioned(sentences, ("box", "big_box", "tin")) == ["big_box", "box"]

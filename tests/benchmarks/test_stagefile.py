@@ -1,0 +1,213 @@
+"""The authoring format: what it derives, and every mistake it refuses with file, line and reason."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tomserve.benchmarks.perturbed.stagecheck import load_stage
+from tomserve.benchmarks.perturbed.stagefile import SCENARIOS, Slot, Stage, fill
+from tomserve.errors import ContentError
+
+PRACTICE = (ROOT / "prompts/practice.yaml").read_text()
+
+
+def stage(tmp_path: Path, old: str = "", new: str = "") -> Stage:
+    """The practice stage with one edit."""
+    assert old in PRACTICE
+    path = tmp_path / "s.yaml"
+    path.write_text(PRACTICE.replace(old, new, 1) if old else PRACTICE)
+    return load_stage(path)
+
+
+def test_sixteen_items_a_task(tmp_path: Path) -> None:
+    items = {item.id: item for item in stage(tmp_path).items("perturbed")}
+    assert len(items) == 16
+    told = items["practice/none/informed_protagonist/belief/original"]
+    assert told.story[-2] == "Sam, whom Ravi trusts, tells him that the kite is in the toolshed now."
+    assert told.gold.sets == (("the sandpit",),) * 4 + (("the toolshed",),) * 2
+    assert told.answer == "the toolshed"
+    swapped = items["practice/none/informed_protagonist/belief/swapped"]
+    assert swapped.answer == "the sandpit"
+    assert swapped.choices == told.choices
+    assert {i.cluster for i in items.values()} == {"practice/none"}
+
+
+def test_swapping_exchanges_the_labels_everywhere(tmp_path: Path) -> None:
+    items = {item.id: item for item in stage(tmp_path).items("perturbed")}
+    names = {"the sandpit": "the toolshed", "the toolshed": "the sandpit", "unknown": "unknown"}
+    for item in items.values():
+        if item.factors["swapped"]:
+            continue
+        twin = items[item.id.replace("original", "swapped")]
+        assert twin.answer == names[item.answer]
+        assert twin.gold.sets == tuple(tuple(names[s] for s in layer) for layer in item.gold.sets)
+        mark = [
+            s.replace("the sandpit", "\0").replace("the toolshed", "the sandpit").replace("\0", "the toolshed")
+            for s in item.story
+        ]
+        assert list(twin.story) == mark
+
+
+def test_roles_of_answers(tmp_path: Path) -> None:
+    belief = {
+        i.factors["scenario"]: i.factors for i in stage(tmp_path).items("p") if i.factors["question_kind"] == "belief"
+    }
+    assert belief["false_belief"]["belief_is_false"] is True
+    assert belief["false_belief"]["answer_role"] == "classic"
+    assert belief["informed_protagonist"]["belief_is_false"] is False
+    assert belief["informed_protagonist"]["answer_role"] == "reality"
+
+
+def test_fill_capitalises_a_leading_slot() -> None:
+    slots = {"x": Slot(label="tea", some="some tea"), "y": Slot(label="salt", some="some salt")}
+    assert fill("{x.some} is in {asked}'s jar, not {y}.", slots, "Ada") == "Some tea is in Ada's jar, not salt."
+
+
+MISTAKES = {
+    "unknown label": ("put: {world: x, belief: x}", "put: {world: z, belief: x}", "gold.put.world: unknown label 'z'"),
+    "missing set": ("          move: {world: y, belief: x}\n", "", "no gold sets for the sentence 'move'"),
+    "half a set": ("put: {world: x, belief: x}", "put: {world: x}", "gold.put.belief: is missing"),
+    "empty set": ("put: {world: x, belief: x}", "put: {world: x, belief: []}", "at least 1"),
+    "gold for nothing": (
+        "put: {world: x, belief: x}",
+        "put: {world: x, belief: x}\n          putt: {world: x, belief: x}",
+        "gold for unknown sentence 'putt'; did you mean 'put'",
+    ),
+    "gold out of order": (
+        "          put: {world: x, belief: x}\n          away: {world: x, belief: x}\n",
+        "          away: {world: x, belief: x}\n          put: {world: x, belief: x}\n",
+        "not in the order of the story",
+    ),
+    "no path": (
+        "          away: {world: x, belief: x}\n          move: {world: y, belief: x}\n",
+        "          away: {world: x, belief: [x, y], belief_edges: [x->y]}\n          move: {world: y, belief: [x, y], belief_edges: [x->x]}\n",
+        "gold.move.belief: no path of beliefs leads up to this sentence",
+    ),
+    "dead label": (
+        "          move: {world: y, belief: x}\n          back: {world: y, belief: x}\n        answer: {reality: y, belief: x}",
+        "          move: {world: y, belief: [x, y]}\n          back: {world: y, belief: x, belief_edges: [x->x]}\n        answer: {reality: y, belief: x}",
+        "'y' lies on no path",
+    ),
+    "edge from nowhere": (
+        "away: {world: x, belief: x}",
+        "away: {world: x, belief: x, belief_edges: [y->x]}",
+        "not from the set",
+    ),
+    "answer against gold": (
+        "answer: {reality: y, belief: x}",
+        "answer: {reality: y, belief: y}",
+        "is 'y', but the last belief set is [x]",
+    ),
+    "bare word": (
+        "Ravi leaves his kite in {x}.",
+        "Ravi leaves his kite in the sandpit.",
+        "'sandpit' stands outside a slot",
+    ),
+    "bare word without its article": (
+        "Ravi leaves his kite in {x}.",
+        "Ravi leaves his kite in a sandpit.",
+        "'sandpit' stands outside a slot",
+    ),
+    "a factor of the design": (
+        "        answer: {reality: y, belief: x}",
+        "        factors: {swapped: maybe}\n        answer: {reality: y, belief: x}",
+        "factors.swapped: 'swapped' is part of the design",
+    ),
+    "nobody": ("{protagonist: Ravi,", "{protagonist: '',", "at least 1 character"),
+    "unknown slot": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {z}.", "unknown slot '{z}'"),
+    "unknown form": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {x.one}.", "unknown form of x 'one'"),
+    "stray brace": ("Ravi leaves his kite in {x}.", "Ravi leaves his kite in {x.", "a brace outside a slot"),
+    "labels contained": (
+        "{x: the sandpit, y: the toolshed}",
+        "{x: the sandpit, y: the sandpit hut}",
+        "one contains the other",
+    ),
+    "unequal forms": (
+        "{x: the sandpit, y: the toolshed}",
+        "{x: {label: the sandpit, one: a sandpit}, y: the toolshed}",
+        "same forms",
+    ),
+    "unknown key": (
+        "kind: unexpected_transfer",
+        "knd: 1\nkind: unexpected_transfer",
+        "knd: unknown key; did you mean 'kind'",
+    ),
+    "unknown key in a task": ("      put: {text:", "      put: {txt: x, text:", "did you mean 'text'"),
+    "unknown kind": ("kind: unexpected_transfer", "kind: unexpected_visit", "kind: input should be"),
+    "unknown perturbation": ("  none:\n", "  nonne:\n", "unknown perturbation 'nonne'; did you mean 'none'"),
+    "unknown scenario": ("      no_transfer:", "      no_transfre:", "the scenario 'no_transfer' is missing"),
+    "replace nothing": (
+        '          move: "Lotte looks',
+        '          moove: "Lotte looks',
+        "replace: unknown sentence 'moove'",
+    ),
+    "insert nowhere": ("after: back", "after: beck", "insert: unknown sentence 'beck'"),
+    "unknown person": (
+        "  none:\n    story:",
+        "  none:\n    asked: Rabi\n    story:",
+        "unknown person 'Rabi'; did you mean 'Ravi'",
+    ),
+    "false belief in a control": (
+        "        answer: {reality: x, belief: x}",
+        "        control_exception: none needed\n        answer: {reality: x, belief: x}",
+        "control_exception: given, but the belief is not false",
+    ),
+    "key twice": ("      put: {text:", "      away: {text: x}\n      put: {text:", "the key 'away' is given twice"),
+    "broken YAML": ("tasks:\n", "tasks: [\n", "broken YAML"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, name: str) -> None:
+    old, new, reason = MISTAKES[name]
+    with pytest.raises(ContentError) as error:
+        stage(tmp_path, old, new)
+    message = str(error.value)
+    assert reason in message
+    assert message.startswith(f"{tmp_path}/s.yaml:{error.value.line}: ")
+    assert "\n" not in message
+    edited = (tmp_path / "s.yaml").read_text().splitlines()
+    assert 1 <= error.value.line <= len(edited)
+
+
+def test_the_line_is_the_line_of_the_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ContentError) as error:
+        stage(tmp_path, "put: {world: x, belief: x}", "put: {world: z, belief: x}")
+    assert "world: z" in (tmp_path / "s.yaml").read_text().splitlines()[error.value.line - 1]
+
+
+def test_a_control_with_a_false_belief_says_why(tmp_path: Path) -> None:
+    edits = PRACTICE.replace("told: {world: y, belief: y}", "told: {world: y, belief: x}").replace(
+        "believes: {world: y, belief: y}\n        answer: {reality: y, belief: y}",
+        "believes: {world: y, belief: x}\n        answer: {reality: y, belief: x}",
+    )
+    path = tmp_path / "s.yaml"
+    path.write_text(edits)
+    with pytest.raises(ContentError, match="the belief is false in a control: say why"):
+        load_stage(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("schema: 1", "schema: 1\nx: 0x_"),
+        ("schema: 1", "schema: 1\nx: 2020-13-45"),
+        ("schema: 1", "schema: 1\nx: &a [*a]"),
+        ("schema: 1", "schema: 1\nx: \x07"),
+        ('belief: "At the end of the story, where does {asked} believe the kite is?"', 'belief: ""'),
+        (
+            '        replace:\n          move: "Lotte looks',
+            '        omit: [put, away, move, back]\n        replace:\n          move: "Lotte looks',
+        ),
+    ],
+)
+def test_odd_files_are_refused_too(tmp_path: Path, old: str, new: str) -> None:
+    with pytest.raises(ContentError, match=f"{tmp_path}/s.yaml"):
+        stage(tmp_path, old, new)
+
+
+def test_scenarios_of_both_kinds_have_four() -> None:
+    assert all(len(names) == 4 for names in SCENARIOS.values())
+    assert yaml.safe_load(PRACTICE)["kind"] in SCENARIOS

@@ -1,0 +1,583 @@
+"""The command line: the main job against a real endpoint, and bad input with one clear line each."""
+
+import io
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from aiohttp import web
+from rich.console import Console
+from tenacity import wait_none
+
+from tests.conftest import ROOT, Endpoint, completion, make_item
+from tomserve.engine import retry
+from tomserve.items import write_items
+from tomserve.items.draw import limited
+from tomserve.runs.evaluation import EvalOptions, evaluate
+
+
+def journal(tmp_path: Path, run: str) -> list[dict]:
+    return [orjson.loads(line) for line in (tmp_path / "runs" / run / "responses.jsonl").read_bytes().splitlines()]
+
+
+def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 20)
+    assert done.code == 0, done.err
+    assert "tiny: accuracy, all questions" in done.out
+    folder = tmp_path / "runs" / "perturbed-tiny"
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json",
+        "items.jsonl",
+        "responses.jsonl",
+        "scores.parquet",
+        "log.txt",
+        ".lock",
+    }
+    rows = journal(tmp_path, "perturbed-tiny")
+    assert len(rows) == 40
+    assert {row["status"] for row in rows} == {"ok"}
+    scores = pl.read_parquet(folder / "scores.parquet")
+    assert scores.height == 40
+    assert scores.select(["run", "model", "strategy", "item"]).is_unique().all()
+    assert set(scores["status"]) == {"ok"}
+    assert set(scores["parse"]) == {"json"}
+    vanilla, cot = (scores.filter(pl.col("strategy") == name) for name in ("vanilla", "cot"))
+    assert vanilla["chain"].null_count() == 20
+    assert cot["chain_proper"].null_count() == 0
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    assert manifest["complete"] is True
+    unknown = ["command", "dtype", "quantization", "tensor_parallel", "revision", "template", "hardware", "driver"]
+    told = {"engine_version": "0.0.test", "root": None, "max_model_len": 4096}
+    assert manifest["server"] == {**told, "unknown": unknown}
+    items = {
+        orjson.loads(line)["id"]: orjson.loads(line) for line in (folder / "items.jsonl").read_bytes().splitlines()
+    }
+    for row in scores.iter_rows(named=True):  # the endpoint takes the first label, always
+        assert row["answer"] == items[row["item"]]["choices"][0]
+        assert row["correct"] == (row["answer"] == items[row["item"]]["answer"])
+
+
+def test_the_main_job_ends_with_a_report(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r", "--report")
+    assert done.code == 0, done.err
+    path = tmp_path / "runs/r/report.html"
+    assert done.out.splitlines()[-1] == f"report: {path}"
+    first = path.stat().st_mtime_ns
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r", "--report")
+    assert f"report: {path}" in again.out
+    assert path.stat().st_mtime_ns == first, "nothing was added"
+    assert cli("report", "r", "--out", tmp_path / "elsewhere.html").code == 0
+    assert (tmp_path / "elsewhere.html").read_bytes() == path.read_bytes()
+
+
+def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")
+    assert again.code == 0
+    assert "nothing left to ask" in again.out
+    assert len(endpoint.requests) == 10
+    cli("eval", "--base-url", endpoint.url, "--limit", 15, "--run", "r")
+    assert len(endpoint.requests) == 30
+    assert len(journal(tmp_path, "r")) == 30
+
+
+def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    endpoint.script = lambda body, n: web.json_response({"error": {"message": "no"}}, status=400) if n == 3 else None
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    assert done.code == 1
+    assert "failures: 1 http_400; final, not asked again" in done.out
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    assert again.code == 1  # a failure is not forgotten because nothing is left to ask
+    assert "failures: 1 http_400" in again.out
+    scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
+    assert scores.height == 5
+    failed = scores.filter(pl.col("status") == "http_400")
+    assert failed["correct"].to_list() == [False]
+    assert failed["answer"].to_list() == [None]
+
+
+def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
+    assert done.code == 0
+    scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
+    assert set(scores["status"]) == {"invalid"}
+    assert set(scores["reason"]) == {"no JSON object with an answer"}
+
+
+def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    line = re.search(r"```json\n(.*?)\n```", (ROOT / "README.md").read_text())[1]
+    (tmp_path / "own.jsonl").write_text(line + "\n")
+    done = cli("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "own.jsonl")
+    assert done.code == 0, done.err
+    assert "tiny" in done.out
+
+
+def test_a_bare_command_prints_its_help(cli) -> None:
+    done = cli()
+    assert done.code == 2
+    assert re.search(r"^\s+analyze ", done.err, re.M)
+
+
+def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
+    endpoint.script = lambda body, n: web.json_response({}, status=401) if n > 3 else None
+    assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 20, "--concurrency", 1).code == 2
+    for command in ("analyze", "score"):
+        assert "r is incomplete; repeat its eval command" in cli(command, "r").err
+
+
+def test_anybodys_items(endpoint: Endpoint, cli, items_file: Path) -> None:
+    done = cli(
+        "eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--strategy", "vanilla"
+    )
+    assert done.code == 0
+    assert re.search(r"tiny\s+vanilla\s+20\s+20\s+1.000", done.out)  # "tea" is the first label and the answer
+
+
+def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    cli("eval", "--base-url", endpoint.url, "--limit", 10, "--run", "r")
+    endpoint.port = 1
+    table = tmp_path / "runs/r/scores.parquet"
+    first = table.read_bytes()
+    table.unlink()
+    assert cli("score", "r").code == 0
+    assert table.read_bytes() == first
+    assert cli("analyze", "r", "--format", "csv", "--out", tmp_path / "a").code == 0
+    assert cli("analyze", "r", "--format", "csv", "--out", tmp_path / "b").code == 0
+    written = (tmp_path / "a/accuracy.csv").read_text()
+    assert written == (tmp_path / "b/accuracy.csv").read_text()
+    assert written.startswith("subset,model,strategy,perturbation,correct,total,accuracy,ci_low,ci_high,")
+    assert cli("analyze", table, "--format", "md").out.startswith("# accuracy: classes: Wilson")
+    assert cli("score", "r", "--out", tmp_path / "s.csv").code == 0
+    assert cli("analyze", tmp_path / "s.csv", "--format", "json", "--study", "perturbed").code == 0
+
+
+def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    assert "make one with" in cli("runs").out
+    cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r")
+    assert re.search(r"r\s+tiny\s+perturbed", cli("runs").out)
+    shown = cli("runs", "r").out
+    assert "4 ok" in shown
+    assert "server engine_version 0.0.test" in shown
+    out = cli(
+        "items", "perturbed", "--where", "perturbation=none", "--where", "swapped=false", "--out", tmp_path / "i.jsonl"
+    )
+    assert "written:" in out.out
+    count = len((tmp_path / "i.jsonl").read_text().splitlines())
+    assert count % 8 == 0
+    assert (
+        cli(
+            "eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "i.jsonl", "--run", "j"
+        ).code
+        == 0
+    )
+    assert "C2: 10 tasks, 160 items" in cli("dataset", "validate").out
+    doctor = cli("doctor", "--base-url", endpoint.url)
+    assert "serves tiny; engine version 0.0.test" in doctor.out
+    assert cli("doctor", "--base-url", "http://127.0.0.1:1/v1").code == 1
+
+
+def test_limit_takes_the_classes_in_turn() -> None:
+    items = [make_item(n, factors={"perturbation": "ab"[n % 2]}) for n in range(100)]
+    chosen = limited(items, 10)
+    assert sorted(item.factors["perturbation"] for item in chosen) == ["a"] * 5 + ["b"] * 5
+    assert chosen == [item for item in items if item in chosen]
+    assert set(map(id, limited(items, 10))) < set(map(id, limited(items, 11)))
+    assert limited(items, None) == items
+
+
+def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def manifest() -> dict:
+        return orjson.loads((tmp_path / "runs/r/manifest.json").read_bytes())
+
+    run = ["eval", "--base-url", endpoint.url, "--run", "r", "--strategy", "vanilla"]
+    cli(*run, "--limit", 6)
+    first = manifest()
+    other = endpoint.url.replace("127.0.0.1", "localhost")
+    cli("eval", "--base-url", other, "--run", "r", "--strategy", "vanilla", "--limit", 2)
+    assert manifest() == first  # a session that asked nothing leaves no trace
+    endpoint.script = lambda body, n: web.json_response({}, status=503) if n else None
+    monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
+    assert cli(*run, "--limit", 7, "--timeout", 5).code == 1
+    assert manifest()["complete"] is False
+    assert len(manifest()["sessions"]) == 2
+    cli(*run, "--limit", 2)
+    assert manifest()["complete"] is False  # of the run, not of this selection
+
+
+def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "prompts/vanilla", tmp_path / "mine/vanilla")
+    done = cli("eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--strategy", tmp_path / "mine/vanilla")
+    assert_refused(done, "two strategies are called 'vanilla'")
+
+
+def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
+    for name in ("a", "b"):
+        cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
+    assert_refused(
+        cli("analyze", "a", "b"), "runs a, b are of one model, 'tiny'; tell them apart by --label a=NAME --label b=NAME"
+    )
+    done = cli("analyze", "a", "b", "--label", "b=tiny-again")
+    assert done.code == 0
+    assert "tiny-again: accuracy" in done.out
+    assert_refused(cli("analyze", "a", "--label", "c=x"), "unknown run 'c'")
+
+
+def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    head = "model,strategy,item,status,correct\n"
+    path.write_text(head + "m,v,i,ok,yes\n")
+    assert_refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
+    path.write_text(head + ",v,i,ok,true\n")
+    assert_refused(cli("analyze", path, "--study", "accuracy"), "column 'model' has empty cells")
+    path.write_text("")
+    assert_refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
+    study = tmp_path / "s.py"
+    study.write_text("def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n")
+    path.write_text(head + "m,v,i,ok,true\n")
+    assert_refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
+
+
+def test_a_broken_score_table_is_made_again(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 3)
+    path = tmp_path / "runs/r/scores.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert cli("analyze", "r").code == 0
+
+
+def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
+    def slow(body: dict, n: int) -> None:
+        time.sleep(2.5)
+
+    endpoint.script = slow
+    assert_refused(cli("eval", "--base-url", endpoint.url, "--timeout", 1), "is there, but did not answer in time")
+
+
+# bad input: exit code 2, one line, no traceback
+
+BAD = {
+    "endpoint down": (["eval", "--base-url", "http://127.0.0.1:1/v1"], "127.0.0.1:1/v1: no server answers there"),
+    "no such host": (["eval", "--base-url", "http://nowhere.invalid/v1"], "no server answers there"),
+    "not a URL": (["eval", "--base-url", "ftp://x"], "base URL 'ftp://x': expected something like"),
+    "a broken address": (["eval", "--base-url", "http://[::1"], "expected something like"),
+    "a broken port": (["eval", "--base-url", "http://h:abc/v1"], "expected something like"),
+    "a port out of range": (["eval", "--base-url", "http://h:99999/v1"], "expected something like"),
+    "a host too long": (["eval", "--base-url", f"http://{'h' * 70}/v1"], "expected something like"),
+    "too many tokens": (["eval", "--max-tokens", "9" * 20], "--max-tokens"),
+    "no time": (["eval", "--timeout", "inf"], "--timeout"),
+    "flags for nobody": (["eval", "--", "--x"], "belongs to `tomserve serve`"),
+    "a flag behind our back": (
+        ["serve", "dbrx", "--dry-run", "--", "--port=9"],
+        "--port after `--`: tomserve must know it; use tomserve's --port",
+    ),
+    "revision of the embedded": (["eval", "--revision", "x"], "--revision is for endpoints"),
+    "credentials in the URL": (
+        ["eval", "--base-url", "http://me:sk-secret@h/v1"],
+        "credentials belong into TOMSERVE_API_KEY",
+    ),
+    "unknown preset": (["eval", "--model", "dbrxx"], "unknown preset 'dbrxx'; did you mean 'dbrx'"),
+    "no server for it": (["eval", "--model", "dbrx"], "run `make serve MODEL=dbrx` first"),
+    "unknown preset to serve": (["serve", "lama3-70b", "--dry-run"], "did you mean 'llama3-70b'"),
+    "unknown benchmark": (
+        ["eval", "--benchmark", "pertubed"],
+        "unknown benchmark 'pertubed'; did you mean 'perturbed'",
+    ),
+    "unknown option": (["eval", "--modle", "x"], "No such option"),
+    "unknown command": (["evall"], "No such command"),
+    "bad number": (["eval", "--limit", "0"], "--limit"),
+    "no such run": (["score", "nothing"], "no run there"),
+    "a run outside": (["eval", "--run", ".."], "run name '..'"),
+    "unknown study": (["analyze", "x.csv", "--study", "perturb"], "no such file"),
+    "items without a path": (["eval", "--benchmark", "items"], "needs a file: --path"),
+    "no content folder": (["--content", "/nonexistent", "items", "perturbed"], "is not a folder"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(cli, name: str) -> None:
+    arguments, text = BAD[name]
+    done = cli(*arguments)
+    assert done.code == 2
+    assert text in done.err
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("tomserve: ")
+    assert "sk-secret" not in done.err
+
+
+def assert_refused(done, text: str) -> None:
+    assert done.code == 2, done.out
+    assert text in done.err
+    assert done.err.count("\n") == 1
+    assert "Traceback" not in done.err
+
+
+def test_model_not_served(endpoint: Endpoint, cli) -> None:
+    endpoint.models = ["tiny", "small"]
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url, "--model", "tinny"), "did you mean 'tiny'? Served there: small, tiny"
+    )
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "serves several models; name one by --model (MODEL=): tiny, small"
+    )
+    assert cli("eval", "--base-url", endpoint.url, "--model", "small", "--limit", 2).code == 0
+
+
+def test_not_openai_compatible(endpoint: Endpoint, cli) -> None:
+    root = endpoint.url.removesuffix("/v1")
+    assert_refused(
+        cli("eval", "--base-url", f"{root}/else"), "not an OpenAI-compatible endpoint (GET /models gave HTTP 404"
+    )
+    with socket.socket() as other:  # something that listens but speaks no HTTP
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        threading.Thread(target=lambda: other.accept()[0].sendall(b"220 smtp ready\r\n"), daemon=True).start()
+        assert_refused(
+            cli("eval", "--base-url", f"http://127.0.0.1:{other.getsockname()[1]}/v1"), "does not speak HTTP"
+        )
+
+
+def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    endpoint.key = "sk-right"
+    assert_refused(cli("eval", "--base-url", endpoint.url), "the API key is missing; set TOMSERVE_API_KEY")
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-wrong")
+    done = cli("eval", "--base-url", endpoint.url)
+    assert_refused(done, "the API key was refused")
+    assert "sk-wrong" not in done.err
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-right")
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r")
+    assert done.code == 0
+    for path in (tmp_path / "runs/r").iterdir():
+        assert b"sk-right" not in path.read_bytes()
+    assert "sk-right" not in done.out + done.err
+    monkeypatch.delenv("TOMSERVE_API_KEY")
+    (tmp_path / "key").write_text("sk-right\n")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    (tmp_path / "bad").write_text("sk-one\nsk-two\n")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "bad"))
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r")
+    assert_refused(done, "the API key holds characters that no HTTP header can carry")
+    assert "sk-one" not in done.err
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    assert cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r").code == 0
+
+
+def test_no_chat_template(endpoint: Endpoint, cli) -> None:
+    text = "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template"
+    endpoint.script = lambda body, n: web.json_response({"error": {"message": text}}, status=400)
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "model 'tiny' has no chat template; serve it with --chat-template"
+    )
+
+
+def test_context_too_short_names_the_item_before_anything_is_asked(endpoint: Endpoint, cli) -> None:
+    endpoint.max_model_len = 1100
+    done = cli("eval", "--base-url", endpoint.url)
+    assert_refused(done, "exceed the context of 1100 tokens")
+    assert re.search(r"item '\w+/\w+/\w+/\w+/\w+', strategy 'cot': \d+ prompt tokens \+ 1024", done.err)
+    assert endpoint.requests == []
+    assert cli("eval", "--base-url", endpoint.url, "--max-tokens", 64, "--limit", 2).code == 0
+
+
+def test_a_run_of_another_configuration(endpoint: Endpoint, cli, items_file: Path) -> None:
+    run = ["eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--run", "r"]
+    assert cli(*run, "--limit", 2).code == 0
+    assert_refused(
+        cli(*run, "--benchmark", "items", "--path", items_file),
+        "benchmark of this run is perturbed, now it would be items; use --run NEW",
+    )
+    assert_refused(cli(*run, "--max-tokens", 9), "strategy 'vanilla', digest was")
+    assert_refused(cli(*run, "--revision", "v2"), "revision of this run is null, now it would be v2")
+    endpoint.models = ["huge"]
+    assert_refused(cli(*run), "model of this run is tiny, now it would be huge")
+    assert len(endpoint.requests) == 2
+
+
+def test_broken_files_in_a_run(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    run = ["eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--run", "r", "--limit", 2]
+    cli(*run)
+    folder = tmp_path / "runs/r"
+    manifest = (folder / "manifest.json").read_bytes()
+    (folder / "manifest.json").write_bytes(manifest[:50])
+    assert_refused(cli(*run), "manifest.json:")
+    (folder / "manifest.json").unlink()
+    assert_refused(cli(*run), "is there without a manifest.json")
+
+
+def test_a_second_process_on_a_run(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    from tomserve.runs.runfolder import RunFolder
+
+    with RunFolder(tmp_path / "runs/r"):
+        assert_refused(cli("eval", "--base-url", endpoint.url, "--run", "r"), "in use by another tomserve process (pid")
+
+
+def test_a_folder_that_cannot_be_written(
+    endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()  # root may write anywhere, but not below a file
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "file"))
+    assert_refused(
+        cli("eval", "--base-url", endpoint.url), "cannot be written (Not a directory); choose a writable place"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a read-only place")
+def test_a_read_only_folder(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_RUNS", "/proc/tomserve")
+    assert_refused(cli("eval", "--base-url", endpoint.url), "cannot be written")
+
+
+def test_unknown_environment_variable(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTNET", "x")
+    assert_refused(cli("runs"), "unknown environment variable 'TOMSERVE_CONTNET'; did you mean 'TOMSERVE_CONTENT'?")
+
+
+def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    folder = tmp_path / "prompts/vanilla"
+    folder.mkdir(parents=True)
+    original = ROOT / "prompts/vanilla"
+    for path in original.iterdir():
+        (folder / path.name).write_text(path.read_text())
+    ask = ["eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--limit", 1]
+    (folder / "user.j2").write_text("Story:\n{{ storry }}\n")
+    assert_refused(
+        cli(*ask),
+        f"{folder}/user.j2:2: cannot be rendered: 'storry' is undefined; known here: story, question, choices",
+    )
+    (folder / "user.j2").write_text("Story:\n{% for %}\n")
+    assert_refused(cli(*ask), f"{folder}/user.j2:2: broken template")
+    (folder / "user.j2").write_text("{{ chocies | tojson }}")
+    assert_refused(cli(*ask), "user.j2:1: cannot be rendered: 'chocies' is undefined")
+    (folder / "user.j2").write_text("{{ 1 / 0 }}")
+    assert_refused(cli(*ask), "cannot be rendered: division by zero")
+    (folder / "user.j2").write_text("{{ ''.__class__.__mro__ }}")
+    assert_refused(cli(*ask), "cannot be rendered")
+    (folder / "user.j2").write_text((original / "user.j2").read_text())
+    (folder / "schema.j2").write_text('{"type": }')
+    assert_refused(cli(*ask), "schema.j2:1: does not render to JSON")
+    (folder / "strategy.yaml").write_text("schema: 1\ndescription: x\nmax_token: 3\n")
+    assert_refused(cli(*ask), f"{folder}/strategy.yaml:3: max_token: unknown key; did you mean 'max_tokens'")
+    models = tmp_path / "launch/models"
+    models.mkdir(parents=True)
+    (models / "mine.yaml").write_text("schema: 1\nname: mine\nmodel: a/b\nweights_gb: -1\nmax_model_len: 4096\n")
+    assert_refused(
+        cli("serve", "mine", "--dry-run"), f"{models}/mine.yaml:4: weights_gb: input should be greater than 0; found -1"
+    )
+    (models / "mine.yaml").write_text("schema: 1\nname: [mine\n")
+    assert_refused(cli("serve", "mine", "--dry-run"), "mine.yaml:3: broken YAML")
+
+
+def test_port_in_use(cli) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert_refused(cli("serve", "--port", taken.getsockname()[1]), "cannot listen (Address already in use by pid ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_mid_run_keeps_everything_and_says_how_to_resume(
+    endpoint: Endpoint, cli, tmp_path: Path, number: int
+) -> None:
+    endpoint.delay = 0.1
+    command = [sys.executable, "-m", "tomserve", "eval", "--base-url", endpoint.url, "--run", "r", "--concurrency", "4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 30
+        while len(endpoint.requests) < 12 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number, err
+    assert "repeat the command to resume" in err
+    assert err.count("\n") == 1
+    rows = journal(tmp_path, "r")
+    assert len(rows) == len(endpoint.requests)  # what was in flight was drained
+    asked = len(endpoint.requests)
+    endpoint.delay = 0
+    assert cli("eval", "--base-url", endpoint.url, "--run", "r").code == 0
+    rows = journal(tmp_path, "r")
+    identities = {(row["item"], row["strategy"]) for row in rows}
+    assert len(identities) == len(rows)
+    assert len(endpoint.requests) - asked == sum(not row["reused"] for row in rows) - asked
+
+
+def test_kill_9_in_mid_run_loses_nothing(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    endpoint.delay = 0.05
+    command = [
+        sys.executable,
+        "-m",
+        "tomserve",
+        "eval",
+        "--base-url",
+        endpoint.url,
+        "--run",
+        "r",
+        "--limit",
+        "40",
+        "--concurrency",
+        "4",
+    ]
+    for kill_at in (10, 30, 50):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 30
+            while len(endpoint.requests) < kill_at and time.monotonic() < deadline:
+                time.sleep(0.01)
+            process.kill()
+        time.sleep(0.2)
+    kept = len(journal(tmp_path, "r"))
+    assert kept >= len(endpoint.requests) - 3 * 4  # at most what was in flight is asked again
+    before = len(endpoint.requests)
+    assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 40).code == 0
+    rows = journal(tmp_path, "r")
+    assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 80
+    assert len(endpoint.requests) - before <= 80 - kept
+
+
+def test_replicas_share_the_work(endpoint: Endpoint, cli) -> None:
+    other = endpoint.url.replace("127.0.0.1", "localhost")
+    assert cli("eval", "--base-url", endpoint.url, "--base-url", other, "--limit", 10, "--run", "r").code == 0
+    assert len(endpoint.requests) == 20
+
+
+def test_items_pipe_into_head() -> None:
+    shell = f"{sys.executable} -m tomserve items perturbed | head -n 1"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, check=True)
+    assert orjson.loads(done.stdout)["benchmark"] == "perturbed"
+    assert "Traceback" not in done.stderr
+
+
+def test_write_items_is_atomic(tmp_path: Path) -> None:
+    path = tmp_path / "i.jsonl"
+    write_items(path, [make_item(1)])
+
+    def broken():
+        yield make_item(2)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_items(path, broken())
+    assert b"demo/1" in path.read_bytes()
+
+
+def test_signals_are_heard_after_asking_too(endpoint: Endpoint, items_file: Path) -> None:
+    """asyncio takes the handlers away with its loop: scoring, the report and the server's end come after it."""
+    before = signal.getsignal(signal.SIGTERM)
+    ours = lambda number, frame: None  # noqa: E731
+    signal.signal(signal.SIGTERM, ours)
+    try:
+        evaluate(
+            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r", quiet=True),
+            Console(file=io.StringIO()),
+        )
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)

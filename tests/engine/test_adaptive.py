@@ -1,0 +1,221 @@
+"""Adaptive concurrency: the whole engine against a simulated server, in virtual time."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from tests.helpers.virtual import Outcome, under_load
+from tomserve.engine.adaptive import Adaptive, work
+from tomserve.engine.load import Load, read_load
+
+FLAT = {"base": 0.006, "slope": 0.00002}
+PHASE = 20.0
+SCENARIOS = {
+    "room for 48, the rest waits": ({"slots": 48}, ()),
+    "throughput falls beyond 32": ({"slots": 256, "knee": 32}, ()),
+    "throughput falls beyond 10": ({"slots": 256, "knee": 10}, ()),
+    "throughput falls beyond 100": ({"slots": 512, "knee": 100}, ()),
+    "room for 16, then 64": ({"slots": 16, **FLAT}, ({"slots": 64},)),
+    "room for 64, then 16": ({"slots": 64, **FLAT}, ({"slots": 16},)),
+    "falls beyond 16, then 64": ({"slots": 256, "knee": 16, **FLAT}, ({"knee": 64},)),
+    "falls beyond 64, then 16": ({"slots": 256, "knee": 64, **FLAT}, ({"knee": 16},)),
+    "429 above 100 a second": ({"rate": 100.0}, ()),
+    "503 above 40 in all": ({"slots": 32, "bound": 40}, ()),
+    "one at a time": ({"slots": 1}, ()),
+}
+FIXED = (1, 4, 10, 16, 32, 40, 64, 100, 128)
+
+
+def total(scenario: str, outcome: Outcome) -> float:
+    return outcome.rate(0, PHASE * (1 + len(SCENARIOS[scenario][1])))
+
+
+def run(scenario: str, **options: object) -> Outcome:
+    settings, changes = SCENARIOS[scenario]
+    schedule = [(PHASE * number, change) for number, change in enumerate(changes, 1)]
+    return under_load(settings, schedule, seconds=PHASE * (1 + len(changes)), **options)
+
+
+@functools.cache
+def best_fixed(scenario: str) -> float:
+    return max(total(scenario, run(scenario, concurrency=fixed)) for fixed in FIXED)
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_adaptive_is_close_to_the_best_fixed_setting_its_ramp_included(scenario: str, metrics: bool) -> None:
+    outcome = run(scenario, metrics=metrics)
+    assert total(scenario, outcome) >= 0.87 * best_fixed(scenario)
+    assert outcome.lost == 0
+
+
+def test_a_fixed_setting_stays_what_it_is() -> None:
+    outcome = run("throughput falls beyond 10", concurrency=64)
+    assert {limit for _, limit in outcome.limits} == {64}
+    assert total("throughput falls beyond 10", outcome) < 0.6 * best_fixed("throughput falls beyond 10")
+
+
+def test_retry_after_is_kept_by_all_workers() -> None:
+    outcome = under_load({"rate": 100.0, "retry_after": 1.0}, seconds=20)
+    assert outcome.refused < 60
+    assert outcome.lost == 0
+    assert outcome.rate(0, 20) > 50
+
+
+def test_a_bad_question_does_not_hold_up_the_others_at_a_low_limit() -> None:
+    whole = under_load({"slots": 1}, seconds=10, most=1)
+    outcome = under_load({"slots": 1}, seconds=10, most=1, broken=b"0")
+    assert len(whole.answers) > 50
+    assert len(outcome.answers) > 0.9 * len(whole.answers)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 4])
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+def test_a_server_that_takes_few_at_once_loses_no_rows(bound: int, metrics: bool) -> None:
+    settings = {"slots": bound, "bound": bound, "refuse": 429, "work": 50}
+    best = under_load(settings, seconds=60, concurrency=bound)
+    outcome = under_load(settings, seconds=60, metrics=metrics)
+    assert outcome.lost == 0
+    assert len(outcome.answers) > 0.7 * len(best.answers)
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+def test_after_a_storm_of_refusals_the_limit_recovers(metrics: bool) -> None:
+    calm = {"slots": 256, "base": 0.02, "slope": 0.00001, "work": 100}
+    storm = [(60.0, {"rate": 0.001, "burst": 0.0}), (90.0, {"rate": 0.0})]
+    outcome = under_load(calm, storm, seconds=240, metrics=metrics)
+    assert outcome.lost == 0
+    assert outcome.rate(180, 240) > 0.5 * outcome.rate(30, 60)
+
+
+def test_a_server_that_only_refuses_ends_the_run_with_a_diagnosis() -> None:
+    outcome = under_load({"rate": 1e-9, "burst": 0.0}, seconds=300)
+    assert "only refusals" in str(outcome.error)
+    assert outcome.lost == 0
+    assert outcome.limits[-1][0] < 100
+
+
+def test_a_pause_that_was_announced_is_waited_for() -> None:
+    quota = [(10.0, {"rate": 1e-9, "burst": 0.0}), (90.0, {"rate": 0.0})]
+    outcome = under_load({"retry_after": 100.0}, quota, seconds=200)
+    assert outcome.error is None
+    assert outcome.lost == 0
+    assert outcome.rate(150, 200) > 10
+
+
+def test_what_is_left_at_the_end_of_a_run_tells_nothing_of_the_limit() -> None:
+    now = [0.0]
+    limit = Adaptive(start=32, clock=lambda: now[0])
+    for _ in range(32):
+        limit.answered(began=0.0, seconds=1.0, done=1.0, out=32)
+    held = limit.limit
+    now[0] = 600.0
+    limit.tick(out=1)
+    assert limit.limit == held
+    assert limit.found
+
+
+def test_refusals_are_rare_once_the_limit_is_known() -> None:
+    outcome = run("503 above 40 in all", metrics=False)
+    assert outcome.refused < 0.03 * len(outcome.answers)
+
+
+def test_more_waits_for_a_queue_to_go_away() -> None:
+    now = [0.0]
+    limit = Adaptive(start=32, clock=lambda: now[0])
+
+    def load(running: int, waiting: int, kv: float = 0.1, preemptions: int = 0) -> Load:
+        return Load(running, waiting, kv, preemptions, 0, 0, None)
+
+    limit.load(load(32, 0), out=32)
+    assert limit.limit == 64
+    limit.load(load(40, 24), out=64)  # room for 40
+    held = limit.limit
+    assert 40 <= held <= 46
+    limit.load(load(40, 24), out=64)  # nothing has come back yet: no reason for less
+    assert limit.limit == held
+    limit.load(load(40, 4), out=44)
+    assert limit.limit == held
+    limit.load(load(44, 0), out=44)  # it takes more now
+    assert limit.limit > held
+
+
+def test_a_full_cache_stops_growth_and_preemptions_cut() -> None:
+    limit = Adaptive(start=32, clock=lambda: 0.0)
+    limit.load(Load(32, 0, 0.9, 0, 0, 0, None), out=32)
+    assert limit.limit == 32
+    limit.load(Load(32, 0, 0.9, 1, 0, 0, None), out=32)
+    assert limit.limit == 22
+
+
+def test_one_refusal_answers_for_all_that_were_out_together() -> None:
+    now = [10.0]
+    limit = Adaptive(start=100, clock=lambda: now[0])
+    for _ in range(50):
+        limit.refused(began=9.0)
+    assert limit.limit == 70
+    now[0] = 11.0
+    limit.refused(began=10.5)  # nothing was answered since: no reason for less yet
+    assert limit.limit == 70
+    limit.answered(began=10.2, seconds=0.5, done=1.0, out=70)
+    limit.refused(began=10.5)
+    assert limit.limit == 49
+
+
+def test_nothing_grows_while_the_client_is_the_limit() -> None:
+    limit = Adaptive(start=32, clock=lambda: 0.0)
+    limit.held_back = True
+    limit.load(Load(32, 0, 0.1, 0, 0, 0, None), out=32)
+    assert limit.limit == 32
+
+
+def test_an_epoch_without_an_answer_breaks_nothing() -> None:
+    now = [0.0]
+    limit = Adaptive(start=16, clock=lambda: now[0])
+    for _ in range(16):
+        limit.answered(began=0.0, seconds=1.0, done=1.0, out=16)
+    for _ in range(100):
+        now[0] += 60.0
+        limit.tick(out=16)
+        limit.answered(began=now[0] - 1, seconds=1.0, done=0.0, out=16)
+    assert limit.limit >= 1
+
+
+def test_work_is_tokens_where_they_are_told() -> None:
+    assert work(None) == 1
+    assert work({"prompt": 160, "completion": 9}) == 19
+    assert work({"prompt": 160}) == 1
+
+
+METRICS = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
+vllm:num_requests_running{engine="1",model_name="tiny"} 4.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 100.0
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.5
+vllm:num_preemptions_total{engine="0"} 1.0
+vllm:num_preemptions_created{engine="0"} 1.7e+09
+vllm:request_num_preemptions_sum{engine="0"} 77.0
+vllm:prefix_cache_queries_total{engine="0"} 1.5e+06
+vllm:external_prefix_cache_queries_total{engine="0"} 9.0
+vllm:prefix_cache_hits_total{engine="0"} 1e+06
+vllm:cache_config_info{block_size="128",engine="0"} 1.0
+"""
+
+
+def test_the_load_is_read_from_vllms_metrics_and_nothing_else() -> None:
+    assert read_load(METRICS) == Load(7, 2, 0.5, 1, 1_500_000, 1_000_000, 128)
+    assert read_load(b"<html>not found</html>") is None
+    assert read_load(b"vllm:num_requests_running 1.0\n") is None
+    assert read_load(METRICS.replace(b"3.0", b"e+e")).running == 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("lie", [b"NaN", b"+Inf", b"1e999", b"-5", b"1e300", b"9" * 5000])
+def test_numbers_that_are_no_counts_are_left_out(lie: bytes) -> None:
+    load = read_load(METRICS.replace(b"3.0", lie).replace(b'"128"', b'"' + b"9" * 5000 + b'"'))
+    assert load is not None
+    assert (load.running, load.block) == (4, None)

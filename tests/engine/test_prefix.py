@@ -1,0 +1,204 @@
+"""The order of requests, what prompts share, stickiness of replicas, and the compact index of what was asked."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import make_item
+from tomserve.benchmarks import get
+from tomserve.engine.fleet import Fleet
+from tomserve.engine.prefix import PrefixMeter, common
+from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.index import Index, Seen, short
+from tomserve.runs.journal import Journal
+
+
+def build(strategy: Strategy, item) -> Request:
+    identity = Identity(item.id, strategy.name, 0)
+    return Request.build(identity, strategy.turn(item), model="tiny", revision=None, sampling=Sampling())
+
+
+def trie(texts: list[bytes]) -> int:
+    """Nodes of the radix tree, one a byte: what a cache that forgets nothing would compute."""
+    nodes = set()
+    for text in texts:
+        nodes.update(text[:end] for end in range(1, len(text) + 1))
+    return len(nodes)
+
+
+@pytest.fixture(scope="module")
+def items():
+    return list(get("perturbed").load(None))
+
+
+@pytest.mark.parametrize("name", ["vanilla", "cot"])
+def test_in_order_every_prompt_shares_with_the_one_before_all_that_it_shares_with_any(name: str, items) -> None:
+    strategy = Strategy.load(name)
+    chosen = random.Random(1).sample(items, 60) + items[:32]
+    ordered = [build(strategy, item) for item in sorted({i.id: i for i in chosen}.values(), key=strategy.order)]
+    prompts = [request.body[: request.prompt] for request in ordered]
+    computed = sum(
+        len(prompt) - common(before, prompt) for before, prompt in zip([b"", *prompts], prompts, strict=False)
+    )
+    assert computed == trie(prompts)
+
+
+def test_the_order_is_a_permutation_that_changes_no_request(items) -> None:
+    strategy = Strategy.load("cot")
+    plain = {request.identity: request.key for request in (build(strategy, item) for item in items)}
+    ordered = [build(strategy, item) for item in sorted(items, key=strategy.order)]
+    assert {request.identity: request.key for request in ordered} == plain
+    assert [request.identity for request in ordered] != list(plain)
+
+
+def test_the_order_follows_what_the_template_shows_first(tmp_path: Path) -> None:
+    folder = tmp_path / "asks_first"
+    folder.mkdir()
+    (folder / "strategy.yaml").write_text("schema: 1\ndescription: The question first.\nmax_tokens: 8\n")
+    (folder / "schema.j2").write_text('{"type": "object"}')
+    (folder / "user.j2").write_text("{{ question }} {{ choices | tojson }}\n{{ story | join(' ') }}")
+    strategy = Strategy(folder)
+    item = make_item()
+    assert strategy.order(item) == (item.question, item.choices, item.story)
+    assert Strategy.load("vanilla").order(item) == (item.story, item.question, item.choices)
+    (folder / "user.j2").write_text("{{ story[0][3].nothing.at_all }}")
+    assert Strategy(folder).order(item) == (item.story, item.question, item.choices)
+
+
+def test_the_body_begins_with_the_messages_and_the_key_names_all_of_it() -> None:
+    strategy = Strategy.load("vanilla")
+    one, other = build(strategy, make_item()), build(strategy, make_item(id="other"))
+    assert one.key == other.key
+    assert one.body.startswith(b'{"messages":[{"role":"system"')
+    assert one.body[: one.prompt].endswith(b"}]")
+    turn = strategy.turn(make_item())
+    for changed in ({"model": "b"}, {"revision": "r"}, {"sampling": Sampling(seed=1)}):
+        options = {"model": "tiny", "revision": None, "sampling": Sampling(), **changed}
+        assert Request.build(one.identity, turn, **options).key != one.key
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [(b"", b"", 0), (b"", b"a", 0), (b"abc", b"abc", 3), (b"abc", b"ab", 2), (b"xbc", b"abc", 0), (b"a" * 999, b"a" * 998 + b"b", 998)],
+)  # fmt: skip
+def test_common_beginning(first: bytes, second: bytes, shared: int) -> None:
+    assert common(first, second) == common(second, first) == shared
+
+
+def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
+    meter = PrefixMeter()
+    assert meter.cached_share is None
+    assert meter.bound is None
+    first = Request(Identity("a", "s", 0), "k", b"0123456789rest", 10)
+    second = Request(Identity("b", "s", 0), "l", b"01234567xx-rest", 10)
+    for request, cached in ((first, 0), (second, 60)):
+        meter.answered(meter.share(request), request.prompt, {"prompt": 100, "completion": 1, "cached": cached})
+    assert (meter.prompt, meter.cached, meter.shareable) == (200, 60, 80)
+    assert meter.cached_share == 0.3
+    assert meter.bound == 0.4
+    meter.block = 16
+    meter.answered(80, 100, {"prompt": 100, "cached": 80})
+    assert meter.shareable == 80 + 80
+    meter.answered(100, 100, {"prompt": 32, "cached": 16})  # the last token is always computed
+    assert meter.shareable == 160 + 16
+    meter.answered(100, 100, None)
+    silent = PrefixMeter()
+    silent.answered(50, 100, {"prompt": 100})
+    assert silent.cached_share is None
+    assert silent.to_dict() == {"prompt": 100, "shareable": 50, "block": 1}
+
+
+def test_the_dense_end_of_a_prompt_is_not_taken_for_shared() -> None:
+    meter = PrefixMeter()
+    exact = 0
+    for number in range(400):
+        story = 1000 + 40 * (number % 20)  # bytes of text, a quarter of a token each; then 100 bytes, a token each
+        shared = story * 3 // 4
+        meter.answered(shared, story + 100, {"prompt": story // 4 + 100})
+        exact += shared // 4
+    assert meter.shareable == pytest.approx(exact, rel=0.04)
+
+
+def ask(number: int, story: str) -> Request:
+    body = f"{story}: question {number}".encode()
+    return Request(Identity(str(number), "s", 0), str(number), body, len(body))
+
+
+def send(fleet: Fleet, request: Request) -> str:
+    endpoint = fleet.pick(request)
+    fleet.sent(endpoint, request.identity)
+    return endpoint
+
+
+def test_what_shares_a_prefix_sticks_to_a_replica_until_it_is_too_full() -> None:
+    fleet = Fleet(["a", "b"], 60, concurrency=40)
+    first = [send(fleet, ask(number, "story one")) for number in range(5)]
+    assert set(first) == {"a"}
+    second = [send(fleet, ask(10 + number, "other story")) for number in range(10)]
+    assert "b" in second
+    begun = second.index("b")
+    assert set(second[begun:]) == {"b"}
+    assert send(fleet, ask(20, "story one")) == "a"
+    rest = [send(fleet, ask(30 + number, "story one")) for number in range(19)]
+    assert {"a", "b"} <= set(rest)
+    assert abs(len(fleet.out["a"]) - len(fleet.out["b"])) <= 6
+
+
+def test_a_replica_with_more_room_gets_more() -> None:
+    fleet = Fleet(["small", "large"], 60)
+    fleet.limits["small"]._level, fleet.limits["large"]._level = 10.0, 30.0
+    assert fleet.capacity == 40
+    for number in range(40):
+        send(fleet, ask(number, f"story {number}"))
+    assert len(fleet.out["small"]) == pytest.approx(10, abs=3)
+
+
+def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
+    now = [0.0]
+    fleet = Fleet(["a", "b"], 60, clock=lambda: now[0], concurrency=8)
+    from tomserve.engine.transport import Reply
+
+    fleet.sent("a", Identity("x", "s", 0))
+    fleet.heard("a", Reply("http_503", retry_after=5.0), Identity("x", "s", 0), fleet.over("a", Identity("x", "s", 0)))
+    assert {send(fleet, ask(number, "story")) for number in range(6)} == {"b"}
+    assert fleet.pause <= 0
+    now[0] = 6.0
+    assert "a" in {send(fleet, ask(10 + number, "tale")) for number in range(6)}
+
+
+def test_the_index_agrees_with_a_dictionary() -> None:
+    source = random.Random(0)
+    index, plain = Index(32, 64), {}
+    for number in range(20_000):
+        key = source.choice([0, 2**32 - 1, source.getrandbits(32), source.getrandbits(8) << 24])
+        index.add(key, number)
+        plain.setdefault(key, []).append(number)
+    assert len(index) == 20_000
+    assert all(sorted(index.get(key)) == values for key, values in plain.items())
+    assert not list(index.get(12345))
+
+
+def test_seen_tells_identities_apart() -> None:
+    seen = Seen()
+    for number in range(2000):
+        assert seen.add((f"item/{number}", "cot", 0))
+    assert len(seen) == 2000
+    assert ("item/5", "cot", 0) in seen
+    assert ("item/5", "cot", 1) not in seen
+    assert ("item/5", "vanilla", 0) not in seen
+    assert not seen.add(("item/5", "cot", 0))
+
+
+def test_two_keys_with_one_checksum_are_told_apart_by_their_rows(tmp_path: Path) -> None:
+    first, second = "plumless", "buckeroo"  # crc32 gives both 0x4ddb0c25
+    assert short(first) == short(second)
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        for key in (first, second):
+            journal.append({"item": key, "strategy": "s", "turn": 0, "key": key, "status": "ok", "text": key})
+        assert journal.find(first)["text"] == first
+        assert journal.find(second)["text"] == second
+        assert journal.find("else") is None

@@ -1,0 +1,159 @@
+"""Strategies: what is sent for an item."""
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import Endpoint, fill, make_item
+from tomserve.benchmarks import get, load, strategies
+from tomserve.errors import ConfigError, ContentError
+from tomserve.prompting.strategy import Strategy, names
+
+
+def test_vanilla_is_zero_shot_and_cot_one_shot() -> None:
+    item = make_item()
+    assert [m["role"] for m in Strategy.load("vanilla").turn(item).messages] == ["system", "user"]
+    assert [m["role"] for m in Strategy.load("cot").turn(item).messages] == ["system", "user", "assistant", "user"]
+    assert names() == ["cot", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla"]
+
+
+def test_the_item_comes_last_and_all_before_is_shared() -> None:
+    for name in ("cot", "vanilla"):
+        one, two = (Strategy.load(name).turn(make_item(n)) for n in (1, 2))
+        assert one.messages[:-1] == two.messages[:-1]
+        assert one.messages[-1]["content"].startswith(
+            "Story:\n1. The jar stands on the shelf.\n2. Jar number 1 holds tea.\n"
+        )
+        assert (
+            '\n\nQuestion: What does Ada believe is in the jar?\nLabels: ["tea","salt","unknown"]'
+            in one.messages[-1]["content"]
+        )
+
+
+def test_schemas_bind_the_labels_and_every_sentence_in_order() -> None:
+    item = make_item()
+    assert Strategy.load("vanilla").turn(item).schema["properties"]["answer"] == {"enum": ["tea", "salt", "unknown"]}
+    beliefs = Strategy.load("cot").turn(item).schema["properties"]["beliefs"]
+    assert [entry["properties"]["sentence"] for entry in beliefs["prefixItems"]] == [{"const": n} for n in (1, 2, 3)]
+    assert beliefs["minItems"] == beliefs["maxItems"] == 3
+    assert beliefs["items"] is False
+
+
+def test_the_demonstration_is_right_and_from_outside_the_dataset() -> None:
+    turn = Strategy.load("cot").turn(make_item())
+    reply = orjson.loads(turn.messages[2]["content"])
+    assert reply["answer"] == "the toolshed"
+    assert [entry["sentence"] for entry in reply["beliefs"]] == [1, 2, 3, 4, 5, 6]
+    assert [entry["belief"] for entry in reply["beliefs"]] == ["the sandpit"] * 4 + ["the toolshed"] * 2
+    dataset = " ".join(sentence for item in get("perturbed").load() for sentence in item.story).lower()
+    for word in ("ravi", "lotte", "kite", "sandpit", "toolshed"):
+        assert word not in dataset
+
+
+def test_without_a_system_role_its_text_opens_the_first_user_turn() -> None:
+    usual, merged = (Strategy.load("cot", system_role=role) for role in (True, False))
+    a, b = usual.turn(make_item()), merged.turn(make_item())
+    assert [m["role"] for m in b.messages] == ["user", "assistant", "user"]
+    assert b.messages[0]["content"] == f"{a.messages[0]['content']}\n\n{a.messages[1]['content']}"
+    assert usual.digest != merged.digest
+
+
+def test_a_preset_may_replace_a_part() -> None:
+    strategy = Strategy.load("vanilla", overrides={"vanilla/system": "Be brief.", "cot/system": "no"})
+    assert strategy.turn(make_item()).messages[0] == {"role": "system", "content": "Be brief."}
+    assert strategy.digest != Strategy.load("vanilla").digest
+
+
+def test_item_text_is_data_not_template() -> None:
+    nasty = make_item(question="{{ 7 * 7 }} {% for %}", choices=['"]}', "salt", "unknown"], answer="salt", gold=None)
+    turn = Strategy.load("vanilla").turn(nasty)
+    assert "{{ 7 * 7 }} {% for %}" in turn.messages[-1]["content"]
+    assert turn.schema["properties"]["answer"]["enum"][0] == '"]}'
+
+
+def test_the_digest_covers_what_is_sent() -> None:
+    assert Strategy.load("cot").digest == Strategy.load("cot").digest
+    assert Strategy.load("cot", max_tokens=7).digest != Strategy.load("cot").digest
+
+
+def test_unknown_strategy_and_missing_parts(tmp_path) -> None:
+    with pytest.raises(ConfigError, match="unknown strategy 'vanila'; did you mean 'vanilla'"):
+        Strategy.load("vanila")
+    (tmp_path / "strategy.yaml").write_text("schema: 1\ndescription: x\nmax_tokens: 5\n")
+    with pytest.raises(ContentError, match=r"user.j2: is missing"):
+        Strategy.load(f"{tmp_path}/")
+
+
+# Hi-ToM
+
+HITOM = ("hitom_vanilla", "hitom_cot", "hitom_cot_reason_first", "hitom_chain")
+SMALL = Path(__file__).parents[1] / "data/hitom_small.json"
+
+
+def test_hitom_prompts_share_the_assumptions_and_offer_containers_by_letter() -> None:
+    item = next(item for item in load("hitom", SMALL) if item.factors["order"] == 2)
+    systems = []
+    for name in HITOM:
+        system, user = Strategy.load(name).turn(item).messages
+        systems.append(system["content"])
+        assert user["content"].startswith(f"Story:\n1 {item.story[0]}\n2 {item.story[1]}\n")
+        choices = item.choices
+        assert user["content"].endswith(f"\n\nQuestion: {item.question}\nChoices: " + ", ".join(
+            f"{letter}. {choice}" for letter, choice in zip("ABCDEFGHIJKLMNO", choices, strict=False)
+        ))  # fmt: skip
+        assert "unknown" not in user["content"]
+    rules = {tuple(line for line in system.splitlines() if line.startswith("- ")) for system in systems}
+    assert [len(found) for found in rules] == [4]
+
+
+def test_hitom_replies_are_asked_for_in_the_order_in_which_they_are_thought() -> None:
+    item = next(load("hitom", SMALL))
+    schemas = {name: Strategy.load(name).turn(item).schema for name in HITOM}
+    order = {name: list(schema["properties"]) for name, schema in schemas.items()}
+    assert order == {
+        "hitom_vanilla": ["answer"],
+        "hitom_cot": ["answer", "explanation"],
+        "hitom_cot_reason_first": ["explanation", "answer"],
+        "hitom_chain": ["beliefs", "answer"],
+    }
+    for name, schema in schemas.items():
+        assert schema["required"] == order[name]
+        assert schema["properties"]["answer"]["enum"] == list(item.choices[:-1])
+        assert f'{{"{order[name][0]}":' in Strategy.load(name).turn(item).messages[0]["content"]
+    beliefs = schemas["hitom_chain"]["properties"]["beliefs"]
+    assert len(beliefs["prefixItems"]) == len(item.story) == beliefs["minItems"] == beliefs["maxItems"]
+    assert beliefs["prefixItems"][0]["properties"]["belief"]["enum"] == list(item.choices)
+    assert [Strategy.load(name).chain for name in HITOM] == [False, False, False, True]
+
+
+def test_more_choices_than_letters_are_offered_without() -> None:
+    choices = [f"box_{number}" for number in range(27)]
+    turn = Strategy.load("hitom_vanilla").turn(make_item(choices=choices, answer="box_3", gold=None))
+    assert turn.messages[1]["content"].endswith("Choices: " + ", ".join(choices))
+
+
+def test_a_benchmark_names_its_own_strategies() -> None:
+    assert strategies("hitom") == ("hitom_vanilla", "hitom_cot")
+    assert strategies("perturbed") == strategies("items") == ("vanilla", "cot")
+    with pytest.raises(ConfigError, match="unknown benchmark 'hitm'; did you mean 'hitom'"):
+        strategies("hitm")
+
+
+def test_hitom_is_asked_its_own_way_by_default(cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.max_model_len = 16384
+    done = cli("eval", "--benchmark", "hitom", "--path", SMALL, "--base-url", endpoint.url, "--quiet", "--no-report")
+    assert done.code == 0, done.err
+    scores = pl.read_parquet(tmp_path / "runs/hitom-tiny/scores.parquet")
+    assert set(scores["strategy"]) == {"hitom_vanilla", "hitom_cot"}
+    assert set(scores["parse"]) == {"json"}
+    sent = [body["response_format"]["json_schema"]["schema"] for body in endpoint.requests]
+    assert {tuple(schema["properties"]) for schema in sent} == {("answer",), ("answer", "explanation")}
+    assert fill(sent[0])
+    extra = ("--strategy", "hitom_cot_reason_first", "--strategy", "hitom_chain", "--limit", "2")
+    done = cli("eval", "--benchmark", "hitom", "--path", SMALL, "--base-url", endpoint.url, "--quiet", "--no-report",
+               *extra)  # fmt: skip
+    assert done.code == 0, done.err
+    sent = [body["response_format"]["json_schema"]["schema"] for body in endpoint.requests[-4:]]
+    assert {tuple(schema["properties"]) for schema in sent} == {("explanation", "answer"), ("beliefs", "answer")}

@@ -1,0 +1,420 @@
+"""The HTML report in a real browser: Debian's chromium, from disk, with the network watched.
+
+Skipped where chromium is missing; with NEED_CHROMIUM=1 (as CI sets it) that is a failure.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.reporting.test_report import PAYLOADS, data_of, hitom_run, hostile_run
+from tomserve.reporting.html.build import write_report
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One headless chromium for the whole module."""
+    if CHROMIUM is None:
+        reason = "chromium is not installed (Debian: apt-get install chromium)"
+        if os.environ.get("NEED_CHROMIUM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        # As root (containers, CI) chromium starts only without its sandbox; the pages are our own.
+        found = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.getuid() == 0 else [])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the committed run and of a second model that answers "unknown" to everything."""
+    folder = tmp_path_factory.mktemp("report")
+    for name in ("example", "second"):
+        (folder / name).mkdir()
+        for file in ("items.jsonl", "responses.jsonl", "manifest.json"):
+            shutil.copy(ROOT / "runs/example" / file, folder / name / file)
+    journal = folder / "second/responses.jsonl"
+    journal.write_text(journal.read_text().replace(r"\"socks\"", r"\"unknown\""))
+    return write_report([str(folder / "example"), str(folder / "second")], folder / "r.html", labels=["second=second"])
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    return write_report([str(hostile_run(folder))], folder / "r.html")
+
+
+class Visit:
+    """A page whose every word to the console, error, request and dialog is kept."""
+
+    def __init__(self, browser: Any, path: Path, address: str = "", **options: Any) -> None:
+        self.wrong: list[str] = []
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("dialog", self._dialog)
+        self.context.on("request", self._request)
+        self.page.goto(path.as_uri() + address)
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+
+    def _dialog(self, dialog: Any) -> None:
+        self.wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            self.wrong.append(f"request: {request.url}")
+
+    def count(self) -> str:
+        return str(self.page.inner_text("#count"))
+
+    def choose(self, label: str, value: str) -> None:
+        self.page.get_by_label(label, exact=True).select_option(label=value)
+
+    def outcomes(self) -> set[str]:
+        return {
+            text.split()[-1]
+            for text in self.page.locator("#answers tbody .right, #answers tbody .wrong").all_inner_texts()
+        }
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """Open a report; whatever went wrong in it fails the test."""
+    visits: list[Visit] = []
+
+    def go(path: Path, address: str = "", **options: Any) -> Visit:
+        visits.append(Visit(browser, path, address, **options))
+        return visits[-1]
+
+    yield go
+    wrong = [line for one in visits for line in one.wrong]
+    for one in visits:
+        one.context.close()
+    assert not wrong
+
+
+def test_it_opens_from_disk_without_a_word_to_console_or_network(visit: Any, example: Path) -> None:
+    found = visit(example)
+    assert found.count().startswith("704 of 704 answers, ")
+    assert found.page.title() == "reference, second · tomserve report"
+    assert found.page.locator("svg[role=img]").count() >= 16
+    assert found.page.locator("#answers tbody tr").count() == 50
+
+
+def test_every_link_within_the_page_leads_somewhere(visit: Any, example: Path) -> None:
+    page = visit(example).page
+    targets = page.eval_on_selector_all(
+        "a[href^='#']", "links => links.map(link => link.getAttribute('href').slice(1))"
+    )
+    assert {"verdicts", "items", "table-accuracy"} <= set(targets)
+    for target in {one for one in targets if not one.startswith("item=")}:
+        assert page.locator(f"[id='{target}']").count() == 1, target
+    page.click("a[href='#table-placebo'] >> nth=0")
+    page.wait_for_selector("#table-placebo[open]")  # a link opens the table it names
+
+
+def test_filters_narrow_the_list_and_combine(visit: Any, example: Path) -> None:
+    found = visit(example)
+    found.choose("Right or wrong", "right")
+    assert found.outcomes() == {"right"}
+    right = int(found.count().split()[0])
+    found.choose("Strategy", "cot")
+    cot = int(found.count().split()[0])
+    assert 0 < cot < right
+    found.choose("Class", "late label")
+    ids = found.page.locator("#answers tbody a").all_inner_texts()
+    assert all("/late_label/" in one for one in ids)
+    found.page.get_by_role("button", name="Clear filters").click()
+    found.choose("Model", "second")
+    assert found.count().startswith("352 of 704")
+    found.choose("Model", "any")
+    found.choose("Chain breaks", "too late")
+    kinds = found.page.locator("#answers tbody td:last-child").all_inner_texts()
+    assert kinds
+    assert all(kind.startswith("too late, sentence") for kind in kinds)
+    found.page.get_by_role("button", name="Clear filters").click()
+    found.page.get_by_label("Item id contains").fill("no such item")
+    assert found.count() == "0 of 704 answers"
+
+
+@pytest.mark.parametrize("kind", ["between strategies", "between runs or models"])
+def test_flipped_answers_are_right_and_wrong_of_one_question(visit: Any, example: Path, kind: str) -> None:
+    found = visit(example)
+    found.choose("Flipped", kind)
+    rows = [
+        [cell.strip() for cell in row.split("\t")] for row in found.page.locator("#answers tbody tr").all_inner_texts()
+    ]
+    side = 1 if kind == "between strategies" else 2  # the column (model, strategy) that is held fixed
+    first = [row for row in rows if row[0] == rows[0][0] and row[side] == rows[0][side]]
+    assert {row[5].split()[-1] for row in first} == {"right", "wrong"}
+
+
+def test_pages_turn(visit: Any, example: Path) -> None:
+    page = visit(example).page
+    assert page.get_by_role("button", name="← Previous").is_disabled()
+    first = page.locator("#answers tbody a").first.inner_text()
+    page.get_by_role("button", name="Next →").click()
+    assert page.inner_text("#pages") == "page 2 of 15"
+    assert page.locator("#answers tbody a").nth(10).inner_text() != first
+
+
+def pair(path: Path) -> tuple[str, str]:
+    """A perturbed item of the report whose story has its unperturbed version beside it, and that version."""
+    found = data_of(path.read_text())
+    items, base = found["items"], found["base"]
+    place = next(at for at, other in enumerate(base) if other >= 0 and items[at]["story"] != items[other]["story"])
+    return items[place]["id"], items[base[place]]["id"]
+
+
+def test_an_item_opens_by_its_address_and_closes(visit: Any, example: Path) -> None:
+    name, _ = pair(example)
+    found = visit(example, "#" + urlencode({"item": name, "model": "second", "strategy": "cot"}))
+    dialog = found.page.locator("dialog[open]")
+    assert dialog.locator("h2").inner_text() == name
+    assert dialog.get_by_text("the chain of second").count() == 1
+    assert dialog.locator(".story tbody tr").count() >= 5
+    assert dialog.locator(".story .off, .story .ok").count() >= 5
+    assert dialog.get_by_text("breaks here").count() >= 1
+    assert dialog.locator(".beside ins").count() >= 1
+    assert dialog.locator(".beside del").count() >= 1
+    assert '"beliefs"' in dialog.locator("pre").all_inner_texts()[-1]
+    found.page.keyboard.press("Escape")
+    found.page.wait_for_selector("dialog:not([open])", state="attached")
+    assert found.page.evaluate("location.hash") == "#items"
+
+
+def test_an_unknown_address_says_so(visit: Any, example: Path) -> None:
+    assert visit(example, "#item=nothing").count() == "There is no item nothing in this report."
+    assert visit(example, "#%").count().startswith("704")
+
+
+def test_the_unperturbed_item_lists_its_versions(visit: Any, example: Path) -> None:
+    name, base = pair(example)
+    page = visit(example, "#" + urlencode({"item": base})).page
+    link = page.locator("dialog[open] .inside ul:not(.chips) a").first
+    assert link.inner_text().split("/")[2:] == base.split("/")[2:]
+    page.locator("dialog").get_by_role("link", name=name, exact=True).click()
+    page.wait_for_function("name => document.querySelector('dialog h2').textContent === name", arg=name)
+    assert page.get_by_text("What the perturbation changes").count() == 1
+
+
+def test_keyboard_alone_suffices(visit: Any, example: Path) -> None:
+    page = visit(example).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'main'")
+    link = page.locator("#answers tbody a").first
+    link.focus()
+    style = link.evaluate("link => getComputedStyle(link).outlineStyle")
+    assert style == "solid"  # focus can be seen
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    first = page.inner_text("dialog .legend >> nth=0")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("first => document.querySelector('dialog .legend').textContent !== first", arg=first)
+    for _ in range(30):  # the focus stays inside
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('dialog')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    assert page.evaluate("document.activeElement === document.querySelector('#answers tbody a')")
+
+
+def test_names_and_roles_for_a_screen_reader(visit: Any, example: Path) -> None:
+    page = visit(example).page
+    for role, count in (("banner", 1), ("navigation", 1), ("main", 1), ("contentinfo", 1), ("status", 1)):
+        assert page.get_by_role(role).count() >= count, role
+    levels = page.eval_on_selector_all(
+        "h1, h2, h3, h4", "all => all.filter(one => one.checkVisibility()).map(one => Number(one.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    unnamed = page.eval_on_selector_all(
+        "button, select, input, [role=img], [role=region]",
+        "all => all.filter(one => !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length)).length",
+    )
+    assert unnamed == 0
+    assert page.locator("#count").get_attribute("aria-live") == "polite"
+    long = page.eval_on_selector_all(
+        "svg[role=img]", "all => all.filter(one => one.getAttribute('aria-label').length < 60)"
+    )
+    assert not long  # each tells its numbers
+
+
+def test_tables_sort_by_their_columns(visit: Any, example: Path) -> None:
+    page = visit(example).page
+    table = page.locator("#table-accuracy table")
+    place = table.locator("th").all_inner_texts().index("accuracy")
+
+    def column() -> list[float]:
+        return [
+            float(text) for text in table.locator(f"tbody td:nth-child({place + 1})").all_inner_texts() if text != "–"
+        ]
+
+    before = column()
+    button = table.get_by_role("button", name="accuracy", exact=True)
+    button.click()
+    assert column() == sorted(before)
+    assert table.locator("th").nth(place).get_attribute("aria-sort") == "ascending"
+    table.locator("th").nth(place).locator("button").press("Enter")
+    assert column() == sorted(before, reverse=True)
+
+
+def test_tables_are_copied_as_latex(visit: Any, example: Path) -> None:
+    found = visit(example, permissions=["clipboard-read", "clipboard-write"])
+    found.page.locator("#table-accuracy").get_by_role("button", name="Copy as LaTeX").click()
+    found.page.get_by_text("Copied.").wait_for()
+    assert r"\begin{tabular}" in found.page.evaluate("navigator.clipboard.readText()")
+
+
+def test_the_dark_scheme_is_dark_and_readable(visit: Any, example: Path) -> None:
+    for scheme in ("light", "dark"):
+        page = visit(example, color_scheme=scheme).page
+        ground, ink, label = page.evaluate(
+            """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
+                getComputedStyle(document.querySelector('figure svg text[fill="#1c2430"]')).fill]
+                .map(text => text.match(/[0-9.]+/g).slice(0, 3).map(Number))"""
+        )
+        assert contrast(ground, ink) > 7
+        assert contrast(ground, label) > 7
+        assert (sum(ground) < 200) == (scheme == "dark")
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    """The contrast ratio of WCAG."""
+
+    def luminance(colour: list[float]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return sum(part * weight for part, weight in zip(parts, (0.2126, 0.7152, 0.0722), strict=True))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_names_of_any_length_break_no_layout(browser: Any, tmp_path: Path, width: int) -> None:
+    long = write_report([str(hostile_run(tmp_path, "m" * 300))], tmp_path / "long.html")
+    page = Visit(browser, long, viewport={"width": width, "height": 900}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_it_fits_its_window(visit: Any, example: Path, tmp_path: Path, width: int) -> None:
+    for address in ("", "#" + urlencode({"item": pair(example)[0]})):
+        page = visit(example, address, viewport={"width": width, "height": 900}).page
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        shot = tmp_path / f"{width}{len(address)}.png"
+        page.screenshot(path=shot, full_page=not address)
+        assert shot.stat().st_size > 20_000
+
+
+def test_it_prints_with_all_tables_open(visit: Any, example: Path) -> None:
+    page = visit(example).page
+    assert page.pdf().startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert not page.locator("#filters").is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("main details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("main details:not([open])").count() > 0
+
+
+def test_without_javascript_everything_but_the_items_can_be_read(browser: Any, example: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(example.as_uri())
+    assert page.locator("noscript p").is_visible()
+    assert page.locator("#table-accuracy tbody tr").count() > 10
+    context.close()
+
+
+def test_hostile_content_is_shown_and_does_nothing(visit: Any, hostile: Path) -> None:
+    """Each item is opened; a dialog, request, console message or error fails in the fixture."""
+    found = visit(hostile)
+    page = found.page
+    before = page.evaluate("[document.scripts.length, document.styleSheets.length]")
+    links = page.eval_on_selector_all("#answers tbody a", "all => all.map(link => link.getAttribute('href'))")
+    assert len(links) == 2 * len(PAYLOADS)
+    for link in links:
+        payload = PAYLOADS[int(parse_qs(link[1:])["item"][0].split("/")[0])]
+        page.evaluate("link => { location.hash = link; }", link)
+        page.wait_for_function("link => location.hash === link || location.hash === encodeURI(link)", arg=link)
+        page.wait_for_selector("dialog[open] .story")
+        inside = page.text_content("dialog")
+        assert payload in inside
+    assert (
+        page.locator("dialog img, dialog script, dialog iframe, dialog style, dialog svg, dialog [onload]").count() == 0
+    )
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("[document.scripts.length, document.styleSheets.length]") == before
+    assert page.locator("main img, main iframe, main style, header b, nav b").count() == 0
+    page.keyboard.press("Escape")
+    for label in ("Class", "Stage"):
+        select = page.get_by_label(label, exact=True)
+        for value in select.locator("option").all_inner_texts():
+            select.select_option(label=value)
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_nested_question_shows_who_knows_what(visit: Any, tmp_path: Path) -> None:
+    folder = hitom_run(tmp_path / "hitom")
+    found = visit(write_report([str(folder)], tmp_path / "r.html"))
+    page = found.page
+    found.choose("Order", "2")
+    found.choose("Deception", "false")
+    page.locator("#answers tbody a", has_text="compass/Bela/Cleo").first.click()
+    page.wait_for_selector("dialog[open] .story")
+    heads = page.locator("dialog .story thead th").all_inner_texts()
+    assert heads == ["#", "Sentence", "sees it", "really", "Bela", "Cleo", "Gold", "hitom chain: stated belief"]
+    cells = page.locator("dialog .story tbody tr").nth(7).locator("td").all_inner_texts()
+    assert cells[:7] == [
+        "8",
+        "Cleo moved the compass to the plum_locker.",
+        "Cleo",
+        "plum_locker",
+        "ochre_urn",
+        "plum_locker",
+        "ochre_urn",
+    ]
+    assert page.locator("dialog .story tbody tr").nth(7).locator("td.belief.same").all_inner_texts() == [
+        "Cleo",
+        "ochre_urn",
+    ]
+    foot = page.locator("dialog .story tfoot td").all_inner_texts()
+    assert foot[1:] == ["Answer", "", "", "", "", "ochre_urn", "✓ ochre_urn"]
+
+
+def test_the_policy_stops_what_is_put_in(browser: Any, hostile: Path) -> None:
+    """The policy itself: script and style that got in by another way would not run."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(hostile.as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    ran = page.evaluate(
+        """async () => {
+            const script = document.createElement("script");
+            script.textContent = "window.hacked = 1";
+            document.body.append(script);
+            document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.hacked = 2'>");
+            const got = await fetch("http://127.0.0.1:9/").then(() => "fetched", () => "refused");
+            return [window.hacked ?? null, got];
+        }"""
+    )
+    assert ran == [None, "refused"]
+    context.close()

@@ -1,0 +1,375 @@
+"""Scoring from files: journals that are torn, foreign or older, another tool's responses, tables made in parts."""
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import make_item
+from tomserve.benchmarks import load
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import write_items
+from tomserve.scoring import table as table_module
+from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.table import score_run, write_scored
+
+
+def lines(path: Path, *rows: dict | bytes) -> Path:
+    path.write_bytes(b"".join(row if isinstance(row, bytes) else orjson.dumps(row) + b"\n" for row in rows))
+    return path
+
+
+def items(tmp_path: Path, count: int = 3) -> Path:
+    write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(1, count + 1)])
+    return tmp_path / "items.jsonl"
+
+
+def reply(number: int, text: str = '{"answer": "tea"}', **more) -> dict:
+    return {"item": f"demo/{number}", "text": text, **more}
+
+
+def test_another_tools_responses(cli, tmp_path: Path) -> None:
+    rows = [reply(1), reply(2, "Answer: salt", strategy="cot", model="a"), reply(2, "tea", strategy="cot", model="b")]
+    found = lines(tmp_path / "theirs.jsonl", *rows, {"item": "demo/3", "status": "timeout"})
+    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.parquet")
+    assert (done.code, done.err) == (0, ""), done.err
+    assert "4 rows scored, 2 correct" in done.out
+    scores = pl.read_parquet(tmp_path / "s.parquet")
+    assert scores.select("run", "model", "strategy", "item", "status", "parse", "correct").rows() == [
+        ("theirs", "theirs", "vanilla", "demo/1", "ok", "json", True),
+        ("theirs", "a", "cot", "demo/2", "ok", "stated", False),
+        ("theirs", "b", "cot", "demo/2", "ok", "label", True),
+        ("theirs", "theirs", "vanilla", "demo/3", "timeout", None, False),
+    ]
+    assert scores["perturbation"].to_list() == ["none"] * 4
+    for suffix in ("csv", "jsonl"):
+        out = tmp_path / f"s.{suffix}"
+        assert cli("score", "--responses", found, "--items", items(tmp_path), "--out", out, "--model", "m").code == 0
+        assert table_module.load_scores(str(out))["model"].to_list() == ["m", "a", "b", "m"]
+
+
+def test_responses_to_a_benchmark(cli, tmp_path: Path) -> None:
+    identifier = "C1/none/false_belief/reality/original"
+    found = lines(tmp_path / "r.jsonl", {"item": identifier, "text": "unknown"})
+    done = cli("score", "--responses", found, "--benchmark", "perturbed", "--out", tmp_path / "s.csv")
+    assert done.code == 0, done.err
+    assert pl.read_csv(tmp_path / "s.csv").select("item", "stage", "status").row(0) == (identifier, "C1", "ok")
+
+
+SMALL = Path(__file__).parents[1] / "data/hitom_small.json"
+
+
+def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, tmp_path: Path) -> None:
+    asked = list(load("hitom", SMALL))
+    by_letter, container, both, prose, wrong, unclear = asked[:6]
+    letter = "ABCDEFGHIJKLMNO"[both.choices.index(both.answer)]
+    rows = [
+        {"item": by_letter.id, "text": "ABCDEFGHIJKLMNO"[by_letter.choices.index(by_letter.answer)]},
+        {"item": container.id, "text": container.answer.replace("_", " ")},
+        {"item": both.id, "text": f"{letter}. {both.answer}\n\nExplanation: {both.story[3]}"},
+        {"item": prose.id, "text": f"{prose.story[3]}\nSo the answer is {prose.answer}."},
+        {"item": wrong.id, "text": next(choice for choice in wrong.choices if choice != wrong.answer)},
+        {"item": unclear.id, "text": "I cannot tell."},
+    ]
+    found = lines(tmp_path / "theirs.jsonl", *rows)
+    out = tmp_path / "s.csv"
+    done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, "--out", out)
+    assert (done.code, done.err) == (0, ""), done.err
+    assert "6 rows scored, 4 correct\nreplies read as: " in done.out
+    assert "; compared with gold: corrected\n" in done.out
+    scores = pl.read_csv(out)
+    assert dict(scores.select("item", "parse").iter_rows()) == {
+        by_letter.id: "label+letter",
+        container.id: "label+words",
+        both.id: "first",
+        prose.id: "stated",
+        wrong.id: "label",
+        unclear.id: None,
+    }
+    assert set(scores["gold"]) == {"corrected"}
+    assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
+    done = cli("analyze", out, "--format", "csv", "--out", tmp_path / "tables")
+    assert done.code == 0, done.err
+    scorer = pl.read_csv(tmp_path / "tables/scorer.csv")
+    assert set(scorer["gold"]) == {"corrected"}
+    assert dict(scorer.select("parse", "correct").iter_rows())["label+letter"] == 1
+    assert pl.read_csv(tmp_path / "tables/accuracy.csv").row(0)[:5] == ("theirs", "vanilla", "overall", 4, 6)
+    assert pl.read_csv(tmp_path / "tables/errors.csv")["wrong"].to_list()[0] == 1
+    options = ("--gold", "tracked", "--out", out)
+    done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, *options)
+    assert "; compared with gold: tracked\n" in done.out
+    done = cli("score", "--responses", lines(tmp_path / "o.jsonl", reply(1)), "--items", items(tmp_path),
+               "--out", out)  # fmt: skip
+    assert "replies read as: json 1\nwritten" in done.out
+    generated = tmp_path / "generated.jsonl"
+    options = ("--semantics", "common_knowledge", "--stories", 4)
+    assert cli("generate", "hitom", *options, "--out", generated).code == 0
+    one = next(load("hitom", generated))
+    found = lines(tmp_path / "g.jsonl", {"item": one.id, "text": one.answer})
+    done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", generated, "--out", out)
+    assert "1 correct" in done.out
+    assert "; compared with gold: tracked:common_knowledge\n" in done.out
+
+
+def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:
+    rows = (
+        reply(1),
+        b"not json\n",
+        b"[1]\n",
+        reply(9),
+        {"id": "demo/2", "output": "tea"},
+        reply(2, schema=7),
+        reply(2, status="fine"),
+        reply(2, turn="first"),
+        {"item": "demo/2", "text": None},
+        reply(3),
+        b'{"item": "demo/3", "te',
+    )
+    done = cli(
+        *("score", "--responses", lines(tmp_path / "r.jsonl", *rows), "--items", items(tmp_path)),
+        *("--out", tmp_path / "s.parquet"),
+    )
+    assert done.code == 0
+    assert "2 rows scored, 2 correct" in done.out
+    assert done.err.startswith("warning: ")
+    for part in (
+        "9 lines not read: ",
+        "1 not JSON (line 2)",
+        "1 not a response (line 3)",
+        "1 of unknown items (line 4)",
+        "1 without item (line 5)",
+        "1 of another schema (line 6)",
+        "1 with an unknown status (line 7)",
+        "1 with a turn that is no whole number (line 8)",
+        "1 without text (line 9)",
+        "1 torn off at the end (line 11)",
+    ):
+        assert part in done.err, part
+
+
+def test_a_file_without_one_response_is_an_error(cli, tmp_path: Path) -> None:
+    found = lines(tmp_path / "r.jsonl", {"id": "demo/1", "output": "tea"}, {"id": "demo/2", "output": "tea"})
+    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.parquet")
+    assert done.code == 2
+    assert "no line of it is a response to a known item" in done.err
+    assert "2 without item (line 1)" in done.err
+    assert not (tmp_path / "s.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--responses", "r.jsonl", "--out", "s.csv"), "--responses needs either --items FILE or --benchmark NAME"),
+        (("--responses", "r.jsonl", "--items", "i.jsonl"), "--responses needs --out FILE"),
+        (
+            ("--responses", "r.jsonl", "--items", "i.jsonl", "--out", "s.xls"),
+            "s.xls: unknown kind of table; known: .parquet",
+        ),
+        (("--responses", "r.jsonl", "--items", "i.jsonl", "--out", "s.csv"), "i.jsonl: cannot be read (No such file"),
+        (
+            ("a", "--responses", "r.jsonl", "--items", "i.jsonl", "--out", "s.csv"),
+            "give runs (a) or --responses, not both",
+        ),
+        (("--items", "i.jsonl"), "--items, --benchmark, --path and --model belong to --responses FILE"),
+        (("--gold", "current"), "--gold current writes no scores.parquet"),
+        (("--gold", "currant"), "unknown gold 'currant'; did you mean 'current'?"),
+        (("--out", "s.xls"), "s.xls: unknown kind of table"),
+    ],
+)
+def test_bad_combinations_are_one_line(cli, arguments: tuple[str, ...], message: str) -> None:
+    done = cli("score", *arguments)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert message in done.err
+
+
+def scored(tmp_path: Path, *rows: dict | bytes, count: int = 3) -> pl.DataFrame:
+    known = ItemFile(items(tmp_path, count))
+    found = ResponseFile(lines(tmp_path / "r.jsonl", *rows), known, "m")
+    write_scored(known, found, tmp_path / "s.parquet", run="r")
+    return pl.read_parquet(tmp_path / "s.parquet")
+
+
+def test_the_later_row_of_a_turn_wins_and_the_last_turn_counts(tmp_path: Path) -> None:
+    frame = scored(tmp_path, reply(1, "salt", turn=1), reply(1, "tea", turn=1), reply(1, "unknown", turn=0))
+    assert frame["answer"].to_list() == ["tea"]
+
+
+def test_a_table_made_in_parts_equals_one_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        reply(n, text, strategy=s)
+        for n in range(1, 40)
+        for s, text in (("v", "tea"), ("c", '{"beliefs": ["tea"], "answer": "tea"}'))
+    ]
+    whole = scored(tmp_path, *rows, count=40)
+    monkeypatch.setattr(table_module, "PART", 7)
+    parts = scored(tmp_path, *reversed(rows), count=40)
+    assert parts.equals(whole)
+    first = (tmp_path / "s.parquet").read_bytes()
+    scored(tmp_path, *rows, count=40)
+    assert (tmp_path / "s.parquet").read_bytes() == first
+    assert not list(tmp_path.glob(".scoring-*"))
+
+
+def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path) -> None:
+    base = {"story": ["a", "b"], "cluster": "s", "choices": ["x", "y", "unknown"]}
+    asked = make_item(1, **base, answer="x", gold={"sets": [["x"], ["x"]]})
+    reality = make_item(2, **base, answer="y", gold={"sets": [["x"], ["y"]]})
+    write_items(tmp_path / "items.jsonl", [asked, reality])
+    known = ItemFile(tmp_path / "items.jsonl")
+    row = reply(1, '{"beliefs": ["x", "y"], "answer": "y"}')
+    write_scored(known, ResponseFile(lines(tmp_path / "r.jsonl", row), known, "m"), tmp_path / "s.parquet", run="r")
+    assert pl.read_parquet(tmp_path / "s.parquet")["chain_verdicts"].to_list() == [["right", "other_belief"]]
+
+
+def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:
+    kinds = [make_item(1, factors={"n": 1, "x": 1, "b": True}), make_item(2, factors={"n": 2.5, "x": "a", "b": None})]
+    write_items(tmp_path / "items.jsonl", kinds)
+    known = ItemFile(tmp_path / "items.jsonl")
+    write_scored(
+        known,
+        ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2)), known, "m"),
+        tmp_path / "s.parquet",
+        run="r",
+    )
+    frame = pl.read_parquet(tmp_path / "s.parquet")
+    assert frame.select("n", "x", "b").rows() == [(1.0, "1", True), (2.5, "a", None)]
+
+
+def test_broken_items_are_named_by_line(tmp_path: Path) -> None:
+    path = items(tmp_path)
+    good = path.read_bytes().splitlines()
+    for broken, message in (
+        (b"{", r"items.jsonl:2: not JSON"),
+        (b'{"story": ["a"]}', r"items.jsonl:2: id: "),
+        (good[0], r"items.jsonl:2: id: 'demo/1' was already given in line 1"),
+    ):
+        path.write_bytes(good[0] + b"\n" + broken + b"\n")
+        with pytest.raises(ContentError, match=message):
+            ItemFile(path)
+    path.write_bytes(good[0].replace(b'"answer":"tea"', b'"answer":"milk"') + b"\n")
+    known = ItemFile(path)
+    with pytest.raises(ContentError, match=r"items.jsonl:1: .*answer 'milk' is not among the choices"):
+        known.item(0)
+
+
+def run_folder(tmp_path: Path, *rows: dict | bytes) -> Path:
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    items(folder)
+    strategies = {"vanilla": {"chain": False}, "cot": {"chain": True}}
+    manifest = {"schema": 1, "run": "mine", "model": "m", "benchmark": "perturbed", "strategies": strategies}
+    manifest |= {"complete": True, "benchmark_digest": "sha256:old", "benchmark_path": None}
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+    lines(folder / "responses.jsonl", *rows)
+    return folder
+
+
+def test_a_journal_with_foreign_and_torn_lines_is_scored_as_far_as_it_goes(cli, tmp_path: Path) -> None:
+    row = {"schema": 1, "turn": 0, "key": "k", "strategy": "cot", "status": "ok"}
+    folder = run_folder(tmp_path, {**row, **reply(1)}, b"garbage\n", {**row, **reply(77)}, b'{"torn')
+    done = cli("score", folder)
+    assert done.code == 0
+    assert "1 rows scored" in done.out
+    assert (
+        "3 lines not read: 1 not JSON (line 2), 1 of unknown items (line 3), 1 torn off at the end (line 4)" in done.err
+    )
+    assert pl.read_parquet(folder / "scores.parquet")["chain_proper"].to_list() == [False]  # a chain was asked for
+
+
+def test_a_run_that_asked_nothing_yet_has_an_empty_table(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "responses.jsonl").unlink()
+    assert score_run(folder).is_empty()
+    with pytest.raises(ConfigError, match="no run there"):
+        score_run(tmp_path)
+
+
+def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
+    identifier = "C1/none/false_belief/reality/original"
+    row = {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", "item": identifier, "text": "tea"}
+    folder = run_folder(tmp_path, row)
+    done = cli("score", folder, "--gold", "current", "--out", tmp_path / "now.csv")
+    assert done.code == 0, done.err
+    assert "scored against today's perturbed (sha256:" in done.out
+    assert "the run's was sha256:old" in done.out
+    assert pl.read_csv(tmp_path / "now.csv")["item"].to_list() == [identifier]
+    assert not (folder / "scores.parquet").exists()
+
+
+def score_table(path: Path, **changes) -> Path:
+    rows = [
+        {"model": "m", "strategy": "vanilla", "item": f"i{n}", "status": "ok", "correct": n % 2 == 0} for n in range(6)
+    ]
+    frame = pl.DataFrame(rows).with_columns(**changes)
+    write = {".parquet": frame.write_parquet, ".csv": frame.write_csv, ".jsonl": frame.write_ndjson}
+    write[path.suffix](path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Float64, pl.String, pl.Boolean])
+def test_true_and_false_in_every_format(tmp_path: Path, suffix: str, kind) -> None:
+    path = score_table(tmp_path / f"t.{suffix}", correct=pl.col("correct").cast(kind))
+    assert table_module.load_scores(str(path))["correct"].to_list() == [True, False] * 3
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("value", [0.4, 2, "maybe"])
+def test_what_is_neither_true_nor_false_is_refused(tmp_path: Path, suffix: str, value) -> None:
+    path = score_table(tmp_path / f"t.{suffix}", correct=pl.lit(value))
+    with pytest.raises(ConfigError, match=rf"t.{suffix}: item 'i0': correct is .*; expected true or false"):
+        table_module.load_scores(str(path))
+
+
+def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:
+    nan = score_table(tmp_path / "nan.parquet", correct=pl.lit(float("nan")))
+    assert "correct is empty" in cli("analyze", nan, "--study", "accuracy").err
+    labels = score_table(tmp_path / "labels.parquet", strategy=pl.col("strategy").cast(pl.Categorical))
+    assert cli("analyze", labels, "--study", "accuracy").code == 0
+    semicolons = tmp_path / "semi.csv"
+    semicolons.write_text("model;strategy;item\nm;v;i\n")
+    empty = tmp_path / "empty.csv"
+    empty.write_text("model,strategy,item,status,correct\n")
+    bracketed = score_table(tmp_path / "g[1].parquet")
+    assert cli("analyze", bracketed, "--study", "accuracy").code == 0
+    (tmp_path / "folder.csv").mkdir()
+    for path, message in (
+        (semicolons, "not a score table: found columns model;strategy;item"),
+        (empty, "holds no rows"),
+        (tmp_path / "folder.csv", "is no file"),
+        (tmp_path / "none.csv", "no such file"),
+    ):
+        done = cli("analyze", path)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert message in done.err
+
+
+def test_an_input_is_never_overwritten(cli, tmp_path: Path) -> None:
+    found, known = lines(tmp_path / "r.jsonl", reply(1)), items(tmp_path)
+    for out in (found, known):
+        done = cli("score", "--responses", found, "--items", known, "--out", out)
+        assert done.code == 2
+        assert "would overwrite what is to be scored" in done.err
+    assert known.read_bytes().count(b"\n") == 3
+
+
+def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:
+    first = b"\xef\xbb\xbf" + orjson.dumps({**reply(1), "strategy": None, "model": None}) + b"\n"
+    found = lines(tmp_path / "r.jsonl", first, reply(2, "tea"), reply(2, "salt"))
+    done = cli("score", "--responses", found, "--items", items(tmp_path), "--out", tmp_path / "s.csv")
+    assert done.code == 0
+    assert "2 rows scored, 1 correct" in done.out
+    assert "1 lines answer an item again; of each the last one counts" in done.err
+    empty = lines(tmp_path / "empty.jsonl")
+    none = cli("score", "--responses", empty, "--items", items(tmp_path), "--out", tmp_path / "s.csv")
+    assert (none.code, "no line of it is a response" in none.err) == (2, True)
+
+
+def test_a_damaged_manifest_is_one_line(cli, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", **reply(1)})
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    (folder / "manifest.json").write_bytes(orjson.dumps({**manifest, "strategies": ["cot"]}))
+    done = cli("score", folder)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "strategies is ['cot']; restore the file" in done.err

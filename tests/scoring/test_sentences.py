@@ -1,0 +1,120 @@
+"""A chain against the gold rationale sentence by sentence, with a brute force over all gold chains."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import make_item
+from tests.items.test_automaton import LABELS, listed, rationales
+from tomserve.items import Gold
+from tomserve.items.automaton import compile_sets
+from tomserve.scoring.chains import proper
+from tomserve.scoring.score import score_row
+from tomserve.scoring.sentences import VERDICTS, judge
+
+GOLD = compile_sets([["unknown"], ["tea"], ["tea"], ["salt"]])
+
+
+def verdicts(*beliefs: str | None, others=()) -> tuple[str, ...]:
+    return judge(GOLD, list(enumerate(beliefs, 1)), others).verdicts
+
+
+def test_every_verdict() -> None:
+    assert verdicts("unknown", "tea", "tea", "salt") == ("right",) * 4
+    assert verdicts("unknown", "unknown", "tea", "salt")[1] == "too_late"
+    assert verdicts("unknown", "tea", "salt", "salt")[2] == "too_early"
+    assert verdicts("unknown", "tea", "milk", "salt")[2] == "wrong"
+    assert verdicts("unknown", "tea", None, "salt")[2] == "out_of_vocabulary"
+    assert judge(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).verdicts[2] == "skipped"
+    reality = compile_sets([["milk"], ["milk"], ["milk"], ["salt"]])
+    assert verdicts("unknown", "tea", "milk", "salt", others=[reality])[2] == "other_belief"
+
+
+def test_the_nearer_of_before_and_after_decides() -> None:
+    back = compile_sets([["a"], ["b"], ["b"], ["b"], ["a"]])
+    near_end = judge(back, [(1, "a"), (2, "b"), (3, "b"), (4, "a"), (5, "a")]).verdicts
+    assert near_end == ("right", "right", "right", "too_early", "right")
+    near_start = judge(back, [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]).verdicts
+    assert near_start == ("right", "too_late", "right", "right", "right")
+
+
+def test_sentence_accuracy_fills_forward_and_takes_the_best_path() -> None:
+    judged = judge(GOLD, [(1, "unknown"), (2, "tea")])
+    assert judged.accuracy == 0.75
+    assert (judged.verdicts[3], judged.first_break) == ("skipped", 3)
+    either = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]])
+    assert judge(either, [(1, "y"), (2, "y"), (3, "x")]).accuracy == pytest.approx(2 / 3)
+
+
+def test_change_f1() -> None:
+    assert judge(GOLD, [(1, "unknown"), (2, "tea"), (4, "salt")]).change_f1 == 1.0
+    late = judge(GOLD, [(1, "unknown"), (3, "tea"), (4, "salt")])
+    assert late.change_f1 == pytest.approx(0.5)
+    assert judge(GOLD, [(1, "unknown")]).change_f1 == 0.0
+    assert judge(compile_sets([["x"], ["x"]]), [(1, "x")]).change_f1 == 1.0
+
+
+def test_a_sentence_that_is_not_in_the_story_is_refused() -> None:
+    with pytest.raises(ValueError, match="sentence 5 of 4"):
+        judge(GOLD, [(5, "tea")])
+
+
+@st.composite
+def judged_chains(draw):
+    rationale = draw(rationales())
+    numbers = draw(st.sets(st.integers(1, len(rationale[0])), min_size=1))
+    return rationale, [(number, draw(st.sampled_from(LABELS))) for number in sorted(numbers)]
+
+
+def filled(stated, length: int) -> list[str | None]:
+    given, now, out = dict(stated), None, []
+    for number in range(1, length + 1):
+        now = given.get(number, now)
+        out.append(now)
+    return out
+
+
+def f1(mine, gold) -> float:
+    changes = [{(t, seq[t]) for t in range(1, len(seq)) if seq[t] != seq[t - 1]} for seq in (mine, gold)]
+    total = len(changes[0]) + len(changes[1])
+    return 2 * len(changes[0] & changes[1]) / total if total else 1.0
+
+
+@given(judged_chains())
+def test_equals_the_brute_force_over_all_gold_chains(case) -> None:
+    rationale, stated = case
+    automaton, golds = compile_sets(*rationale), listed(*rationale)
+    if not golds:
+        return
+    judged = judge(automaton, stated)
+    mine = filled(stated, len(rationale[0]))
+    assert judged.accuracy == max(sum(a == b for a, b in zip(mine, gold, strict=True)) for gold in golds) / len(mine)
+    assert judged.change_f1 == pytest.approx(max(f1(mine, gold) for gold in golds))
+    assert set(judged.verdicts) <= set(VERDICTS)
+    assert (judged.first_break is None) == (judged.accuracy == 1.0)
+    if not proper(automaton, [label for _, label in stated]):
+        assert judged.first_break is not None, "an improper chain breaks somewhere"
+
+
+def row(text: str, **item) -> dict:
+    gold = Gold(sets=[["unknown"], ["tea"], ["tea"]])
+    response = {"strategy": "cot", "status": "ok", "text": text}
+    return score_row("r", "m", make_item(gold=gold, **item), response, True)
+
+
+def test_a_row_says_where_its_chain_breaks() -> None:
+    found = row('{"beliefs": ["unknown", "unknown", "tea"], "answer": "tea"}')
+    assert (found["chain_proper"], found["chain_break"], found["chain_break_kind"]) == (False, 2, "too_late")
+    assert found["answer_matches_last"] is True
+    assert found["chain_length"] == 3
+    proper_one = row(
+        '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "tea"}], "answer": "salt"}'
+    )
+    assert (proper_one["chain_proper"], proper_one["chain_break_kind"]) == (True, None)
+    assert proper_one["answer_matches_last"] is False
+    assert proper_one["chain_verdicts"] == ["right", "right", "skipped"]
+    assert proper_one["chain_sentences"] == [1, 2]
+    odd = row('{"beliefs": ["unknown", "milk", "tea"], "answer": "tea"}')
+    assert (odd["chain"], odd["chain_break"], odd["chain_break_kind"]) == (None, 2, "out_of_vocabulary")
+    assert odd["chain_lcs"] == odd["chain_sentence_accuracy"] == 0.0
+    assert row('{"answer": "tea"}')["chain_break_kind"] == "missing"

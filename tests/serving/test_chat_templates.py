@@ -1,0 +1,203 @@
+"""Our own chat templates, token by token against the documented formats. None of them needs a model."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tests.helpers.checkpoints import FAMILIES, family_of, template_of, tokenizer
+from tests.helpers.foreign_formats import mistral_tokens
+from tomserve import content
+from tomserve.prompting.strategy import Strategy
+from tomserve.serving import install
+from tomserve.serving.command import template_file
+from tomserve.serving.presets import Preset
+
+needs_transformers = pytest.mark.skipif(
+    install.engine() is None, reason="transformers comes with vLLM (`make test` installs it)"
+)
+OWN = ("gemma2-27b", "mixtral-8x7b", "vicuna-33b")
+SYSTEM, FIRST, REPLY, SECOND = "Be brief.", "What is tea? {{ 7 * 7 }}", "A drink.", "And salt?"
+TALK = [
+    {"role": "system", "content": SYSTEM},
+    {"role": "user", "content": FIRST},
+    {"role": "assistant", "content": REPLY},
+    {"role": "user", "content": SECOND},
+]
+
+
+def source(preset: str) -> str:
+    """The template that the preset is served with: its own, or the tests' stand-in for its repository's."""
+    own = template_file(Preset.load(preset))
+    return own.read_text("utf-8") if own else str(template_of(family_of(preset)))
+
+
+def ids(fast: Any, *parts: str) -> list[int]:
+    """Ids of a prompt put together by hand: special tokens by their names, text by itself."""
+    known = set(fast.all_special_tokens) | set(fast.added_tokens_encoder)
+    return [
+        number
+        for part in parts
+        for number in (
+            [fast.convert_tokens_to_ids(part)] if part in known else fast.encode(part, add_special_tokens=False)
+        )
+    ]
+
+
+def rendered(fast: Any, messages: Any, template: str, **more: Any) -> list[int]:
+    return fast.apply_chat_template(
+        messages, chat_template=template, tokenize=True, return_dict=False, add_generation_prompt=True, **more
+    )
+
+
+TURN = "<start_of_turn>", "<end_of_turn>"
+HEAD = "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"
+IM = "<|im_start|>", "<|im_end|>"
+CHATML = (
+    *(IM[0], f"system\n{SYSTEM}", IM[1], "\n", IM[0], f"user\n{FIRST}", IM[1], "\n"),
+    *(IM[0], f"assistant\n{REPLY}", IM[1], "\n", IM[0], f"user\n{SECOND}", IM[1], "\n", IM[0], "assistant\n"),
+)
+DOCUMENTED = {
+    "vicuna-33b": ("<s>", f"{SYSTEM} USER: {FIRST} ASSISTANT: {REPLY}", "</s>", f"USER: {SECOND} ASSISTANT:"),
+    "mixtral-8x7b": (
+        "<s>",
+        f"[INST] {SYSTEM}\n\n{FIRST} [/INST] {REPLY}",
+        "</s>",
+        f"[INST] {SECOND} [/INST]",
+    ),
+    "gemma2-27b": (
+        *("<bos>", TURN[0], f"user\n{SYSTEM}\n\n{FIRST}", TURN[1], "\n", TURN[0], f"model\n{REPLY}", TURN[1], "\n"),
+        *(TURN[0], f"user\n{SECOND}", TURN[1], "\n", TURN[0], "model\n"),
+    ),
+    "llama2-70b": (
+        *("<s>", f"[INST] <<SYS>>\n{SYSTEM}\n<</SYS>>\n\n{FIRST} [/INST] {REPLY} ", "</s>"),
+        *("<s>", f"[INST] {SECOND} [/INST]"),
+    ),
+    "llama3-70b": (
+        *("<|begin_of_text|>", HEAD[0], "system", HEAD[1], f"\n\n{SYSTEM}", HEAD[2]),
+        *(HEAD[0], "user", HEAD[1], f"\n\n{FIRST}", HEAD[2], HEAD[0], "assistant", HEAD[1], f"\n\n{REPLY}", HEAD[2]),
+        *(HEAD[0], "user", HEAD[1], f"\n\n{SECOND}", HEAD[2], HEAD[0], "assistant", HEAD[1], "\n\n"),
+    ),
+    "yi-34b": CHATML,
+    "qwen2.5-72b": CHATML,
+    "qwen3-8b": CHATML,
+    "dbrx": CHATML,
+}
+
+
+@needs_transformers
+@pytest.mark.parametrize("preset", DOCUMENTED)
+def test_a_conversation_comes_out_as_documented(preset: str) -> None:
+    fast = tokenizer(family_of(preset))
+    found = rendered(fast, TALK, source(preset))
+    assert found == ids(fast, *DOCUMENTED[preset])
+    if fast.bos_token and preset not in ("llama2-70b", "yi-34b"):  # one per exchange; none in ChatML
+        assert found.count(fast.bos_token_id) == 1
+
+
+@needs_transformers
+@pytest.mark.parametrize("preset", OWN)
+def test_a_question_alone_needs_no_system_message(preset: str) -> None:
+    fast = tokenizer(family_of(preset))
+    whole = {
+        "vicuna-33b": ("<s>", f"USER: {SECOND} ASSISTANT:"),
+        "mixtral-8x7b": ("<s>", f"[INST] {SECOND} [/INST]"),
+        "gemma2-27b": ("<bos>", TURN[0], f"user\n{SECOND}", TURN[1], "\n", TURN[0], "model\n"),
+    }
+    assert rendered(fast, TALK[3:], source(preset)) == ids(fast, *whole[preset])
+
+
+@needs_transformers
+@pytest.mark.parametrize("preset", OWN)
+@pytest.mark.parametrize(
+    "roles",
+    [("user", "user"), ("assistant",), ("system", "assistant"), ("user", "system"), ("system", "system"), ("tool",)],
+)
+def test_roles_that_do_not_alternate_are_refused(preset: str, roles: tuple[str, ...]) -> None:
+    import jinja2
+
+    with pytest.raises(jinja2.TemplateError, match="roles must alternate"):
+        rendered(tokenizer(family_of(preset)), [{"role": role, "content": "Hello."} for role in roles], source(preset))
+
+
+@needs_transformers
+@pytest.mark.parametrize("preset", [name for name in OWN if not Preset.load(name).system_role])
+@pytest.mark.parametrize("strategy", content.names("prompts", "/strategy.yaml"))
+def test_the_template_folds_a_system_text_as_the_client_does(preset: str, strategy: str) -> None:
+    """So that it makes no difference whether a client knows that the model has no system role."""
+    fast, item = tokenizer(family_of(preset)), make_item()
+    messages = [list(Strategy.load(strategy, system_role=role).turn(item).messages) for role in (True, False)]
+    assert rendered(fast, messages[0], source(preset)) == rendered(fast, messages[1], source(preset))
+
+
+@needs_transformers
+@pytest.mark.parametrize("strategy", content.names("prompts", "/strategy.yaml"))
+def test_dbrx_never_gets_a_system_prompt_of_its_own(strategy: str) -> None:
+    fast = tokenizer(family_of("dbrx"))
+    default = "You are DBRX"
+    assert default in fast.decode(rendered(fast, TALK[1:], source("dbrx")))
+    asked = Strategy.load(strategy, system_role=Preset.load("dbrx").system_role).turn(make_item()).messages
+    assert default not in fast.decode(rendered(fast, list(asked), source("dbrx")))
+
+
+@needs_transformers
+def test_gemma_trims_its_contents() -> None:
+    fast = tokenizer(family_of("gemma2-27b"))
+    untidy = [{**message, "content": f" \n{message['content']}\n "} for message in TALK[1:]]
+    assert rendered(fast, untidy, source("gemma2-27b")) == rendered(fast, TALK[1:], source("gemma2-27b"))
+
+
+@needs_transformers
+def test_qwen3_opens_a_reply_as_it_is_told() -> None:
+    preset, fast = Preset.load("qwen3-8b"), tokenizer(family_of("qwen3-8b"))
+
+    def end(thinking: str) -> list[int]:
+        return rendered(fast, TALK, source("qwen3-8b"), **preset.extra(thinking)["chat_template_kwargs"])
+
+    assert end("off")[-6:] == ids(fast, "assistant\n", "<think>", "\n\n", "</think>", "\n\n")[-6:]
+    assert ids(fast, "</think>")[0] not in end("on")
+
+
+def sentencepiece() -> tuple[Any, Any, Path]:
+    """The tokenizer of Mistral's first models, which is of Llama's kind: (sentencepiece's own, as transformers has it)."""
+    common = pytest.importorskip("mistral_common", reason="mistral-common comes with vLLM")
+    import sentencepiece as library
+    from transformers import LlamaTokenizer
+
+    path = Path(common.__file__).parent / "data/tokenizer.model.v1"
+    if not path.is_file():
+        pytest.skip("this mistral-common brings no tokenizer.model.v1")
+    return library.SentencePieceProcessor(model_file=str(path)), LlamaTokenizer, path
+
+
+@needs_transformers
+def test_mixtral_as_its_makers_tokenize_it(tmp_path: Path) -> None:
+    """mistral-common's own rendering, with the real tokenizer of Mixtral, by code that knows nothing of ours."""
+    _, kind, path = sentencepiece()
+    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+
+    (tmp_path / "tokenizer.model").write_bytes(path.read_bytes())
+    ours = rendered(kind.from_pretrained(tmp_path, legacy=True), TALK, source("mixtral-8x7b"))
+    assert ours == mistral_tokens(MistralTokenizer.v1(), TALK)
+
+
+@needs_transformers
+def test_vicuna_as_fastchat_tokenizes_it(tmp_path: Path) -> None:
+    """FastChat joins the text and lets a sentencepiece tokenizer of Llama's kind add <s>; each answer ends in </s>."""
+    own, kind, path = sentencepiece()
+    (tmp_path / "tokenizer.model").write_bytes(path.read_bytes())
+    ours = rendered(kind.from_pretrained(tmp_path, legacy=True), TALK, source("vicuna-33b"))
+    asked = own.encode(f"{SYSTEM} USER: {FIRST} ASSISTANT: {REPLY}")
+    assert ours == [own.bos_id(), *asked, own.eos_id(), *own.encode(f"USER: {SECOND} ASSISTANT:")]
+
+
+def test_every_preset_belongs_to_one_family() -> None:
+    """A new preset must be given an architecture in tests/helpers/checkpoints.py, so that it is served in a test."""
+    claimed = sorted(name for family in FAMILIES for name in family.presets)
+    assert claimed == sorted(content.names("launch/models", ".yaml"))
+
+
+def test_every_template_of_ours_is_used() -> None:
+    used = {path.name for name in content.names("launch/models", ".yaml") if (path := template_file(Preset.load(name)))}
+    assert used == {path.name for path in (ROOT / "launch/chat_templates").glob("*.jinja")}

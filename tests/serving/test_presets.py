@@ -1,0 +1,296 @@
+"""Every preset served by a real vLLM on the CPU, with its own flags, over a tiny random checkpoint of its architecture.
+
+``make test`` starts those of CI (marker ``serving``), ``make test-presets`` all (marker ``presets``). What is shown:
+the flags are accepted, the prompt's tokens are those of the template, greedy tokens are those of transformers in
+float32, stop strings stop, both strategies are answered by valid JSON, thinking is kept apart and within its budget.
+"""
+
+import dataclasses
+import importlib.metadata
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import make_item
+from tests.helpers import checkpoints
+from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
+from tests.serving.test_serving import tomserve
+from tomserve import benchmarks, content
+from tomserve.errors import ServerError
+from tomserve.prompting.strategy import Strategy, Turn
+from tomserve.serving import install
+from tomserve.serving.command import Command, template_file, vllm_command
+from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset
+from tomserve.serving.server import Server
+
+IN_CI = ("dbrx", "llama3-70b", "mixtral-8x7b", "qwen3-8b")
+"""The study's architectures, and a model that thinks."""
+NOT_HERE = {
+    "reference": "served by tests/serving/test_serving.py, with its real checkpoint",
+}
+"""Presets without a server in this module, and why."""
+
+STRATEGIES = ("vanilla", "cot")
+GREEDY = 16
+"""Tokens that are compared with transformers'."""
+BUDGET = 24
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
+]
+SERVED = [
+    pytest.param(name, marks=pytest.mark.serving if name in IN_CI else pytest.mark.presets)
+    for name in content.names("launch/models", ".yaml")
+    if name not in NOT_HERE
+]
+
+
+def preset_here(name: str) -> Preset:
+    """The preset as it is, but for what depends on the machine, and on a model with a context of 4096."""
+    preset = Preset.load(name)
+    changes = {"device": "cpu", "dtype": "float32", "quantization": None, "max_model_len": checkpoints.CONTEXT}
+    return preset.model_copy(update=changes)
+
+
+def command_for(preset: Preset, folder: Path, port: int) -> Command:
+    if preset.name == "dbrx" and "tomserve_dbrx" not in plugins():
+        pytest.fail("this environment was set up before tomserve had a plugin for vLLM: run `make setup-dev` again")
+    return vllm_command(preset, str(folder), port=port)
+
+
+def plugins() -> set[str]:
+    return {point.name for point in importlib.metadata.entry_points(group="vllm.general_plugins")}
+
+
+@dataclasses.dataclass
+class Served:
+    """A preset behind a server of its own."""
+
+    preset: Preset
+    folder: Path
+    server: Server
+    seconds: float
+    said: list[str] = dataclasses.field(default_factory=list)
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        answer = httpx.post(
+            f"{self.server.root}{path}", json={"model": self.preset.served_name, **body}, timeout=300, trust_env=False
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def chat(self, messages: Any, **body: Any) -> dict[str, Any]:
+        """The first choice, with the ids of the prompt."""
+        answer = self.post("/v1/chat/completions", messages=messages, temperature=0, return_token_ids=True, **body)
+        return {**answer["choices"][0], "prompt": answer["prompt_token_ids"]}
+
+    def turn(self, strategy: str, item: Any) -> Turn:
+        return Strategy.load(strategy, system_role=self.preset.system_role).turn(item)
+
+    def ask(self, turn: Turn, thinking: str | None, **more: Any) -> dict[str, Any]:
+        """One question as tomserve asks it: guided by its schema, with the preset's own fields."""
+        schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": turn.schema}}
+        return self.chat(
+            turn.messages,
+            response_format=schema,
+            max_tokens=turn.max_tokens + self.preset.thinking_tokens(thinking),
+            **self.preset.extra(thinking),
+            **more,
+        )
+
+
+@pytest.fixture(scope="module", params=SERVED)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server a preset; all its tests use it in turn."""
+    folder, preset = tmp_path_factory.mktemp("served"), preset_here(request.param)
+    checkpoint = checkpoints.build(checkpoints.family_of(preset.name), folder / "checkpoint")
+    port = free_port()
+    with Server(command_for(preset, checkpoint, port), host="127.0.0.1", port=port, log=folder / "log") as server:
+        found = Served(preset, checkpoint, server, server.wait_healthy(lambda message: None))
+        yield found
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{preset.name}: healthy after {found.seconds:.0f} s; {'; '.join(found.said)}")
+
+
+def talk() -> list[dict[str, str]]:
+    return [{"role": "user", "content": "What is in the jar?"}]
+
+
+def fast_tokenizer(served: Served) -> Any:
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(served.folder)
+
+
+def as_documented(served: Served, messages: list[dict[str, str]]) -> list[int]:
+    """The tokens of the prompt, by code that is not vLLM's."""
+    vocabulary = checkpoints.family_of(served.preset.name).vocabulary
+    if vocabulary == "tekken":
+        from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+
+        return mistral_tokens(MistralTokenizer.from_file(str(served.folder / "tekken.json")), messages)
+    if vocabulary == "harmony":
+        pytest.skip("vLLM renders harmony by the library of its makers, which is all there is to compare with")
+    file = template_file(served.preset)
+    return fast_tokenizer(served).apply_chat_template(
+        messages,
+        chat_template=file.read_text("utf-8") if file else None,
+        tokenize=True,
+        return_dict=False,
+        add_generation_prompt=True,
+    )
+
+
+def test_prompts_have_the_tokens_of_the_template(served: Served) -> None:
+    for messages in (talk(), list(served.turn("cot", make_item()).messages)):
+        expected = as_documented(served, messages)
+        assert served.post("/tokenize", messages=messages)["tokens"] == expected
+        assert served.chat(messages, max_tokens=1)["prompt"] == expected
+        family = checkpoints.family_of(served.preset.name)
+        if family.bos is not None and family.template not in ("chatml", "llama2"):  # llama2: once an exchange
+            first = family.special.index(family.bos)
+            assert [place for place, token in enumerate(expected) if token == first] == [0]
+
+
+def test_greedy_tokens_are_those_of_transformers(served: Served) -> None:
+    model = checkpoints.reference_model(served.folder)
+    prompts = [talk(), *(list(served.turn(name, make_item()).messages) for name in STRATEGIES)]
+    agreed = 0
+    for messages in prompts:
+        found = served.chat(messages, max_tokens=GREEDY, ignore_eos=True)
+        assert len(found["token_ids"]) == GREEDY
+        different = checkpoints.disagreements(model, found["prompt"], found["token_ids"])
+        assert different == []
+        agreed += GREEDY - len(different)
+    served.said.append(f"{agreed} of {GREEDY * len(prompts)} tokens as in transformers")
+
+
+def test_its_stop_strings_stop(served: Served) -> None:
+    """Most are special tokens, which are left out of the text in which vLLM looks for stop strings."""
+    if not served.preset.stop:
+        pytest.skip(f"{served.preset.name} has none: its end-of-text token ends a reply")
+    fast, reasoning = fast_tokenizer(served), served.preset.reasoning
+    thinking = "off" if reasoning is None or reasoning.disable is not None else None
+    for stop in served.preset.stop:
+        forced = {str(fast.convert_tokens_to_ids(stop)): 100}
+        found = served.chat(talk(), max_tokens=8, logit_bias=forced, **served.preset.extra(thinking))
+        assert found["finish_reason"] == "stop"
+        assert len(found["token_ids"]) == 1
+        assert found["message"]["content"] in ("", None)
+
+
+def test_both_strategies_are_answered_by_valid_json(served: Served, tmp_path: Path) -> None:
+    if served.preset.reasoning is not None:
+        pytest.skip("asked directly below: a random model never ends its thinking by itself")
+    arguments = ["eval", "--base-url", served.server.url, "--model", served.preset.name, "--run", "r", "--limit", "6"]
+    done = tomserve(tmp_path, *arguments, "--no-report")
+    assert done.returncode == 0, done.stderr
+    scores = pl.read_parquet(tmp_path / "r/scores.parquet")
+    assert sorted(scores["strategy"]) == ["cot"] * 6 + ["vanilla"] * 6
+    assert set(scores["status"]) == {"ok"}
+    assert set(scores["parse"]) == {"json"}
+    served.said.append(f"{scores.height} of {scores.height} answers valid")
+
+
+def test_thinking_is_kept_apart(served: Served) -> None:
+    """And ends at its budget, so that room is left for the answer, to which alone the schema applies."""
+    reasoning = served.preset.reasoning
+    if reasoning is None:
+        pytest.skip(f"{served.preset.name} does not think")
+    if not reasoning.enforced:
+        pytest.skip(f"vLLM enforces no budget for {served.preset.name}; see the next test")
+    fast = fast_tokenizer(served)
+    jsonschema = pytest.importorskip("jsonschema", reason="comes with vLLM")
+    opening, closing = fast.convert_tokens_to_ids(["<think>", "</think>"])
+    valid = 0
+    for strategy in STRATEGIES:
+        turn = served.turn(strategy, next(benchmarks.load("perturbed")))
+        switches = [str(BUDGET)] + (["off"] if reasoning.disable is not None else [])
+        for thinking in switches:
+            found = served.ask(turn, thinking)
+            assert found["finish_reason"] == "stop"
+            jsonschema.validate(orjson.loads(found["message"]["content"]), turn.schema)
+            assert opening not in found["token_ids"]
+            if thinking == "off":
+                assert not found["message"]["reasoning"]
+                assert closing not in found["token_ids"]
+            else:
+                assert found["message"]["reasoning"]
+                assert 0 < found["token_ids"].index(closing) <= BUDGET
+            valid += 1
+    served.said.append(f"{valid} of {valid} answers valid, thinking {', '.join(switches)}")
+
+
+def test_thinking_is_kept_apart_in_the_journal(served: Served, tmp_path: Path) -> None:
+    """The same through `tomserve eval --thinking`."""
+    reasoning = served.preset.reasoning
+    if reasoning is None or not reasoning.enforced:
+        pytest.skip(f"no budget is enforced for {served.preset.name}")
+    name = served.preset.name
+    for thinking in [str(BUDGET)] + (["off"] if reasoning.disable is not None else []):
+        arguments = ["--base-url", served.server.url, "--model", name, "--limit", "3", "--thinking", thinking]
+        done = tomserve(tmp_path, "eval", "--run", f"thinking-{thinking}", *arguments, "--no-report")
+        assert done.returncode == 0, done.stderr
+        lines = (tmp_path / f"thinking-{thinking}" / "responses.jsonl").read_bytes().splitlines()
+        rows = [orjson.loads(line) for line in lines]
+        assert len(rows) == 6
+        assert {row["status"] for row in rows} == {"ok"}
+        assert all(bool(row["reasoning"]) == (thinking != "off") for row in rows)
+        scores = pl.read_parquet(tmp_path / f"thinking-{thinking}" / "scores.parquet")
+        assert set(scores["parse"]) == {"json"}
+
+
+def test_harmony_answers_by_the_schema(served: Served) -> None:
+    """gpt-oss: the schema applies to the final channel, however the random model is led there."""
+    if checkpoints.family_of(served.preset.name).vocabulary != "harmony":
+        pytest.skip(f"{served.preset.name} does not speak harmony")
+    jsonschema = pytest.importorskip("jsonschema", reason="comes with vLLM")
+    bias = harmony_bias(fast_tokenizer(served))
+    for strategy in STRATEGIES:
+        turn = served.turn(strategy, next(benchmarks.load("perturbed")))
+        found = served.ask(turn, None, logit_bias=bias)
+        assert found["finish_reason"] == "stop"
+        jsonschema.validate(orjson.loads(found["message"]["content"]), turn.schema)
+    served.said.append(f"{len(STRATEGIES)} of {len(STRATEGIES)} answers valid, led to the final channel")
+
+
+@pytest.mark.serving
+def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path) -> None:
+    """When this fails, vLLM has been repaired, and tomserve/serving/dbrx.py can go."""
+    checkpoint = checkpoints.build(checkpoints.family_of("dbrx"), tmp_path / "checkpoint")
+    port = free_port()
+    command = command_for(preset_here("dbrx"), checkpoint, port)
+    command.env["VLLM_PLUGINS"] = "none"
+    log = tmp_path / "log"
+    with (
+        Server(command, host="127.0.0.1", port=port, log=log) as server,
+        pytest.raises(ServerError, match="names of DBRX's expert weights"),
+    ):
+        server.wait_healthy(lambda message: None)
+    assert re.search(r"KeyError: 'blocks\.0\.ffn\.experts\.w\w+_weight'", log.read_text())
+
+
+@pytest.mark.parametrize("name", ["dbrx", "llama3-70b"])
+def test_another_model_would_not_agree(name: str, tmp_path: Path) -> None:
+    """The comparison can fail: a checkpoint agrees with itself and not with another seed's."""
+    import torch
+
+    family = checkpoints.family_of(name)
+    one = checkpoints.reference_model(checkpoints.build(family, tmp_path / "one"))
+    other = checkpoints.reference_model(checkpoints.build(family, tmp_path / "other", seed=1))
+    prompt = [5, 6, 7, 8]
+    tokens: list[int] = []
+    with torch.no_grad():
+        for _ in range(GREEDY):
+            tokens.append(int(one(torch.tensor([prompt + tokens])).logits[0, -1].argmax()))
+    assert checkpoints.disagreements(one, prompt, tokens) == []
+    assert len(checkpoints.disagreements(other, prompt, tokens)) > GREEDY // 2
+    assert checkpoints.disagreements(one, prompt, [*tokens[:3], (tokens[3] + 1) % 99, *tokens[4:]])[0] == 3

@@ -1,0 +1,473 @@
+"""The reference model: what it was trained on, that training can be repeated, and that what is shipped is what it says."""
+
+import importlib
+import itertools
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import ROOT
+from tomserve import content
+from tomserve.benchmarks import perturbed
+from tomserve.benchmarks.perturbed.events import track
+from tomserve.errors import MachineError
+from tomserve.items import Item
+from tomserve.serving import reference
+
+sys.path.insert(0, str(ROOT / "launch/reference"))
+phrases = importlib.import_module("phrases")
+plots = importlib.import_module("plots")
+stories = importlib.import_module("stories")
+words = importlib.import_module("words")
+
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+POOLS = ("WOMEN", "MEN", "CONTENTS", "OBJECTS", "CLOSED", "PLACES", "ROOMS")
+
+
+def texts(item: Item) -> list[str]:
+    return [" ".join(item.story), item.question]
+
+
+def tokens(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+(?:['-][^\W_]+)*", text.lower())
+
+
+def runs_of_eight(items: list[Item]) -> set[tuple[str, ...]]:
+    lists = {text: tokens(text) for item in items for text in texts(item)}
+    return {tuple(found[at : at + 8]) for found in lists.values() for at in range(len(found) - 7)}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> list[Item]:
+    return list(perturbed.load())
+
+
+@pytest.mark.parametrize("perturbations", [False, True])
+@pytest.mark.parametrize("held_out", [False, True])
+def test_no_eight_words_in_a_row_are_those_of_the_dataset(
+    dataset: list[Item], held_out: bool, perturbations: bool
+) -> None:
+    theirs = runs_of_eight(dataset)
+    for seed in range(4):
+        ours = list(stories.generate(1000, seed, held_out=held_out, perturbed=perturbations))
+        assert not theirs & runs_of_eight(ours)
+
+
+def vocabulary(items: list[Item]) -> set[str]:
+    return {word for item in items for text in [*texts(item), *item.choices] for word in tokens(text)}
+
+
+def test_words_are_not_those_of_the_dataset(dataset: list[Item]) -> None:
+    """Names, things, containers, rooms, trades and qualities occur nowhere in it, in the singular or in the plural, nor
+    do the labels and names that training makes up."""
+    theirs = vocabulary(dataset)
+    for pool in (*POOLS, "JOBS", "ADJECTIVES"):
+        forms = {
+            form for word in getattr(words, pool) for form in (word.lower(), word.lower() + "s", word.lower()[:-1])
+        }
+        whole = {word.lower() for word in getattr(words, pool)}
+        assert not whole & theirs
+        assert not {form for form in forms if form.endswith("s") or form + "s" in whole} & theirs
+    rng = random.Random(5)
+    made_up = {words.invent(rng) for _ in range(20_000)}
+    assert not (made_up | {word + "s" for word in made_up}) & theirs
+
+
+def test_held_out_words_occur_in_no_training_story() -> None:
+    held_out = {word.lower() for pool in (*POOLS, "JOBS") for word in words.split(getattr(words, pool), True)}
+    wording = {word.lower() for word in phrases.every_word()}
+    shown = vocabulary(list(stories.generate(2000, 9, held_out=False)))
+    assert not (held_out - wording) & shown
+    assert len(held_out & vocabulary(list(stories.generate(500, 9, held_out=True)))) > 100
+
+
+def test_held_out_words_and_phrasings_are_apart() -> None:
+    for pool in POOLS:
+        training, held_out = (set(words.split(getattr(words, pool), held)) for held in (False, True))
+        assert training
+        assert len(held_out) >= 5
+        assert not training & held_out
+    for kind, own in (("contents", phrases.CONTENTS), ("transfer", phrases.TRANSFER)):
+        for role in [*own, *phrases.SHARED, "belief", "reality"]:
+            training, held_out = (phrases.phrasings(role, kind, held) for held in (False, True))
+            assert len(training) >= 2
+            assert held_out
+            assert not set(training) & set(held_out)
+
+
+def test_all_names_are_many() -> None:
+    assert sum(len(set(getattr(words, pool))) for pool in POOLS) >= 600
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_stories_are_as_designed(held_out: bool) -> None:
+    items = list(stories.generate(300, 1, held_out=held_out))
+    assert items == list(stories.generate(300, 1, held_out=held_out))
+    assert items != list(stories.generate(300, 2, held_out=held_out))
+    assert all(5 <= len(item.story) <= 9 for item in items)
+    assert all(len(item.choices) == 3 and "unknown" in item.choices for item in items)
+    assert not any(re.search(r"[{}\[\]|()*]", text) for item in items for text in texts(item))
+    scenarios = {item.factors["scenario"] for item in items}
+    assert scenarios == {*plots.CONTENTS_SCENARIOS, *plots.TRANSFER_SCENARIOS}
+    places = [item.choices.index(item.answer) for item in items]
+    assert all(0.25 < places.count(place) / len(places) < 0.42 for place in range(3))  # no place gives it away
+    for _, group in itertools.groupby(items, key=lambda item: item.cluster):
+        asked = list(group)
+        assert asked[0].factors["question_kind"] == "reality"
+        assert len({item.story for item in asked}) == 1
+        for item in asked:
+            if item.factors["asked_role"] == "protagonist":
+                false = item.factors["scenario"] == "false_belief"
+                assert item.factors["belief_is_false"] is false
+
+
+def derived(plot: "plots.Plot", person: str) -> list[tuple[str, str]]:
+    """World and belief after every scene by rules of one line each, without tomserve.benchmarks.perturbed.events."""
+    world = belief = "unknown"
+    sure, found = False, []
+    for scene in plot.scenes:
+        for event in scene.events:
+            verb, _, rest = event.partition(" ")
+            if verb == "world":
+                world, _, seers = rest.partition(" seen ")
+                if person in seers.split(", "):
+                    belief, sure = world, True
+            elif rest.split()[0] == person:
+                if verb == "see":
+                    belief, sure = world, True
+                elif verb == "tell":
+                    belief, sure = rest.split()[1], True
+                elif not sure:
+                    belief = rest.split()[1]
+        found.append((world, belief))
+    return found
+
+
+@given(st.integers(0, 10**9), st.booleans())
+def test_gold_is_what_an_independent_derivation_says(seed: int, contents: bool) -> None:
+    rng = random.Random(seed)
+    if contents:
+        plot = plots.contents_plot(rng, rng.choice(plots.CONTENTS_SCENARIOS), rng.choice(plots.CONTENTS_OTHERS), "none")
+    else:
+        plot = plots.transfer_plot(rng, rng.choice(plots.TRANSFER_SCENARIOS), rng.choice(plots.TRANSFER_OTHERS))
+    for person in plot.asked:
+        tracked = track([list(scene.events) for scene in plot.scenes], person)
+        assert [({world}, {belief}) for world, belief in derived(plot, person)] == tracked
+
+
+def test_gold_follows_the_design() -> None:
+    """What the scenario means for the protagonist, and the other's part for the other, from their names alone."""
+    items = [*stories.generate(400, 3, held_out=False), *stories.generate(200, 3, held_out=True)]
+    seen = set()
+    for _, group in itertools.groupby(items, key=lambda item: (item.cluster, item.factors["held_out"])):
+        asked = {item.id.split("/", 1)[1]: item for item in group}
+        real, protagonist = asked["reality/P"].answer, asked["belief/P"]
+        kind, scenario, other = (str(protagonist.factors[name]) for name in ("kind", "scenario", "other"))
+        (opposite,) = {choice for choice in protagonist.choices if choice not in ("unknown", real)}
+        assert protagonist.answer == (opposite if scenario == "false_belief" else real)
+        if "belief/M" in asked:
+            assert asked["belief/M"].answer == real
+        if other == "none":
+            assert "belief/W" not in asked
+            continue
+        label = real if scenario == "correct_label" else opposite
+        first = real if scenario == "no_transfer" else opposite
+        expected = {"bystander": "unknown", "reads": label, "leaves": first}.get(other, real)
+        assert asked["belief/W"].answer == expected, (kind, scenario, other)
+        seen.add((kind, scenario, other))
+    assert len(seen) == 4 * (5 + 4)
+
+
+def test_nobody_is_there_who_is_not_said_to_see() -> None:
+    """Whoever watched the first act has left before the next one that they do not see."""
+    for seed in range(600):
+        rng = random.Random(seed)
+        plot = plots.transfer_plot(rng, rng.choice(plots.TRANSFER_SCENARIOS), rng.choice(plots.TRANSFER_OTHERS))
+        there: set[str] = set()
+        for scene, after in zip(plot.scenes, [*plot.scenes[1:], None], strict=True):
+            for event in scene.events:
+                if event.startswith("world"):
+                    seen = set(event.partition(" seen ")[2].split(", "))
+                    if after is not None and after.role == "looks_on":
+                        seen.add(after.slots["A"])
+                    assert there <= seen
+            if scene.role in ("put", "looks_on", "stays"):
+                there.add(scene.slots["A"])
+            if scene.role in ("away", "away_both"):
+                there -= {scene.slots["A"], scene.slots.get("W", "")}
+
+
+def test_hints_lead_to_the_gold() -> None:
+    """Whoever follows the hints of training from sentence to sentence ends with the gold beliefs: told apart from the
+    events, pointed at the right line break, and at the earlier belief where a sentence changes nothing."""
+    pytest.importorskip("tokenizers")
+    packing, lessons = importlib.import_module("packing"), importlib.import_module("lessons")
+    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    told_something = 0
+    for number in range(60):
+        rng = random.Random(number)
+        told = stories.tell(rng, "s", relay=number % 3 == 0, most=1 if number % 3 else None)
+        assert len(told.learned) == len(told.items[0].story)
+        for strategy in ("vanilla", "cot"):
+            tree = packer.tree(told.items, strategy, told=told)
+            for item, branch in zip(told.items, tree.branches, strict=True):
+                assert item.gold is not None
+                assert item.gold.sets is not None
+                known = ["unknown"]
+                for learned, gold in zip(told.learned, item.gold.sets, strict=True):
+                    known.append(learned.what if told.asked[item.id] in learned.who else known[-1])
+                    assert gold == (known[-1],) or gold == (f"the {known[-1]}",)
+                assert len(branch.looks) == (1 if strategy == "vanilla" else len(item.story) + 1)
+                for step, (place, inside, source) in enumerate(branch.looks):
+                    if inside:
+                        earlier = branch.tokens[source : source + 1]
+                        first = branch.targets[place : place + 1]
+                        assert source == place or earlier == first  # nothing known yet, or the belief before
+                    else:
+                        told_something += 1
+                        assert tree.story[source] == packer.ids("\n")[0]
+                        sentence = packer.tokenizer.decode(tree.story[:source]).rsplit("\n", 1)[-1]
+                        last = len(item.story) - 1 if strategy == "vanilla" else step
+                        assert int(sentence.split(".")[0]) - 1 <= last
+    assert told_something > 300
+
+
+# ── the shipped checkpoint ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_shipped_files_are_those_of_the_digest(cli, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = reference.folder()
+    assert folder == content.find("launch/reference/model")
+    assert reference.revision() == (folder / "digest.txt").read_text().strip()
+    assert (folder / "model.safetensors").stat().st_size <= 10_000_000
+    broken = tmp_path / "launch/reference/model"
+    broken.mkdir(parents=True)
+    for name in (*reference.FILES, "digest.txt"):
+        (broken / name).write_bytes((folder / name).read_bytes())
+    (broken / "config.json").write_bytes(b"{}")
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    with pytest.raises(MachineError, match=r"the files are not those of digest\.txt"):
+        reference.folder()
+    for spoilt, way in (("digest.txt", lambda path: path.write_bytes(b"\xff")), ("tokenizer.json", Path.unlink)):
+        reference._checked.cache_clear()
+        way(broken / spoilt)
+        with pytest.raises(MachineError, match=r"model: cannot be read .*restore the files"):
+            reference.folder()
+    done = cli("doctor")
+    assert done.code == 1
+    assert "cannot be read" in done.out
+    reference._checked.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    tokenizers = pytest.importorskip("tokenizers")
+    return tokenizers.Tokenizer.from_file(str(reference.folder() / "tokenizer.json"))
+
+
+def test_the_shipped_files_are_what_the_recipe_makes() -> None:
+    """All but the weights: whoever edits words, phrasings or prompts has to train again."""
+    pytest.importorskip("tokenizers")
+    packing, llama, lessons = (importlib.import_module(name) for name in ("packing", "llama", "lessons"))
+    folder = reference.folder()
+    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    assert json.loads(packer.tokenizer.to_str()) == json.loads((folder / "tokenizer.json").read_text())
+    assert (folder / "chat_template.jinja").read_text() == packing.CHAT_TEMPLATE
+    config = llama.config(packing.VOCABULARY, llama.Size(), packer.end, packer.pad)
+    assert config == json.loads((folder / "config.json").read_text())
+
+
+@given(text=st.text())
+def test_the_tokenizer_reads_any_text(tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
+
+
+def test_a_word_is_the_same_tokens_wherever_it_stands(tokenizer) -> None:
+    wording = phrases.every_word()  # "safe" is a place and wording: its token holds the space
+    for word in {*words.CONTENTS, *words.PLACES} - wording:
+        ids = tokenizer.encode(word, add_special_tokens=False).ids
+        for before in (" the ", '["', '", "', '{"answer":"'):
+            found = tokenizer.encode(before + word, add_special_tokens=False).ids
+            assert found[-len(ids) :] == ids
+
+
+def test_the_shipped_model_tracks_beliefs() -> None:
+    """Held-out stories through transformers. Who answers what is really so is wrong on every false belief."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    folder = str(reference.folder())
+    known = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    from tomserve.prompting.strategy import Strategy
+
+    strategy = Strategy.load("vanilla")
+    right: dict[bool, list[bool]] = {False: [], True: []}
+    for item in stories.generate(60, 11, held_out=True):
+        if item.factors["asked_role"] != "protagonist":
+            continue
+        prompt = known.apply_chat_template(
+            list(strategy.turn(item).messages), add_generation_prompt=True, tokenize=False
+        )
+        start = known(prompt + '{"answer":"', add_special_tokens=False, return_tensors="pt").input_ids
+        rests = [
+            known(f'{choice}"', add_special_tokens=False, return_tensors="pt").input_ids for choice in item.choices
+        ]
+        with torch.no_grad():
+            scores = []
+            for rest in rests:
+                logits = model(torch.cat([start, rest], 1)).logits[0, start.shape[1] - 1 : -1].log_softmax(-1)
+                scores.append(logits.gather(1, rest[0][:, None]).sum().item())
+        right[bool(item.factors["belief_is_false"])].append(item.choices[scores.index(max(scores))] == item.answer)
+    for verdicts in right.values():
+        assert len(verdicts) >= 15
+        assert sum(verdicts) / len(verdicts) >= 0.75  # chance is a third; the card has .9 and more
+
+
+# ── the recipe ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_training_resumes_to_the_same_weights(tmp_path) -> None:
+    torch = pytest.importorskip("torch")
+    train, lessons = importlib.import_module("train"), importlib.import_module("lessons")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so that sums are taken in one order
+    try:
+        recipe = lessons.Recipe(steps=6, batch=2)
+        made, later = list(lessons.batches(recipe, 0)), list(lessons.batches(recipe, 2))
+        assert (len(made), len(later)) == (6, 4)
+        assert all((one.branches == other.branches).all() for one, other in zip(made[2:], later, strict=True))
+        whole = train.Trainer(recipe)
+        for batch in made[:3]:
+            whole.advance(batch)
+        parts = train.Trainer(recipe)
+        for batch in made[:2]:
+            parts.advance(batch)
+        parts.save(tmp_path / "state.pt")
+        resumed = train.Trainer(recipe)
+        resumed.load(tmp_path / "state.pt")
+        assert resumed.step == 2
+        with pytest.raises(ValueError, match=r"state\.pt: made with steps 6, not 7; give the same settings"):
+            train.Trainer(lessons.Recipe(steps=7, batch=2)).load(tmp_path / "state.pt")
+        resumed.advance(made[2])
+        for name, tensor in whole.model.state_dict().items():
+            assert torch.equal(tensor, resumed.model.state_dict()[name]), name
+        resumed.export(tmp_path / "model")
+        transformers = pytest.importorskip("transformers")
+        model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path / "model")).eval()
+        assert torch.equal(model.model.embed_tokens.weight, resumed.model.embed)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_heads_are_told_to_look_at_sentences_and_beliefs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attention's target counts opening, story and branch as the keys do: there stands a line break or a belief."""
+    torch = pytest.importorskip("torch")
+    train, lessons, hints = (importlib.import_module(name) for name in ("train", "lessons", "hints"))
+    trainer = train.Trainer(lessons.Recipe())
+    packer, judged = trainer.packer, []
+    judge = hints._judged
+    monkeypatch.setattr(hints, "_judged", lambda scores, targets: judged.append(targets) or judge(scores, targets))
+    told = [stories.tell(random.Random(number), f"s{number}") for number in range(3)]
+    trees = [packer.tree(story.items, "cot", told=story) for story in told]
+    batch = lessons.collate("cot one-shot", trees)
+    loss, found = trainer.forward(batch)
+    assert torch.isfinite(loss)
+    assert {"hint who", "hint what", "hint number", "hint look"} <= set(found)
+    sentences = beliefs = 0
+    opening, wide = trainer._openings["cot one-shot"].tolist(), batch.stories.shape[1]
+    for (row, place, inside, _), target in zip(batch.looks, judged[-1].tolist(), strict=True):
+        seen = [*opening, *batch.stories[batch.owner[row]], *batch.branches[row]]
+        if inside:
+            beliefs += 1
+            assert len(opening) + wide <= target <= len(opening) + wide + place
+            assert target == len(opening) + wide + place or seen[target] == batch.targets[row, place]
+        else:
+            sentences += 1
+            assert seen[target] == packer.ids("\n")[0]
+    assert sentences >= 5
+    assert beliefs >= 10
+
+
+def test_a_tree_is_what_the_server_will_see() -> None:
+    """A branch's tokens are those of the whole prompt, and its logits those of transformers on that prompt."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    train, packing, lessons = (importlib.import_module(name) for name in ("train", "packing", "lessons"))
+    llama = importlib.import_module("llama")
+    from tomserve.prompting.strategy import Strategy
+
+    folder = str(reference.folder())
+    known = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    packer = packing.Packer(known.backend_tokenizer)
+    trainer = train.Trainer(lessons.Recipe())
+    size = llama.Size(*(getattr(theirs.config, name) for name in SIZES))
+    trainer.model = llama.Llama(len(theirs.model.embed_tokens.weight), size, dtype=torch.float32)
+    trainer.model.load_checkpoint(theirs.state_dict())
+    items = list(stories.generate(2, 1, held_out=False))
+    groups = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.cluster)]
+    for form in ("vanilla", "cot one-shot"):
+        strategy = lessons.FORMS[form][0]
+        trees = [packer.tree(group, strategy) for group in groups]
+        batch = lessons.collate(form, trees)
+        arrays = [torch.from_numpy(part) for part in (batch.stories, batch.lengths, batch.branches, batch.owner)]
+        opening = packer.ids(packing.opening(strategy, demonstration=True))
+        with torch.no_grad():
+            _, asked = trainer.model.hidden(torch.tensor(opening), *arrays)
+        for row, item in enumerate(items):
+            tree, branch = trees[batch.owner[row]], [branch for tree in trees for branch in tree.branches][row]
+            prompt = known.apply_chat_template(
+                list(Strategy.load(strategy).turn(item).messages), add_generation_prompt=True, tokenize=False
+            )
+            whole = packer.ids(prompt + packing.reply(item, strategy))
+            assert [*opening, *tree.story, *branch.tokens] == whole
+            with torch.no_grad():
+                expected = theirs(torch.tensor([whole])).logits[0, -len(branch.tokens) :]
+                found = trainer.model.logits(asked[row, : len(branch.tokens)])
+            assert (expected - found).abs().max().item() < 5e-3
+
+
+@pytest.mark.timeout(600)
+def test_the_commands_of_the_card(tmp_path: Path) -> None:
+    """Train a little in two processes, be stopped, go on, export; the folder is what a server takes."""
+    pytest.importorskip("torch")
+    command = [sys.executable, str(ROOT / "launch/reference/train.py"), "--work", str(tmp_path / "work")]
+    little = ["--steps", "6", "--batch", "4", "--processes", "2", "--save-every", "2"]
+    with subprocess.Popen([*command, *little, "--steps", "400"], stdout=subprocess.PIPE, text=True) as running:
+        state = tmp_path / "work/state.pt"
+        for _ in range(1200):
+            if state.exists() or running.poll() is not None:
+                break
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "stopped; repeat the command to go on from the last state" in said
+    other = subprocess.run([*command, *little], capture_output=True, text=True, check=False)
+    assert other.returncode == 2
+    assert "made with steps 400, not 6" in other.stderr.splitlines()[-1]
+    state.write_bytes(b"torn")
+    broken = subprocess.run([*command, *little], capture_output=True, text=True, check=False)
+    assert (broken.returncode, "state.pt is broken" in broken.stderr.splitlines()[-1]) == (2, True), broken.stderr
+    state.unlink()
+    done = subprocess.run([*command, *little], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "step 6/6" in done.stdout
+    (row,) = map(json.loads, (tmp_path / "work/curve.jsonl").read_text().splitlines())
+    assert row["step"] == 6
+    assert "vanilla/false_belief" in row["held_out"]
+    again = subprocess.run([*command, *little], capture_output=True, text=True, check=False)  # nothing left to train
+    assert (again.returncode, "exported" in again.stdout) == (0, True), again.stderr
+    export = [*command, *little, "--export", "--out", str(tmp_path / "out")]
+    done = subprocess.run(export, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in (*reference.FILES, "digest.txt"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "work/model" / name).read_bytes()

@@ -1,0 +1,529 @@
+"""Presets, command lines, memory arithmetic, server records, process control: without starting vLLM."""
+
+import contextlib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint
+from tomserve import content
+from tomserve.errors import ConfigError, MachineError, ServerError
+from tomserve.runs import runfolder
+from tomserve.serving import hardware, install, provenance, records, target
+from tomserve.serving.command import Command, template_file, vllm_command
+from tomserve.serving.hardware import Gpu, parse_gpus
+from tomserve.serving.launching import Wanted, prepare
+from tomserve.serving.ports import free_port, reserved
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import normalize
+from tomserve.serving.provenance import flag
+from tomserve.serving.server import Server, wait_all
+from tomserve.serving.sizing import choose
+
+STUDY = {
+    "llama2-70b": ("meta-llama/Llama-2-70b-chat-hf", 4),
+    "vicuna-33b": ("lmsys/vicuna-33b-v1.3", 2),
+    "mixtral-8x7b": ("mistralai/Mixtral-8x7B-Instruct-v0.1", 2),
+    "yi-34b": ("01-ai/Yi-34B-Chat", 2),
+    "llama3-70b": ("meta-llama/Meta-Llama-3-70B-Instruct", 4),
+    "dbrx": ("databricks/dbrx-instruct", 4),
+}
+
+
+@pytest.fixture
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "gpus", list)
+
+
+@pytest.mark.parametrize("name", STUDY)
+def test_the_six_models_of_the_study(name: str) -> None:
+    preset = Preset.load(name)
+    model, parallel = STUDY[name]
+    assert preset.model == model
+    assert preset.revision is None  # none was verified, none is invented
+    gpus = parse_gpus("8xA100-80GB")
+    layout = choose(preset, gpus)
+    argv = vllm_command(preset, preset.model, layout=layout, gpus=gpus).argv
+    assert argv[1:5] == ["-m", "tomserve.serving.vllm_cli", "serve", model]
+    assert flag(argv, "--tensor-parallel-size") == str(parallel)
+    assert flag(argv, "--host") == "127.0.0.1"
+    assert flag(argv, "--structured-outputs-config.backend") == "xgrammar"
+    assert flag(argv, "--generation-config") == "vllm"
+    assert flag(argv, "--max-num-queued-reqs") == "2048"
+    assert Preset.lookup(model) == preset
+
+
+def test_todays_models_are_there_and_every_preset_says_what_is_known() -> None:
+    found = {name: Preset.load(name) for name in content.names("launch/models", ".yaml")}
+    assert len(found.keys() - STUDY.keys() - {"reference"}) >= 8
+    for preset in found.values():
+        assert preset.revision is None
+        if preset.name == "reference":
+            continue
+        assert preset.shape is not None
+        assert preset.chat_template is not None
+        assert preset.context is not None
+        choose(preset, parse_gpus("8xH200"))  # each fits on one machine of today
+        template_file(preset)  # those that it names are there
+
+
+def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
+    done = cli("serve", "dbrx", "--port", "8123", "--dry-run", "--", "--max-num-seqs", "7")
+    assert done.code == 0
+    assert "no GPUs here: planned for 8xA100-80GB" in done.err
+    words = shlex.split(done.out)
+    assert words[0] == "VLLM_NO_USAGE_STATS=1"
+    assert words[-2:] == ["--max-num-seqs", "7"]
+    assert "databricks/dbrx-instruct" in words
+    assert flag(words, "--port") == "8123"
+    assert flag(words, "--tensor-parallel-size") == "4"
+    assert cli("serve", "--dry-run", "--", "--max-num-seqs", "7").out.endswith("--max-num-seqs 7\n")
+    two = cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "4xL40S", "--replicas", "2").out.splitlines()
+    assert [flag(shlex.split(line), "--port") for line in two] == ["8000", "8001"]
+    assert "CUDA_VISIBLE_DEVICES=0,1 " in two[0]
+    assert "CUDA_VISIBLE_DEVICES=2,3 " in two[1]
+
+
+def test_what_the_user_says_after_the_dashes_wins_and_is_reckoned_with(cli, no_gpus) -> None:
+    out = cli("serve", "vicuna-33b", "--explain", "--gpus", "8xA100-80GB", "--", "-tp", "4").out
+    assert "tensor parallel 4" in out
+    done = cli("serve", "vicuna-33b", "--dry-run", "--gpus", "8xA100-80GB", "--", "--tensor-parallel-size=8")
+    assert done.code == 2  # 52 heads
+    assert "52 attention heads cannot be split over 8" in done.err
+    half = cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "V100-32GB", "--", "--dtype", "half")
+    assert half.code == 0, half.err
+    eight = cli("serve", "llama3-70b", "--dry-run", "--gpus", "1xA100-80GB", "--", "--quantization", "fp8")
+    assert eight.code == 0, eight.err  # half of the memory
+    tight = cli("serve", "llama3-70b", "--dry-run", "--gpus", "4xA100-80GB", "--", "--gpu-memory-utilization", "0.4")
+    assert tight.code == 2
+    long = cli("serve", "dbrx", "--dry-run", "--", "--max-model-len", "64k")
+    assert "--max-model-len 64000: dbrx was made for at most 32768 tokens" in long.err
+    assert cli("serve", "dbrx", "--dry-run", "--", "--tensor-parallel-size", "³").code == 0  # vLLM will say
+    assert "`-- --dtype half`" in cli("serve", "llama3.1-8b", "--dry-run", "--gpus", "V100-32GB").err
+
+
+def test_a_machine_that_cannot_hold_the_model(cli, no_gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = cli("serve", "dbrx")
+    assert done.code == 2
+    assert done.err == (
+        "tomserve: dbrx: 263 GB of weights, keys and values, and 5 GB a GPU to work in; GPUs found: none; "
+        "`tomserve serve dbrx --dry-run` prints the command for a machine that can\n"
+    )
+    monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 42.9)] * 4)
+    done = cli("serve", "dbrx")
+    assert done.code == 2
+    assert "GPUs found: 4 (A100 43 GB): over 4 of them 65.8 GB each, and 34.5 GB of each are usable" in done.err
+
+
+def test_explain_and_list(cli, no_gpus) -> None:
+    said = cli("serve", "dbrx", "--explain").out
+    assert "263 GB / 4 = 65.8 GB a GPU" in said
+    assert "2 x 40 layers x 8 kv heads x 128 = 163.8 kB a token" in said
+    assert "=> 4 of 8 GPUs (tensor parallel 4): the smallest" in said
+    assert "=> 2 of 8 GPUs" in cli("serve", "dbrx", "--explain", "--gpus", "8xB200").out
+    listed = cli("serve", "--list").out
+    assert all(name in listed for name in [*STUDY, "reference"])
+    assert "of 2xL4" in cli("serve", "--list", "--gpus", "2xL4").out
+
+
+def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    refused = cli("serve", "--dry-run", "--host", "0.0.0.0")
+    assert refused.code == 2
+    assert "set TOMSERVE_API_KEY (or TOMSERVE_API_KEY_FILE) to a key to ask for, or say --insecure" in refused.err
+    assert "--host 0.0.0.0" in cli("serve", "--dry-run", "--host", "0.0.0.0", "--insecure").out
+    for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
+        assert cli("serve", "--dry-run", "--host", host).code == 0, host
+    monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret-key")
+    asked = cli("serve", "--dry-run", "--host", "0.0.0.0")
+    assert asked.code == 0
+    assert "s3cret-key" not in asked.out + asked.err
+    (one,) = prepare(Wanted(host="0.0.0.0"))
+    assert one.command.secret == {"VLLM_API_KEY": "s3cret-key"}
+    assert "s3cret-key" not in repr(one)
+    assert "s3cret-key" not in str(provenance.started(one.preset, "m", one.command, ()))
+    for flags in (["--api-key", "x"], ["--api_key=x"], ["--hf-token", "hf_x"], ["--api-k", "x"], ["--hf-t", "x"]):
+        refused = cli("serve", "--dry-run", "--", *flags)
+        assert refused.code == 2
+        assert "the process list would show --" in refused.err
+    pasted = cli("serve", "--dry-run", "--host", "0.0.0.0").out
+    assert pasted.startswith('VLLM_API_KEY="$TOMSERVE_API_KEY" VLLM_NO')  # what is pasted asks for the key, too
+
+
+def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 2, 3, 5, 7})
+    found = prepare(Wanted(port=9000, replicas=2))
+    assert [one.port for one in found] == [9000, 9001]
+    assert [one.command.env["VLLM_CPU_OMP_THREADS_BIND"] for one in found] == ["0,2", "3,5"]
+    assert "one a replica is the least" in cli("serve", "--replicas", "6").err
+    assert "need ports up to 65535" in cli("serve", "--replicas", "2", "--port", "65535").err
+
+
+def test_gpus_that_the_shell_leaves_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    big = [Gpu("H100", 85.5, 9.0, "570.1", str(n), f"GPU-{n}") for n in (0, 1)]
+    here = [*big, Gpu("L40S", 48.3, 8.9, "570.1", "2", "GPU-2")]
+    monkeypatch.setattr(hardware, "gpus", lambda: big)
+    assert "CUDA_VISIBLE_DEVICES" not in prepare(Wanted("llama3.1-8b"))[0].command.env
+    monkeypatch.setattr(hardware, "gpus", lambda: here)
+    (every,) = prepare(Wanted("llama3.1-8b"))
+    assert every.gpus == (here[0],)
+    assert every.command.env["VLLM_BATCH_INVARIANT"] == "1"
+    assert every.command.env["CUDA_VISIBLE_DEVICES"] == "0,1"  # the odd one is left out
+    two = prepare(Wanted("llama3.1-8b", replicas=2))
+    assert [one.command.env["CUDA_VISIBLE_DEVICES"] for one in two] == ["0", "1"]
+    told = provenance.started(every.preset, every.preset.model, every.command, every.gpus)
+    assert (told["hardware"], told["driver"], told["batch_invariant"]) == (["H100"], "570.1", True)
+    assert told["unknown"] == ["quantization", "revision", "template"]  # nothing of the repository is on this disk
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    (last,) = prepare(Wanted("llama3.1-8b"))
+    assert last.gpus == (here[2],)
+    for chosen, ids in {"GPU-1,0": ["GPU-1", "0"], "1,-1,0": ["1"], "0,0": ["0"], "³": [], "": [], "7": []}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+        assert [gpu.id for gpu in hardware.visible(here)] == ids, chosen
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1")
+    with pytest.raises(MachineError, match="MIG slices"):
+        hardware.visible(here)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
+    assert prepare(Wanted("llama3.1-8b"))[0].command.env["VLLM_BATCH_INVARIANT"] == "0"
+
+
+def test_who_has_the_port(cli) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = cli("serve", "--port", port)
+    assert done.code == 2
+    assert f"127.0.0.1:{port}: cannot listen (Address already in use by pid {os.getpid()} (" in done.err
+    assert "choose another --port" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoint"),
+    [
+        ("http://h:8000/v1", "http://h:8000/v1"),
+        ("http://h:8000", "http://h:8000/v1"),
+        ("h:8000/", "http://h:8000/v1"),
+        ("https://api.example.org/openai/v1/", "https://api.example.org/openai/v1"),
+        ("http://h/v1/chat/completions", "http://h/v1"),
+    ],
+)
+def test_addresses(given: str, endpoint: str) -> None:
+    assert normalize(given) == endpoint
+
+
+# what `make serve` records
+
+
+def record(endpoint: Endpoint, model: str, **more) -> None:
+    records.write(endpoint.port, url=endpoint.url, model=model, revision="r1", command=["vllm", "serve"], **more)
+
+
+def test_eval_finds_a_recorded_server(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    record(endpoint, "tiny")
+    assert cli("eval", "--limit", 2).code == 0
+    assert len(endpoint.requests) == 4
+    manifest = orjson.loads((tmp_path / "runs/perturbed-tiny/manifest.json").read_bytes())
+    assert manifest["revision"] == "r1"
+    assert manifest["server"]["command"] == ["vllm", "serve"]
+
+
+def test_an_address_of_our_own_server_tells_as_much(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    record(endpoint, "tiny", server={"dtype": "float32", "unknown": []})
+    assert cli("eval", "--limit", 2, "--base-url", endpoint.url).code == 0
+    manifest = orjson.loads((tmp_path / "runs/perturbed-tiny/manifest.json").read_bytes())
+    assert manifest["server"]["dtype"] == "float32"
+    assert manifest["server"]["unknown"] == []
+    assert manifest["revision"] == "r1"
+
+
+def test_replicas_that_were_started_in_different_ways(endpoint: Endpoint, cli) -> None:
+    record(endpoint, "tiny", server={"dtype": "float32"})
+    other = {"url": endpoint.url, "model": "tiny", "revision": "r1", "command": ["vllm", "serve"]}
+    records.write(1, **other, server={"dtype": "float16"})
+    done = cli("eval", "--limit", 2)
+    assert done.code == 2
+    assert "started in different ways" in done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("env: {HF_TOKEN: hf_x}", "no secrets in a preset"),
+        ("env: {MY_SECRETS: x}", "no secrets in a preset"),
+        ("env: {AWS_SECRET_ACCESS_KEY: x}", "no secrets in a preset"),
+        ("flags: {api-key: x}", "the process list would show --api-key"),
+        ("flags: {api_k: x}", "the process list would show --api-key"),
+        ("flags: {host: 0.0.0.0}", "flags: host: tomserve must know it; use tomserve's --host"),
+        ("flags: {served-model-name: x}", "`name:` in a preset file"),
+        ("request: {max_tokens: 5}", "request: max_tokens is tomserve's own to set"),
+        ("request: {thinking_token_budget: 5}", "thinking_token_budget is tomserve's own"),
+    ],
+)
+def test_what_a_preset_may_not_say(cli, tmp_path: Path, line: str, said: str) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text(f"schema: 1\nname: mine\nmodel: a/b\nweights_gb: 1\nmax_model_len: 4096\n{line}\n")
+    done = cli("serve", preset, "--dry-run")
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_request_fields_are_merged() -> None:
+    request = {"chat_template_kwargs": {"foo": 1}, "stop": ["END"]}
+    extra = Preset.load("qwen3-8b").model_copy(update={"request": request}).extra("off")
+    assert extra["chat_template_kwargs"] == {"foo": 1, "enable_thinking": False}
+    assert extra["stop"] == ["END", "<|im_end|>"]
+    assert extra["skip_special_tokens"] is False  # or vLLM would not see <|im_end|> in the text
+
+
+def test_false_flags_are_said(tmp_path: Path) -> None:
+    preset = Preset.load("yi-34b").model_copy(update={"flags": {"enable-prefix-caching": False}})
+    assert vllm_command(preset, "m").argv[-1] == "--no-enable-prefix-caching"
+
+
+def test_a_port_that_another_serve_is_loading_for(tmp_path: Path, cli) -> None:
+    """vLLM listens only after minutes; until then only a lock tells that the port is spoken for."""
+    with (
+        reserved(8765, tmp_path),
+        pytest.raises(MachineError, match=f"taken by another `tomserve serve`.*pid {os.getpid()}"),
+    ):
+        reserved(8765, tmp_path).__enter__()
+    with reserved(8765, tmp_path):
+        pass
+
+
+def test_health_of_another_server_is_not_ours(endpoint: Endpoint, tmp_path: Path) -> None:
+    quiet = child("import time; time.sleep(60)")
+    wrong = pytest.raises(ServerError, match=f"answered by another server .pid {os.getpid()}.")
+    with Server(quiet, host="127.0.0.1", port=endpoint.port, log=tmp_path / "log") as server, wrong:
+        server.wait_healthy(print, timeout=20)
+
+
+def test_a_record_of_another_is_not_removed(endpoint: Endpoint) -> None:
+    path = record_of(endpoint)
+    record(endpoint, "tiny")
+    records.remove(path)
+    assert not path.exists()
+    record(endpoint, "tiny")
+    told = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps({**told, "pid": 1}))
+    records.remove(path)
+    assert path.exists()
+    assert records.started_here([endpoint.url]) is not None
+    path.write_bytes(orjson.dumps({**told, "host": "elsewhere"}))
+    assert records.started_here([endpoint.url]) is None  # its 127.0.0.1 is not ours
+
+
+def record_of(endpoint: Endpoint) -> Path:
+    return records.folder() / f"{endpoint.port}.json"
+
+
+def test_one_replica_that_fails_at_start_is_told_at_once(tmp_path: Path) -> None:
+    codes = [
+        "import time; time.sleep(100)",
+        "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB')",
+    ]
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for number, code in enumerate(codes):
+            server = Server(child(code), host="127.0.0.1", port=free_port(), log=tmp_path / str(number))
+            stack.callback(server.stop)
+            servers.append(server)
+        with pytest.raises(ServerError, match="the GPU ran out of memory"):
+            wait_all(servers, print)
+    assert time.monotonic() - began < 30
+
+
+def test_a_live_server_with_another_model(endpoint: Endpoint, cli) -> None:
+    record(endpoint, "tiny")
+    done = cli("eval", "--model", "reference")
+    assert done.code == 2
+    assert f"model 'reference' is not served; live servers: tiny at {endpoint.url}" in done.err
+
+
+def test_stale_records_are_removed(endpoint: Endpoint) -> None:
+    record(endpoint, "tiny")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    fields = {
+        "url": endpoint.url,
+        "model": "a",
+        "revision": None,
+        "command": [],
+        "started": "",
+        "host": socket.gethostname(),
+    }
+    dead = records.folder() / "9.json"
+    dead.write_bytes(orjson.dumps({"pid": ended.pid, **fields}))
+    silent = records.folder() / "10.json"
+    silent.write_bytes(orjson.dumps({**fields, "pid": "x"}))
+    broken = records.folder() / "11.json"
+    broken.write_text("{")
+    assert [found.model for found in records.live()] == ["tiny"]
+    assert not dead.exists()
+    assert not silent.exists()
+    assert not broken.exists()
+
+
+def test_several_models_are_served_and_none_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = records.Record(1, endpoint.url, "a", None, [], "", "h")
+    two = records.Record(2, endpoint.url, "b", None, [], "", "h")
+    monkeypatch.setattr(records, "live", lambda: [one, two])
+    with pytest.raises(ConfigError, match=r"several models are served; name one by --model \(MODEL=\): a, b"):
+        target.choose((), None, None)
+
+
+def test_replicas_must_serve_one_model(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ServerError, match="Served there: tiny"):
+        target.choose((endpoint.url,), "else", None)
+
+
+def test_a_server_that_lives_but_does_not_answer_is_not_forgotten(endpoint: Endpoint, cli) -> None:
+    path = records.write(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
+    done = cli("eval")
+    assert done.code == 2
+    assert (
+        f"a at http://127.0.0.1:1/v1 (pid {os.getpid()} on {socket.gethostname()}) is running but does not answer"
+        in done.err
+    )
+    assert path.exists()
+
+
+# what is installed
+
+
+def test_both_engines_are_refused(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "installed", lambda name: "0.32.0" if name.startswith("vllm") else None)
+    done = cli("serve", "--port", free_port())
+    assert done.code == 2
+    assert "both vllm and vllm-cpu are installed" in done.err
+
+
+def test_without_vllm_the_way_out_is_named(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "installed", lambda name: None)
+    done = cli("eval", "--limit", 1)
+    assert done.code == 2
+    assert "vLLM is not installed here; run `tomserve setup`" in done.err
+    assert not list(runfolder.runs_root().glob("*"))  # nothing that `make report` would take for a run
+
+
+def test_the_core_does_not_import_torch_or_vllm(endpoint: Endpoint) -> None:
+    code = (
+        "import sys\n"
+        "from tomserve.cli import main\n"
+        "try: main()\n"
+        "finally: assert not {'torch', 'vllm', 'transformers'} & set(sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "eval", "--base-url", endpoint.url, "--limit", "2"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+# process control, with a small process in vLLM's place
+
+
+def child(code: str) -> Command:
+    return Command([sys.executable, "-c", code], {})
+
+
+def test_a_server_that_dies_is_noticed_at_once(tmp_path: Path) -> None:
+    code = "import sys; print('ValueError: no such weights'); sys.exit(3)"
+    began = time.monotonic()
+    expected = pytest.raises(ServerError, match=r"ended with exit code 3; .* ValueError: no such weights")
+    with Server(child(code), host="127.0.0.1", port=free_port(), log=tmp_path / "log") as server, expected:
+        server.wait_healthy(print, timeout=60)
+    assert time.monotonic() - began < 10
+
+
+def test_stopping_ends_the_whole_group(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'])\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{c.pid}}\\n')\n"
+        "time.sleep(100)\n"
+    )
+    server = Server(child(code), host="127.0.0.1", port=free_port(), log=tmp_path / "log")
+    deadline = time.monotonic() + 10
+    while (not pids.exists() or not pids.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    server.stop(patience=0.5)
+    server.stop()
+    for pid in map(int, pids.read_text().split()):
+        assert not alive(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: int) -> None:
+    """The server does not listen to SIGTERM yet; tomserve ends it all the same, says so, and exits by the signal."""
+    loading = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tomserve import cli, evaluation\n"
+        "from tomserve.serving.command import Command\n"
+        "from tomserve.serving.server import Server\n"
+        "def evaluate(options, console):\n"
+        f"    command = Command([sys.executable, '-c', {loading!r}], {{}})\n"
+        f"    with Server(command, host='127.0.0.1', port=1, log=Path({str(tmp_path / 'log')!r})) as server:\n"
+        "        print(server.process.pid, flush=True)\n"
+        "        server.wait_healthy(lambda message: None)\n"
+        "evaluation.evaluate = evaluate\n"
+        "sys.argv = ['tomserve', 'eval']\n"
+        "cli.main()\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.5)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=15)
+    assert process.returncode == 128 + number
+    assert err.count("\n") == 1
+    assert "repeat the command to go on" in err
+    assert not alive(pid)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_launcher_ends_with_its_parent(tmp_path: Path) -> None:
+    """kill -9 of tomserve closes the pipe; the launcher's thread ends the group."""
+    code = (
+        "import os, threading\n"
+        "from tomserve.serving import vllm_cli\n"
+        "threading.Thread(target=vllm_cli._end_with_parent, args=(int(os.environ['TOMSERVE_PARENT_FD']),)).start()\n"
+        "import time; time.sleep(100)\n"
+    )
+    parent = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from tomserve.serving.command import Command\n"
+        "from tomserve.serving.server import Server\n"
+        f"s = Server(Command([sys.executable, '-c', {code!r}], {{}}), host='127.0.0.1', port=1, log=Path({str(tmp_path / 'log')!r}))\n"
+        "print(s.process.pid, flush=True); time.sleep(100)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.5)
+        assert alive(pid)
+        process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(pid)

@@ -1,0 +1,86 @@
+"""The pooled effect against few controls, and its permutation test."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tests.stats.test_stats_clustered import drawn, study
+from tomserve.stats.clustered import matched_effect, units_share
+from tomserve.stats.pooled import permutation_p, pooled_effect
+from tomserve.stats.proportions import newcombe, square_and_add, wilson
+
+SHARES = [(0.5, 1.0), (0.75, 1.0), (0.25, 0.75), (1.0, 1.0)]
+
+
+def test_square_and_add_is_newcombe_for_wilson_intervals() -> None:
+    expected = newcombe(5, 9, 2, 7)
+    assert square_and_add(wilson(5, 9), wilson(2, 7)) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_pooled_effect_estimates_what_matching_does() -> None:
+    columns = drawn(2, -0.7)
+    found, plain = pooled_effect(*columns), matched_effect(*columns)
+    assert (found.estimate, found.units, found.tasks, found.p_sign_flip) == (
+        pytest.approx(plain.estimate),
+        7,
+        70,
+        plain.p_sign_flip,
+    )
+    assert found.low < found.estimate < found.high
+
+
+def test_pooled_bounds_by_hand() -> None:
+    t, c = (np.array(column) for column in zip(*SHARES, strict=True))
+    one, zero, r = units_share(t), units_share(c), np.corrcoef(t, c)[0, 1]
+    down, up = one.estimate - one.low, zero.high - zero.estimate
+    found = pooled_effect(*study(SHARES))
+    assert found.low == pytest.approx(t.mean() - c.mean() - math.sqrt(down**2 - 2 * r * down * up + up**2))
+
+
+def test_pooled_p_inverts_its_interval() -> None:
+    columns = drawn(4, -0.5)
+    p = pooled_effect(*columns).p_t
+    at = pooled_effect(*columns, level=1 - p)
+    assert 0 < p < 1
+    assert min(abs(at.low), abs(at.high)) < 1e-6
+    assert pooled_effect(*study([(0.5, 1.0), (1.0, 0.5), (0.25, 0.25)])).p_t == 1.0
+
+
+def test_control_all_right_leaves_doubt() -> None:
+    """All controls right says less than certainty: the interval reaches well beyond plain t."""
+    columns = study([(1.0, 1.0)] * 6 + [(0.75, 1.0)])
+    found, plain = pooled_effect(*columns), matched_effect(*columns)
+    assert found.high > 0.3 > plain.high
+    empty = np.array([])
+    assert math.isnan(pooled_effect(empty, empty, empty, empty).low)
+    assert math.isnan(permutation_p(empty, empty, empty, empty))
+    everything = pooled_effect(*study([(1.0, 1.0)] * 7))
+    assert (everything.low, everything.high) == (pytest.approx(-0.3543, abs=1e-4), pytest.approx(0.3543, abs=1e-4))
+    assert math.isnan(everything.p_t)
+
+
+def test_permutation_p_is_near_the_enumerated_one() -> None:
+    shares = {"s": [0.0, 0.5, 1.0, 1.0], "u": [0.25, 0.75, 1.0]}  # the first of each is the control
+    y, arm, task, stage = [], [], [], []
+    for name, values in shares.items():
+        for index, share in enumerate(values):
+            y += [1.0] * round(4 * share) + [0.0] * (4 - round(4 * share))
+            arm, task, stage = arm + [index > 0] * 4, task + [f"{name}{index}"] * 4, stage + [name] * 4
+
+    def total(chosen: tuple[int, ...]) -> float:
+        effects = []
+        for pick, values in zip(chosen, shares.values(), strict=True):
+            rest = [value for index, value in enumerate(values) if index != pick]
+            effects.append(sum(rest) / len(rest) - values[pick])
+        return sum(effects)
+
+    every = [total(chosen) for chosen in itertools.product(range(4), range(3))]
+    expected = np.mean([abs(value) >= total((0, 0)) - 1e-9 for value in every])
+    found = permutation_p(y, arm, task, stage)
+    assert found == pytest.approx(expected, abs=0.01)
+    assert found == permutation_p(y, arm, task, stage)
+    assert permutation_p([1.0, 1.0], [True, False], ["a", "b"], ["s", "s"]) == 1.0
+    with pytest.raises(ValueError, match="in both arms"):
+        permutation_p([1.0, 0.0], [True, False], ["a", "a"], ["s", "s"])

@@ -1,0 +1,524 @@
+"""The Hi-ToM study: every table by hand on a few stories, on the official file, and on tables that are wrong."""
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import data_file
+from tomserve import benchmarks
+from tomserve.benchmarks.hitom.baselines import first_order
+from tomserve.benchmarks.hitom.explain import parsed
+from tomserve.benchmarks.hitom.questions import read_question
+from tomserve.errors import ConfigError, ContentError
+from tomserve.reporting import tables as forms
+from tomserve.reporting.html.figures import figures
+from tomserve.reporting.html.headline import verdicts
+from tomserve.scoring.table import table
+from tomserve.stats.clustered import new_units_share
+from tomserve.studies.study import analyze, default_study, load_study, notes, printable, warnings
+
+# story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
+STORIES: dict[str, tuple[int, bool, str, str]] = {
+    "s1": (1, False, "110", "111"),
+    "s2": (1, True, "100", "110"),
+    "s3": (2, False, "111", "111"),
+    "s4": (2, True, "010", "011"),
+    "s5": (1, False, "0", "1"),
+}
+
+
+def scores(**changes: Any) -> pl.DataFrame:
+    rows = []
+    for story, (length, deception, *rights) in STORIES.items():
+        for strategy, marks in zip(("hitom_vanilla", "hitom_cot"), rights, strict=True):
+            for order, mark in enumerate(marks):
+                row = {"run": "r", "model": "m", "strategy": strategy, "item": f"hitom/{story}/pen/{order}"}
+                row |= {"status": "ok", "correct": mark == "1", "cluster": f"hitom/{story}", "benchmark": "hitom"}
+                row |= {"parse": "json", "answer": "red" if mark == "1" else "tan", "gold": "corrected"}
+                row |= {"order": order, "length": length, "deception": deception, "answer_position": 2}
+                row |= {"places_offered": "blue red tan", "places_mentioned": "tan red", "n_containers_mentioned": 2}
+                row |= {"tells_false": 2 * deception, "tells_false_asked": int(deception and length == 1)}
+                row |= {"places_lower_order": "red" if order == 2 else "", "places_reality": "tan"}
+                row |= {"equals_first_order": order < 2, "equals_reality": False, "equals_joint_witness": True}
+                rows.append(row)
+    return pl.DataFrame(rows).with_columns(**changes)
+
+
+def study(frame: pl.DataFrame, intervals: str = "recommended") -> dict[str, pl.DataFrame]:
+    return analyze(frame, load_study("hitom"), intervals)
+
+
+def at(frame: pl.DataFrame, **where: Any) -> dict[str, Any]:
+    """The one row with these values."""
+    return frame.row(by_predicate=pl.all_horizontal(pl.col(name) == value for name, value in where.items()), named=True)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, pl.DataFrame]:
+    return study(scores())
+
+
+def test_the_tables_are_those_of_the_issue(found: dict[str, pl.DataFrame]) -> None:
+    names = "accuracy prompting_effects joint_accuracy deception_count answer_position lower_order_match twins"
+    assert list(found) == [*names.split(), "baselines", "errors", "chains", "scorer"]
+    assert list(study(scores(), "published")) == [name for name in found if name != "prompting_effects"]
+    assert default_study(scores()) == "hitom"
+    for intervals in ("recommended", "published"):
+        assert set(notes(load_study("hitom"), intervals)) == set(found)
+
+
+def test_accuracy_is_pooled_over_questions(found: dict[str, pl.DataFrame]) -> None:
+    table = found["accuracy"]
+    cells = {(row["strategy"], row["deception"]): row for row in table.iter_rows(named=True)}
+    counts = {key: (row["correct"], row["total"]) for key, row in cells.items()}
+    assert counts == {
+        ("hitom_vanilla", "overall"): (7, 13),
+        ("hitom_vanilla", "without"): (5, 7),
+        ("hitom_vanilla", "with"): (2, 6),
+        ("hitom_cot", "overall"): (11, 13),
+        ("hitom_cot", "without"): (7, 7),
+        ("hitom_cot", "with"): (4, 6),
+    }
+    row = cells["hitom_vanilla", "overall"]
+    assert (row["stories"], row["few_stories"], row["minus_vanilla"]) == (5, True, None)
+    assert row["ci_low"] < 7 / 13 < row["ci_high"]
+    # paired, each story's mean: 1/3, 1/3, 0, 1/3, 1
+    assert cells["hitom_cot", "overall"]["minus_vanilla"] == pytest.approx(0.4)
+    effect = at(found["prompting_effects"], deception="overall")
+    assert effect["risk_difference"] == pytest.approx(0.4)
+    assert (effect["control"], effect["gained"], effect["lost"], effect["stories"]) == ("hitom_vanilla", 4, 0, 5)
+
+
+def test_accuracy_as_published_is_the_mean_over_cells() -> None:
+    found = study(scores(), "published")["accuracy"]
+    vanilla, cot = (
+        [at(found, strategy=name, deception=kind) for kind in ("without", "with", "overall")]
+        for name in ("hitom_vanilla", "hitom_cot")
+    )
+    # without: cells 1/2, 1, 0 and 1, 1, 1; with: 1, 0, 0 and 0, 1, 0
+    assert [row["accuracy"] for row in vanilla] == pytest.approx([0.75, 1 / 3, (0.75 + 1 / 3) / 2])
+    assert [row["accuracy"] for row in cot] == pytest.approx([1, 2 / 3, 5 / 6])
+    assert [row["minus_vanilla"] for row in cot] == pytest.approx([0.25, 1 / 3, 5 / 6 - (0.75 + 1 / 3) / 2])
+    assert [row["cells"] for row in vanilla] == [6, 6, 12]
+    assert [row["minus_vanilla"] for row in vanilla] == [None] * 3
+    assert found["ci_low"].is_null().all()
+
+
+def test_from_twenty_stories_on_the_interval_is_that_of_their_influences() -> None:
+    """Of equally many questions: the logit t interval of the stories' means. Of unequally many: around k/n."""
+    rows = []
+    for story in range(24):
+        for order in range(5):
+            row = {"model": "m", "strategy": "vanilla", "item": f"{story}/{order}", "status": "ok", "deception": False}
+            right = (story * 7 + order * 3) % 5 < 1 + story % 4
+            rows.append(row | {"correct": right, "cluster": str(story), "order": order, "length": 1})
+    frame = pl.DataFrame(rows)
+    whole = at(study(frame)["accuracy"], deception="overall")
+    expected = new_units_share(frame["correct"].cast(float).to_numpy(), frame["cluster"].to_numpy())
+    assert (whole["ci_low"], whole["ci_high"]) == pytest.approx((expected.low, expected.high))
+    some = frame.filter((pl.col("order") < 2) | (pl.col("cluster").cast(int) % 3 == 0))
+    part = at(study(some)["accuracy"], deception="overall")
+    assert part["accuracy"] == part["estimate"] == some["correct"].mean()
+    assert part["ci_low"] < part["accuracy"] < part["ci_high"]
+    # by hand: t with 23 df on the logit scale, the standard error that of a ratio of two means
+    means = some.group_by("cluster").agg(pl.col("correct").sum().alias("k"), pl.len().alias("n"))
+    residuals = (means["k"] - part["accuracy"] * means["n"]).to_numpy()
+    error = math.sqrt((residuals**2).sum() / 23 / 24) / means["n"].mean()
+    p = part["accuracy"]
+    low = math.log(p / (1 - p)) - 2.0686576 * error / (p * (1 - p))
+    assert part["ci_low"] == pytest.approx(1 / (1 + math.exp(-low)), rel=1e-6)
+
+
+def test_joint_accuracy_beside_its_marginals(found: dict[str, pl.DataFrame]) -> None:
+    table = found["joint_accuracy"].filter(strategy="hitom_vanilla", deception="overall", length="all")
+    rows = table.select("stories", "accuracy", "joint", "product", "incomplete").rows()
+    assert rows == [(5, 0.6, 0.6, 0.6, 0), (4, 0.75, 0.5, 0.5625, 1), (4, 0.25, 0.25, 0.140625, 1)]
+    after = ["after_right", "after_right_n", "after_wrong", "after_wrong_n"]
+    assert table.select(after).rows()[0] == (None,) * 4
+    assert table.select(after).rows()[1] == (pytest.approx(2 / 3), 3, 1.0, 1)
+    assert table.select(after).rows()[2] == (pytest.approx(1 / 3), 3, 0.0, 1)
+    cells = found["joint_accuracy"].filter(strategy="hitom_vanilla", deception="with", length="2")
+    assert cells.select("order", "stories", "joint").rows() == [("0", 1, 0.0), ("1", 1, 0.0), ("2", 1, 0.0)]
+
+
+def test_joint_accuracy_of_the_orders_that_were_asked() -> None:
+    """Orders may leave gaps and lack 0; accuracy is of all questions, those of incomplete stories too."""
+    columns = ["order", "stories", "accuracy", "joint", "product", "incomplete", "after_right_n"]
+    where = {"strategy": "hitom_vanilla", "deception": "overall", "length": "all"}
+
+    def joint(*kept: pl.Expr) -> list[tuple[Any, ...]]:
+        found = study(scores().filter(pl.col("strategy") == "hitom_vanilla", *kept))["joint_accuracy"]
+        return found.filter(**where).select(columns).rows()
+
+    assert joint(pl.col("order") == 2) == [("2", 4, 0.25, 0.25, 0.25, 0, None)]
+    gap = [("0", 5, 0.6, 0.6, 0.6, 0, None), ("2", 4, 0.25, 0.25, 0.1875, 1, 3)]
+    assert joint(pl.col("order") != 1) == gap
+    s4 = (pl.col("cluster") != "hitom/s4") | (pl.col("order") > 0)
+    assert joint(s4) == [
+        ("0", 4, 0.75, 0.75, 0.75, 1, None),
+        ("1", 3, 0.75, pytest.approx(2 / 3), pytest.approx(2 / 3), 2, 3),
+        ("2", 3, 0.25, pytest.approx(1 / 3), pytest.approx(2 / 9), 2, 2),
+    ]
+    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+    assert joint(apart) == [("0", 3, *[pytest.approx(2 / 3)] * 3, 2, None), ("2", 0, 0.5, None, None, 5, 0)]
+
+
+def test_orders_without_a_complete_story_are_drawn() -> None:
+    apart = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)
+    found = study(scores().filter(apart))
+    drawn = figures(found, {"all": 0.25})["heat"]
+    assert drawn.panels
+    assert any("hitom vanilla, 2 chapters, order 2: 1.00" in panel.svg for panel in drawn.panels)
+    grounds = [ground for card in verdicts(found, 0.2)[0].cards for ground in card.grounds]
+    assert ("hitom vanilla, all asked orders up to 0 right", "67% of 3 stories; 67% if independent.") in grounds
+
+
+def test_figures_that_are_not_drawn_have_their_own_titles() -> None:
+    found = study(scores())
+    made = figures({**found, **{name: found[name].clear() for name in ("joint_accuracy", "lower_order_match")}}, {})
+    assert (made["heat"].title, made["heat"].missing[:11]) == ("Accuracy by order and length", "Not drawn: ")
+    assert (made["controls"].title, made["controls"].missing[:11]) == (
+        "Where copying would do, and where not",
+        "Not drawn: ",
+    )
+
+
+def test_halves_of_the_released_file_are_different_stories() -> None:
+    halves = [scores(prompting_type=pl.lit(half), item=pl.col("item") + f"/{half}") for half in ("VP", "CoTP")]
+    found = study(pl.concat(halves))["joint_accuracy"]
+    assert at(found, strategy="hitom_cot", deception="overall", length="all", order="0")["stories"] == 10
+    assert at(found, strategy="hitom_cot", deception="overall", length="all", order="2")["joint"] == 0.5
+
+
+def test_accuracy_by_false_tells(found: dict[str, pl.DataFrame]) -> None:
+    table = found["deception_count"].filter(strategy="hitom_vanilla", order="all")
+    rows = table.select("counted", "false_tells", "correct", "total").rows()
+    assert rows == [
+        ("in the story", 0, 5, 7),
+        ("in the story", 2, 2, 6),
+        ("about the object", 0, 6, 10),
+        ("about the object", 1, 1, 3),
+    ]
+
+
+def test_places_of_answers(found: dict[str, pl.DataFrame]) -> None:
+    table = found["answer_position"].filter(strategy="hitom_vanilla")
+    columns = ["counted", "position", "correct", "total", "chosen", "chosen_share", "answer_share"]
+    assert table.select(columns).rows() == [
+        ("choices", 1, 0, 0, 0, 0.0, 0.0),
+        ("choices", 2, 7, 13, 7, pytest.approx(7 / 13), 1.0),
+        ("choices", 3, 0, 0, 6, pytest.approx(6 / 13), 0.0),
+        ("mentions", 1, 0, 0, 6, pytest.approx(6 / 13), 0.0),
+        ("mentions", 2, 7, 13, 7, pytest.approx(7 / 13), 1.0),
+    ]
+
+
+def test_where_the_answer_is_that_of_a_rule(found: dict[str, pl.DataFrame]) -> None:
+    table = found["lower_order_match"].filter(strategy="hitom_vanilla", order="all")
+    assert table.select("rule", "matches", "correct", "total").rows() == [
+        ("first_order", False, 1, 4),
+        ("lower_order", True, 1, 4),
+        ("reality", False, 4, 8),
+        ("joint_witness", True, 4, 8),
+    ]
+
+
+def test_baselines_are_counted_once_a_question(found: dict[str, pl.DataFrame]) -> None:
+    columns = ["questions", "joint_witness", "first_order", "reality", "chance", "containers_mentioned"]
+    overall = at(found["baselines"], deception="overall", order="all")
+    assert [overall[name] for name in columns] == [13, 1.0, pytest.approx(9 / 13), 0.0, 0.5, 2.0]
+    assert at(found["baselines"], deception="with", order="2")["questions"] == 2
+
+
+# Twins
+
+
+def twins() -> pl.DataFrame:
+    """Two groups, orders 0 and 1; the deceptive twin of group a is wrong at order 1, where the tells matter."""
+    wrong = {("a", "deceptive", 1), ("a", "none", 0), ("b", "deceptive", 0)}
+    rows = []
+    for group in "ab":
+        for kind in ("none", "truthful", "deceptive", "filler"):
+            for order in (0, 1):
+                right = (group, kind, order) not in wrong
+                row = {"model": "m", "strategy": "vanilla", "item": f"hitom/{group}{kind}/pen/{order}", "status": "ok"}
+                row |= {"correct": right, "cluster": f"hitom/{group}{kind}", "order": order, "length": 1}
+                row |= {"deception": kind == "deceptive", "twin": group, "twin_kind": kind}
+                rows.append(row | {"tell_relevant": kind == "deceptive" and order == 1})
+    return pl.DataFrame(rows)
+
+
+def test_twins_are_paired_by_group_and_question() -> None:
+    found = study(twins())["twins"]
+    columns = ["tell_relevant", "order", "n", "accuracy", "control_accuracy", "risk_difference"]
+    primary = found.filter(treatment="deceptive", control="filler")
+    assert primary.select(columns).rows() == [
+        ("all", "all", 4, 0.5, 1.0, -0.5),
+        ("all", "0", 2, 0.5, 1.0, -0.5),
+        ("all", "1", 2, 0.5, 1.0, -0.5),
+        ("true", "all", 2, 0.5, 1.0, -0.5),
+        ("false", "all", 2, 0.5, 1.0, -0.5),
+    ]
+    against_none = at(found, treatment="deceptive", control="none", tell_relevant="all")
+    assert [against_none[name] for name in columns[2:]] == [4, 0.5, 0.75, -0.25]
+    assert set(found["stories"]) == {2}
+    assert at(study(twins())["accuracy"], deception="overall")["stories"] == 2  # twins are one unit
+
+
+def test_twins_are_stories_of_their_own_for_joint_accuracy() -> None:
+    """All twins have their family's cluster, which is for inference alone."""
+    family = twins().with_columns(cluster=pl.lit("hitom/") + pl.col("twin"))
+    columns = ["deception", "order", "stories", "accuracy", "joint", "product"]
+    apart = study(family.drop("twin", "twin_kind").with_columns(cluster=pl.col("item").str.head(-6)))["joint_accuracy"]
+    found = study(family)["joint_accuracy"]
+    assert found.select(columns).equals(apart.select(columns))
+    whole = found.filter(deception="overall", length="all").select(columns[1:5]).rows()
+    assert whole == [("0", 8, 0.75, 0.75), ("1", 8, 0.875, 0.625)]
+    assert at(study(family)["accuracy"], deception="overall")["stories"] == 2
+
+
+def test_accuracies_of_twins_differ_by_the_risk_difference() -> None:
+    """Families count alike, however many questions they have."""
+    found = study(twins().filter((pl.col("twin") == "a") | (pl.col("order") == 0)))["twins"]
+    columns = ["n", "accuracy", "control_accuracy", "risk_difference"]
+    row = at(found, treatment="deceptive", control="filler", tell_relevant="all", order="all")
+    assert [row[name] for name in columns] == [3, 0.25, 1.0, -0.75]  # family a 1/2, b 0/1; pooled 1/3
+    gaps = found["accuracy"] - found["control_accuracy"] - found["risk_difference"]
+    assert gaps.abs().max() < 1e-12
+
+
+def test_twins_are_drawn_and_printed() -> None:
+    found = study(twins())
+    figure = figures(found, {"all": 0.25})["perturbing"]
+    assert figure.title == "What lies do to matched twins"
+    (panel,) = figure.panels
+    assert "deceptive − filler, tells matter, vanilla: -0.50" in panel.svg
+    assert "deceptive − none, all questions, vanilla: -0.25" in panel.svg
+    assert "tells matter" not in figures(study(scores()), {"all": 0.25})["perturbing"].missing
+    shown = printable(load_study("hitom"), found)["twins: what lies do, with as many lines"]
+    assert shown.filter(tell_relevant="all")["deceptive - filler [95%]"].item().startswith("-.50 [")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.3, 0.5, "Better than guessing"), (0.0, 0.1, "No: it copies"), (0.1, 0.5, "Not shown")],
+)
+def test_whether_it_nests_is_read_off_the_interval_where_copying_fails(low: float, high: float, verdict: str) -> None:
+    found = study(scores())
+    bounds = {"ci_low": pl.lit(low), "ci_high": pl.lit(high), "guess": pl.lit(0.2)}
+    found["lower_order_match"] = found["lower_order_match"].with_columns(**bounds)
+    cards = {card.question: card for card in verdicts(found, 0.2)[0].cards}
+    card = cards["Does it nest beliefs?"]
+    assert card.verdict == verdict
+    assert card.grounds[0][1].startswith("1 of 4 right (25%")
+    assert card.grounds[-1] == ("hitom cot, all asked orders up to 2 right", "50% of 4 stories; 56% if independent.")
+
+
+# Errors
+
+
+def error_rows() -> pl.DataFrame:
+    """Gold is a; b is reality (and where it was put after leaving), c was claimed, d is a distractor, e and f are
+    mentioned without more, z is not in the story. Chosen: b, c, e, z, unknown, and a right answer."""
+    rows = []
+    for number, answer in enumerate(("b", "c", "e", "z", "unknown", "a")):
+        row = {"model": "m", "strategy": "vanilla", "item": str(number), "status": "ok", "correct": answer == "a"}
+        row |= {"answer": answer, "cluster": str(number // 2), "order": 1, "length": 1, "deception": False}
+        row |= {"answer_position": 1, "places_offered": "a b c d e f z", "places_mentioned": "a b c d e f"}
+        row |= {"places_reality": "b", "places_after_leaving": "b", "places_claimed_place": "c"}
+        rows.append(row | {"places_distractor": "d", "places_initial_place": "a"})
+    return pl.DataFrame(rows)
+
+
+def test_errors_by_hand() -> None:
+    found = study(error_rows())["errors"].filter(order="all")
+    rows = {row["explanation"]: row for row in found.iter_rows(named=True)}
+    assert set(found["wrong"]) == {5}
+    shares = {name: (row["flagged"], row["expected"]) for name, row in rows.items()}
+    assert shares == {
+        "lower_order": (0, 0.0),
+        "reality": (1, pytest.approx(0.2)),
+        "initial_place": (0, 0.0),
+        "claimed_place": (1, pytest.approx(0.2)),
+        "after_leaving": (1, pytest.approx(0.2)),
+        "untrusted_speaker": (0, 0.0),
+        "distractor": (0, pytest.approx(0.2)),
+        "other_object": (0, 0.0),
+        "unexplained": (1, pytest.approx(0.4)),
+        "not_in_story": (1, 0.0),
+        "unknown": (1, 0.0),
+    }
+    assert {name: row["alone"] for name, row in rows.items() if row["alone"]} == dict.fromkeys(
+        ("reality", "claimed_place", "unexplained", "not_in_story", "unknown"), 1
+    )
+    assert rows["after_leaving"]["expected_alone"] == 0.0  # implied by reality
+    assert rows["unexplained"]["excess_alone"] == pytest.approx(0.2 - 0.4)
+    assert rows["reality"]["possible"] == 5
+    # by story: the differences of "reality" are .8, -.2 | -.2, -.2 | -.2; the interval is t with 2 df
+    influences = [0 + (0.6 - 0) * 3 / 5, -0.4 * 3 / 5, -0.2 * 3 / 5]
+    sd = math.sqrt(sum(value**2 for value in influences) / 2)
+    assert rows["reality"]["excess"] == pytest.approx(0)
+    assert rows["reality"]["excess_high"] == pytest.approx(4.302653 * sd / math.sqrt(3), rel=1e-5)
+
+
+def test_failures_and_answers_without_a_wrong_container_to_choose() -> None:
+    frame = error_rows().with_columns(
+        places_mentioned=pl.lit("a"),
+        status=pl.when(pl.col("item") == "0").then(pl.lit("invalid")).otherwise(pl.col("status")),
+    )
+    found = study(frame)["errors"].filter(order="all")
+    assert set(found["wrong"]) == {4}
+    assert found["expected"].is_null().all()
+    assert at(found, explanation="not_in_story")["flagged"] == 3
+
+
+# Chains
+
+
+def test_chains_by_hand() -> None:
+    """Four questions with chains; two end wrongly, of which one answer follows; a path of phi 1 with the answers."""
+    rows = []
+    marks = (
+        (True, True, True, True),
+        (False, True, False, False),
+        (False, False, False, True),
+        (True, True, True, True),
+    )
+    for number, (proper, right, path, matches) in enumerate(marks):
+        row = {"model": "m", "strategy": "hitom_chain", "item": str(number), "status": "ok", "correct": right}
+        row |= {"cluster": str(number), "order": number % 2, "length": 1, "deception": False, "chain_proper": proper}
+        row |= {"chain_path_proper": path or right, "chain_last_correct": proper, "answer_matches_last": matches}
+        rows.append(row | {"chain_lcs": 1.0 if proper else 0.5, "chain_length": 3})
+    rows.append({**rows[0], "item": "none", "chain_proper": None, "chain_lcs": None})  # an item without a gold chain
+    found = study(pl.DataFrame(rows))["chains"]
+    whole = at(found, order="all")
+    assert (whole["total"], whole["proper"], whole["proper_share"], whole["lcs"]) == (4, 2, 0.5, 0.75)
+    assert (whole["wrong_last"], whole["followed"], whole["followed_share"]) == (2, 1, 0.5)
+    assert whole["path_phi"] == pytest.approx(1)
+    assert whole["lcps"] == 0.0
+    assert found["order"].to_list() == ["all", "0", "1"]
+    assert study(scores())["chains"].is_empty()
+
+
+# Scorer, warnings, foreign and wrong tables
+
+
+def test_gold_and_rung_are_named() -> None:
+    frame = scores(parse=pl.when(pl.col("order") == 0).then(pl.lit("first")).otherwise(pl.col("parse")))
+    rows = study(frame)["scorer"].filter(strategy="hitom_vanilla").select("gold", "parse", "rows", "correct").rows()
+    assert rows == [("corrected", "first", 5, 3), ("corrected", "json", 8, 4)]
+
+
+def test_generated_items_name_their_semantics_as_gold() -> None:
+    module = load_study("hitom")
+    one = scores(semantics=pl.lit("common_knowledge")).drop("gold")
+    found = study(one)
+    assert set(found["scorer"]["gold"]) == {"tracked:common_knowledge"}
+    assert warnings(module, found) == []
+    both = pl.concat([one, scores(semantics=pl.lit("released"), item=pl.col("item") + "/r").drop("gold")])
+    mixed = study(both)
+    expected = "answers were compared with several sets of labels: tracked:common_knowledge, tracked:released"
+    assert warnings(module, mixed) == [expected]
+    assert at(mixed["joint_accuracy"], strategy="hitom_cot", deception="overall", length="all", order="0")[
+        "stories"
+    ] == 2 * len(STORIES)
+
+
+def test_what_makes_numbers_doubtful_is_said() -> None:
+    module = load_study("hitom")
+    assert warnings(module, study(scores())) == []
+    some = scores(gold=pl.when(pl.col("order") == 0).then(pl.lit("released")).otherwise(pl.col("gold")))
+    some = some.filter((pl.col("strategy") == "hitom_cot") | (pl.col("cluster") != "hitom/s1"))
+    said = " | ".join(warnings(module, study(some)))
+    assert "gold released: the file's own labels, stale in the VP half" in said
+    assert "several sets of labels: corrected, released" in said
+    assert "hitom_cot and hitom_vanilla were asked different items: 10 of 13 compare" in said
+
+
+def test_strategies_without_a_common_item_are_not_compared_in_silence() -> None:
+    halves = scores(item=pl.col("item") + "/" + pl.col("strategy"))
+    assert warnings(load_study("hitom"), study(halves)) == [
+        "m: hitom_cot and hitom_vanilla were asked no item in common, and are not compared"
+    ]
+    assert warnings(load_study("hitom"), study(halves, "published")) == []
+    published = at(study(halves, "published")["accuracy"], strategy="hitom_cot", deception="overall")
+    assert published["minus_vanilla"] == pytest.approx(5 / 6 - (0.75 + 1 / 3) / 2)
+
+
+def test_a_foreign_table_needs_only_what_is_required() -> None:
+    needed = ["model", "strategy", "item", "status", "correct", "order", "length", "deception"]
+    for intervals in ("recommended", "published"):
+        found = study(scores().select(needed), intervals)
+        assert at(found["accuracy"], strategy="hitom_vanilla", deception="overall")["correct"] == 7
+        assert found["errors"].is_empty()
+        assert found["answer_position"].is_empty()
+        assert found["deception_count"].is_empty()
+        assert found["lower_order_match"].is_empty()
+        assert at(found["baselines"], deception="overall", order="all")["chance"] is None
+        assert printable(load_study("hitom"), found)
+
+
+@pytest.mark.parametrize("form", forms.FORMATS[1:])
+def test_every_form_of_every_table(form: str) -> None:
+    for intervals in ("recommended", "published"):
+        module = load_study("hitom")
+        for name, frame in study(pl.concat([scores(), twins()], how="diagonal_relaxed"), intervals).items():
+            assert forms.render(frame, form, module.LAYOUTS.get(name))
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (scores().drop("order"), "column 'order' is missing"),
+        (scores(order=pl.col("order").cast(pl.String)), "column 'order' is String; expected whole numbers"),
+        (scores(length=pl.lit(1.5)), "column 'length' is Float64; expected whole numbers"),
+        (scores(deception=pl.lit("no")), "column 'deception' is String; expected true or false"),
+        (scores(order=-1), "item 'hitom/s1/pen/0': order -1 and length 1"),
+        (scores(correct=None), "column 'correct' is Null; expected true or false"),
+        (pl.concat([scores(), scores()]), "more than one row for"),
+        (scores(tells_false=pl.lit("two")), "column 'tells_false' is String; expected whole numbers"),
+        (scores(equals_first_order=1), "column 'equals_first_order' is Int32; expected true or false"),
+        (twins().with_columns(twin_kind=pl.lit("filler")), "two filler items ask one question"),
+    ],
+)
+def test_wrong_tables_are_refused_by_name(frame: pl.DataFrame, message: str) -> None:
+    with pytest.raises((ConfigError, ContentError)) as error:
+        study(frame)
+    assert message in str(error.value)
+
+
+# The official file
+
+
+@pytest.fixture(scope="module")
+def official() -> dict[str, pl.DataFrame]:
+    """A model that always gives the first-order answer, on the official questions."""
+    items = list(benchmarks.load("hitom", data_file("Hi-ToM_data.json")))
+    rows = []
+    for item in items:
+        asked, obj = read_question(item.question)
+        copied = first_order(parsed(item.story), asked, obj) if len(asked) > 1 else item.answer
+        rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
+    return study(table("r", "copies", rows))
+
+
+def test_known_facts_of_the_official_file(official: dict[str, pl.DataFrame]) -> None:
+    orders = official["baselines"].filter(pl.col("order").is_in(["2", "3", "4"]), deception="overall")
+    assert [round(value, 2) for value in orders["first_order"]] == [0.48, 0.38, 0.34]
+    assert [round(value, 2) for value in orders["reality"]] == [0.29, 0.33, 0.30]
+    assert round(at(official["baselines"], deception="overall", order="all")["containers_mentioned"], 1) == 5.7
+    cells = official["accuracy"].select("deception", "total", "cells").rows()
+    assert cells == [("overall", 600, 30), ("without", 300, 15), ("with", 300, 15)]
+
+
+def test_copying_is_found_out(official: dict[str, pl.DataFrame]) -> None:
+    """All wrong answers of who copies the first-order answer are explained by a lower order, never by nothing."""
+    errors = official["errors"].filter(order="all")
+    found = at(errors, explanation="lower_order")
+    assert found["share"] == 1.0
+    assert found["excess_low"] > 0.2
+    assert at(errors, explanation="unexplained")["flagged"] == 0
+    matches = official["lower_order_match"].filter(rule="first_order", order="all")
+    assert dict(matches.select("matches", "accuracy").iter_rows()) == {True: 1.0, False: 0.0}

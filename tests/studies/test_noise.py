@@ -1,0 +1,383 @@
+"""The noise floor: what is asked again, at what, what of it counts, and where a reader finds it beside an effect."""
+
+import functools
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from aiohttp import web
+from scipy.stats import binomtest
+from tenacity import wait_none
+
+from tests.conftest import Endpoint, completion, make_item
+from tomserve.engine.retry import RetryPolicy
+from tomserve.items import write_items
+from tomserve.items.draw import drawn
+from tomserve.runs import evaluation, reasking
+from tomserve.runs.journal import read_rows
+from tomserve.scoring.table import load_scores
+from tomserve.stats.proportions import exact
+from tomserve.studies import noise
+
+CROWD = 4
+"""Requests that the run itself has in flight; the server of these tests answers otherwise above that."""
+
+
+@pytest.fixture
+def asking(endpoint: Endpoint, items_file: Path) -> list[str]:
+    """The command: twenty items, two strategies, four in flight."""
+    given = {"--benchmark": "items", "--path": items_file, "--base-url": endpoint.url, "--run": "r"}
+    return ["eval", *(str(word) for pair in given.items() for word in pair), "--concurrency", str(CROWD)]
+
+
+def number_of(body: dict) -> int:
+    """Of the item that a request asks about."""
+    return int(re.findall(r"Jar number (\d+)", body["messages"][-1]["content"])[-1])
+
+
+def unsteady(endpoint: Endpoint, every: int = 5) -> None:
+    """Make the server answer every fifth question otherwise once more than CROWD are in flight: with vanilla another
+    answer, with cot another chain to the same one."""
+
+    def script(body: dict, n: int):
+        if body.get("preflight") or endpoint.peak <= CROWD or number_of(body) % every:
+            return None
+        if "beliefs" not in body["response_format"]["json_schema"]["schema"]["properties"]:
+            return completion('{"answer": "salt"}')
+        beliefs = [{"sentence": place, "belief": "salt"} for place in (1, 2, 3)]
+        return completion(orjson.dumps({"beliefs": beliefs, "answer": "tea"}).decode())
+
+    endpoint.script, endpoint.delay = script, 0.2
+
+
+def rows(tmp_path: Path, name: str = "noise.jsonl") -> list[dict]:
+    return [row for _, row in read_rows(tmp_path / "runs/r" / name)]
+
+
+def manifest(tmp_path: Path) -> dict:
+    return orjson.loads((tmp_path / "runs/r/manifest.json").read_bytes())
+
+
+def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli, asking, tmp_path: Path) -> None:
+    unsteady(endpoint)
+    done = cli(*asking, "--noise-check", 1)
+    assert (done.code, done.err) == (0, "")
+    assert "noise check: 40 of 40 answers to ask again, 1 in flight" in done.out
+    assert (
+        "noise floor: 40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%) and 4 chains changed; "
+        "only 40 were there to be in flight at 64, a larger share fills it" in done.out
+    )
+    told = {"share": 1.0, "seed": 0, "items": 20, "of": 20, "concurrencies": [1, 64], "other_engines": []}
+    assert manifest(tmp_path)["noise"] == told
+    assert manifest(tmp_path)["complete"] is True
+    assert "noise check       of 20 items, at 1 and 64 in flight: 80 rows of noise.jsonl" in cli("runs", "r").out
+    scores = load_scores("r")
+    assert scores["correct"].all(), "what was asked again was scored as an answer"
+    floor = noise.noise_floor(scores)
+    columns = ["strategy", "in_flight", "compared", "texts_changed", "answers_changed", "chains_changed"]
+    assert floor.select(*columns, "right_to_wrong", "wrong_to_right").rows() == [
+        ("vanilla", "1", 20, 0, 0, None, 0, 0),
+        ("vanilla", "64", 20, 4, 4, None, 4, 0),
+        ("vanilla", "any", 20, 4, 4, None, 4, 0),
+        ("cot", "1", 20, 0, 0, 0, 0, 0),
+        ("cot", "64", 20, 4, 0, 4, 0, 0),
+        ("cot", "any", 20, 4, 0, 4, 0, 0),
+    ]
+    assert floor.filter(strategy="vanilla")["noise"].to_list() == [0.0, 0.2, 0.2]
+
+
+def test_the_same_bytes_are_sent_with_so_many_in_flight(endpoint, cli, asking, tmp_path: Path) -> None:
+    endpoint.delay = 0.1
+    assert cli(*asking).code == 0
+    first, endpoint.requests, endpoint.peak = endpoint.requests, [], 0
+    done = cli(*asking, "--noise-check", 1)
+    assert "40 answers re-asked at 1 and 64 in flight: 0 answers (0.0%, 0.0% to 8.8%) and 0 chains changed" in done.out
+    assert Counter(map(orjson.dumps, endpoint.requests)) == Counter(list(map(orjson.dumps, first)) * 2)
+    assert CROWD < endpoint.peak <= 40
+    keys = {(row["item"], row["strategy"]): row["key"] for row in rows(tmp_path, "responses.jsonl")}
+    assert len(rows(tmp_path, "responses.jsonl")) == 40
+    assert Counter((row["item"], row["strategy"], row["key"], row["concurrency"]) for row in rows(tmp_path)) == Counter(
+        (*identity, key, level) for identity, key in keys.items() for level in (1, 64)
+    )
+    assert [session.get("concurrency") for session in manifest(tmp_path)["sessions"]] == [CROWD, None]
+
+
+def test_a_larger_share_asks_only_what_is_new(endpoint, cli, asking, tmp_path: Path) -> None:
+    cli(*asking, "--noise-check", 0.01)
+    few = {row["item"] for row in rows(tmp_path)}
+    assert (len(few), len(rows(tmp_path))) == (1, 4)  # at least one
+    cli(*asking, "--noise-check", 0.25)
+    assert few < {row["item"] for row in rows(tmp_path)}
+    assert max(Counter((row["item"], row["strategy"], row["concurrency"]) for row in rows(tmp_path)).values()) == 1
+    assert len(rows(tmp_path)) == 20
+    asked = len(endpoint.requests)
+    done = cli(*asking, "--noise-check", 0.1, "--concurrency", 16)
+    assert "nothing left to ask" in done.out
+    assert "noise floor: 10 answers" in done.out
+    assert len(endpoint.requests) == asked
+    told = {"share": 0.25, "seed": 0, "items": 5, "of": 20, "concurrencies": [1, 64], "other_engines": []}
+    assert manifest(tmp_path)["noise"] == told
+
+
+def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
+    items = [make_item(n, factors={"perturbation": "abcd"[n % 4]}) for n in range(200)]
+    shuffled = random.Random(3).sample(items, len(items))
+    before: set[str] = set()
+    for share in (0.001, 0.02, 0.1, 0.5, 1):
+        found = {item.id for item in drawn(items, share)}
+        assert {item.id for item in drawn(shuffled, share)} == found >= before
+        assert len(found) == max(1, round(200 * share))
+        before = found
+    assert set(Counter(item.factors["perturbation"] for item in drawn(items, 0.1)).values()) == {5}
+
+
+@pytest.mark.parametrize("share", ["0", "-0.1", "1.01", "nan", "inf", "much"])
+def test_what_is_no_share_is_refused(cli, asking, endpoint, share: str) -> None:
+    done = cli(*asking, "--noise-check", share)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--noise-check" in done.err
+    assert not endpoint.requests
+
+
+@pytest.mark.parametrize(
+    ("own", "chosen"), [([], (1, 64)), ([4], (1, 64)), ([1], (16, 64)), ([64], (1, 16)), ([100], (1, 16)), ([16, 1], (1, 64))]
+)  # fmt: skip
+def test_numbers_in_flight_are_others_than_the_runs(own: list[int], chosen: tuple[int, ...]) -> None:
+    assert reasking.levels(own) == chosen
+
+
+def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, asking, tmp_path: Path) -> None:
+    assert "warning" not in cli(*asking, "--noise-check", 0.1).out
+    path = tmp_path / "runs/r/manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"0.0.test"', b'"0.0.old"'))
+    said = "warning: engine 0.0.old answered; what changes now may be another's doing"
+    assert said in cli(*asking, "--noise-check", 0.2).out
+
+
+def start(asking: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tomserve", *asking, "--no-report", "--noise-check", "1"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def wait_for(process: subprocess.Popen[bytes], path: Path, lines: int) -> None:
+    deadline = time.monotonic() + 30
+    while not (path.exists() and path.read_bytes().count(b"\n") >= lines):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_check_that_was_stopped_goes_on_where_it_was(endpoint, cli, asking, tmp_path: Path, number: int) -> None:
+    endpoint.delay = 0.03
+    path = tmp_path / "runs/r/noise.jsonl"
+    with start(asking) as process:
+        wait_for(process, path, 7)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    kept = rows(tmp_path)
+    assert 7 <= len(kept) < 40
+    assert manifest(tmp_path)["complete"] is True  # the run itself is
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert b"of 40 left to ask again, 1 in flight, everything else is kept" in err
+    with path.open("ab") as file:
+        file.write(b'{"schema":1,"item":"demo/')
+    assert "noise floor: " in cli("score", "r").out, "half a line keeps nobody from scoring"
+    before = len(endpoint.requests)
+    done = cli(*asking, "--noise-check", 1)
+    assert done.code == 0
+    assert "noise.jsonl: the last line was torn by a crash; moved to noise.torn-" in done.out
+    assert rows(tmp_path)[: len(kept)] == kept
+    assert set(Counter((r["item"], r["strategy"], r["concurrency"]) for r in rows(tmp_path)).values()) == {1}
+    assert len(endpoint.requests) - before == 80 - len(kept)
+    assert "40 answers re-asked at 1 and 64 in flight: 0 answers" in done.out
+
+
+def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
+    endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = functools.partial(evaluation.EvalOptions, policy=RetryPolicy(attempts=1, wait=wait_none()))
+    monkeypatch.setattr(evaluation, "EvalOptions", once)
+    failing = {7}
+
+    def script(body: dict, n: int):
+        if body.get("preflight"):
+            return None
+        if number_of(body) == 3:
+            return web.json_response({"error": {"message": "no"}}, status=400)
+        crowded = endpoint.peak > CROWD and number_of(body) in failing
+        return web.json_response({}, status=500) if crowded else None
+
+    endpoint.script, endpoint.delay = script, 0.1
+    done = cli(*asking, "--noise-check", 1)
+    assert done.code == 1, "the run's own failures count, as ever"
+    assert {row["item"] for row in rows(tmp_path)} == {f"demo/{n}" for n in range(1, 21) if n != 3}
+    assert Counter(row["status"] for row in rows(tmp_path)) == {"ok": 74, "http_500": 2}
+    assert "38 answers re-asked at 1 and 64 in flight: 0 answers" in done.out
+    assert "not compared: 2 without an answer" in done.out
+    floor = noise.noise_floor(load_scores("r")).filter(strategy="vanilla")
+    assert floor.select("in_flight", "compared", "not_compared").rows() == [("1", 19, 0), ("64", 18, 1), ("any", 19, 0)]
+    failing.clear()
+    before = len(endpoint.requests)
+    assert "not compared" not in cli(*asking, "--noise-check", 1).out
+    assert len(endpoint.requests) - before == 2
+
+
+def test_everything_is_there_offline_and_the_same_every_time(endpoint, cli, asking, tmp_path: Path) -> None:
+    unsteady(endpoint)
+    cli(*asking, "--noise-check", 1)
+    table, folder = tmp_path / "runs/r/scores.parquet", tmp_path / "runs/r"
+    first = table.read_bytes()
+    done = cli("score", "r")
+    assert "noise floor: 40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in done.out
+    assert table.read_bytes() == first
+    lines = (folder / "noise.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "noise.jsonl").write_bytes(b"".join(random.Random(1).sample(lines, len(lines))))
+    assert cli("score", "r").code == 0
+    assert table.read_bytes() == first, "the order in which answers came is none of the table's"
+    floor = noise.noise_floor(pl.read_parquet(table))
+    for suffix in ("csv", "jsonl", "parquet"):  # the score table is the interface: all of it is in there
+        cli("score", "r", "--out", tmp_path / f"s.{suffix}")
+        assert noise.noise_floor(load_scores(str(tmp_path / f"s.{suffix}"))).equals(floor)
+    (folder / "noise.jsonl").write_bytes(b"".join(lines[:40]))  # a check that goes on makes the table stale
+    assert noise.noise_floor(load_scores("r"))["in_flight"].to_list() == ["1", "any"] * 2
+    answers = [row for row in map(orjson.loads, lines) if row["concurrency"] == 64]
+    other = {**answers[0], "key": "another request", "text": '{"answer": "salt"}'}
+    repeated = {**answers[1], "reused": True, "text": '{"answer": "salt"}'}
+    (folder / "noise.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in (other, repeated)))
+    assert "noise floor" not in cli("score", "r").out
+    (folder / "noise.jsonl").unlink()
+    assert "noise floor" not in cli("score", "r").out
+    assert noise.noise_floor(load_scores("r")).is_empty()
+    assert noise.line(load_scores("r")) is None
+
+
+def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: Path) -> None:
+    unsteady(endpoint)
+    done = cli(*asking, "--noise-check", 1, "--report")
+    assert "cannot be told from batching noise" in done.out
+    study = tmp_path / "study.py"
+    study.write_text(
+        "import polars as pl\n"
+        "def tables(scores, intervals):\n"
+        "    effect = {'model': ['tiny'], 'strategy': ['vanilla'], 'risk_difference': [0.1]}\n"
+        "    return {'mine': pl.DataFrame(effect), 'other': pl.DataFrame({'model': ['tiny']})}\n"
+    )
+    for name in ("accuracy", study):
+        done = cli("analyze", "r", "--study", name, "--format", "csv", "--out", tmp_path / "tables")
+        assert done.code == 0, done.err
+    high = exact(4, 20).high + exact(0, 20).high
+    effects = pl.read_csv(tmp_path / "tables/prompting_effects.csv")
+    assert effects.select("noise", "noise_high").row(0) == pytest.approx((0.2, high))  # of both sides, added
+    assert pl.read_csv(tmp_path / "tables/mine.csv").row(0)[:4] == (
+        "tiny",
+        "vanilla",
+        0.1,
+        0.4,
+    )  # vanilla on both sides
+    assert pl.read_csv(tmp_path / "tables/other.csv").columns == ["model"]
+    assert pl.read_csv(tmp_path / "tables/noise_floor.csv")["compared"].to_list() == [20] * 6
+    assert "mine: noise: how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
+    shown = cli("analyze", "r").out
+    assert re.search(r"gained +lost +noise +noise_high\n", shown)
+    assert "noise floor: what changes where only the batches do" in shown
+    page = (tmp_path / "runs/r/report.html").read_text()
+    assert "40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in page
+    assert 'id="table-noise_floor"' in page
+    assert f"no larger than what batching alone could move, 20 points (at most {100 * high:.1f})" in page
+    assert "not larger than it cannot be told from batching noise" in page
+    assert "noise_high" in page
+    compared = (
+        cli("compare", "r", tmp_path / "s.parquet") if cli("score", "r", "--out", tmp_path / "s.parquet") else None
+    )
+    assert compared is not None
+    assert "noise floor: A: 40 answers re-asked" in compared.out
+    assert "noise_high" in compared.out
+
+
+def test_where_it_was_not_measured_the_column_is_empty(endpoint, cli, asking, tmp_path: Path) -> None:
+    done = cli(*asking)
+    assert "noise" not in done.out
+    assert not (tmp_path / "runs/r/noise.jsonl").exists()
+    assert "noise" not in manifest(tmp_path)
+    cli("analyze", "r", "--format", "csv", "--out", tmp_path / "tables")
+    effects = pl.read_csv(tmp_path / "tables/prompting_effects.csv")
+    assert effects.select("noise", "noise_high").row(0) == (None, None)
+    assert not (tmp_path / "tables/noise_floor.csv").exists()
+    assert "noise: not measured (eval --noise-check)" in (tmp_path / "tables/notes.txt").read_text()
+    other = load_scores("r").select(pl.exclude("^noise_.*$"))  # a table of another tool
+    assert noise.noise_floor(other).is_empty()
+
+
+def test_an_effect_gets_the_noise_of_the_arms_it_compares() -> None:
+    lists = {"noise_compared": [[1], [1], [1], None], "noise_answer": [[1], None, None, None]}
+    arms = {"model": ["m", "m", "m", "n"], "strategy": ["cot", "cot", "vanilla", "cot"], "correct": [True] * 4}
+    scores = pl.DataFrame({**arms, **lists})
+    effects = pl.DataFrame(
+        {
+            "model": ["m", "m", "n", "m", "m"],
+            "strategy": [None, "cot", "cot", "vanilla", None],
+            "treatment": ["cot", None, None, "deceptive", "cot"],
+            "control": ["vanilla", None, None, "filler", "other"],
+            "risk_difference": [0.0] * 5,
+        }
+    )
+    found = noise.beside({"effects": effects}, scores)["effects"]
+    assert found["noise"].to_list() == [0.5, 1.0, None, 0.0, 1.0]
+
+
+def test_flips_of_one_side_are_not_diluted_by_the_other() -> None:
+    """10 of 20 on one side and none of 1,000 on the other can move a difference by a half."""
+    assert noise.reach([(20, 10), (1000, 0)])["noise"] == 0.5
+    assert noise.reach([(100, 10), (100, 10)])["noise"] == pytest.approx(0.2)
+    assert noise.reach([(100, 10)])["noise"] == pytest.approx(0.2)
+    assert noise.reach([(10, 9), (10, 9)]) == {"noise": 1.0, "noise_high": 1.0}
+    assert noise.reach([(0, 0), (5, 1)]) == {"noise": None, "noise_high": None}
+
+
+@pytest.mark.parametrize("broken", [b"garbage\n", b"", b'{"item": "gone", "strategy": "cot", "concurrency": 1}\n'])
+def test_a_broken_file_of_the_check_does_not_take_the_run_down(asking, cli, tmp_path: Path, broken: bytes) -> None:
+    assert cli(*asking, "--noise-check", 0.2).code == 0
+    (tmp_path / "runs/r/noise.jsonl").write_bytes(broken)
+    for again in (("score", "r"), ("analyze", "r", "--study", "accuracy"), asking):
+        assert cli(*again).code == 0
+    (tmp_path / "runs/r/noise.jsonl").unlink()
+    assert noise.noise_floor(load_scores("r")).is_empty()
+
+
+def test_a_session_that_only_asks_again_is_not_the_one_that_answered(asking, cli, tmp_path: Path) -> None:
+    assert cli(*asking).code == 0
+    told = manifest(tmp_path)
+    told["server"]["engine_version"] = told["sessions"][0]["engine_version"] = "0.0.old"
+    (tmp_path / "runs/r/manifest.json").write_bytes(orjson.dumps(told))
+    done = cli(*asking, "--noise-check", 0.2)
+    assert "engine 0.0.old answered" in done.out
+    assert manifest(tmp_path)["server"]["engine_version"] == "0.0.old"
+    assert manifest(tmp_path)["noise"]["other_engines"] == ["0.0.old"]
+    assert "answers came from 0.0.old" in cli("runs", "r").out
+
+
+def test_empty_lists_of_another_tool_are_nothing_compared() -> None:
+    row = {"model": "m", "strategy": "cot", "correct": True, "noise_compared": [], "noise_failed": []}
+    kinds = {"noise_compared": pl.List(pl.Int64), "noise_failed": pl.List(pl.Int64)}
+    assert noise.noise_floor(pl.DataFrame([row], schema_overrides=kinds)).is_empty()
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 20), (2, 43), (20, 20), (7, 9)])
+def test_the_exact_interval_is_clopper_and_pearsons(k: int, n: int) -> None:
+    found, other = exact(k, n), binomtest(k, n).proportion_ci(method="exact")
+    assert (found.estimate, found.low, found.high) == pytest.approx((k / n, other.low, other.high))
+
+
+def test_a_factor_cannot_take_a_name_of_the_floor(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="noise_compared"):
+        write_items(tmp_path / "i.jsonl", [make_item(1, factors={"noise_compared": True})])

@@ -1,0 +1,46 @@
+"""Hi-ToM: stories as events, nested beliefs of any order, the official file, and its audit (arXiv 2310.16755).
+
+What lies where:
+
+    events.py         what happens in a story: eight kinds of sentence, read and written exactly
+    questions.py      "Where does A think B thinks the x is?", read and written exactly
+    tracker.py        reality and nested beliefs after every sentence, under two named semantics
+    baselines.py      rules that nest nothing: joint witness, first order, reality, containers mentioned
+    question_item.py  a question as an Item, with its design factors
+    reader.py         the official JSON file, every sentence of it
+    explain.py        the containers that each provable explanation of a wrong answer points to
+    knowledge.py      who knows what after every sentence, for the report
+    audit.py          every label of that file against the tracker
+    words.py          what generated stories are made of: our own names, rooms, objects, containers
+    plan.py           what to generate, and what cannot be had
+    plot.py           a story drawn by seeded dice, with its twins
+    asking.py         whom to ask about and where the answer stands, in balance
+    generator.py      all of it: items with gold chains, as JSONL or in the official form
+    tally.py          the balance of any set of items
+"""
+
+from tomserve.benchmarks.hitom.benchmark import (
+    BUILT_IN,
+    GOLDS,
+    LETTERED,
+    SCORE_COLUMNS,
+    STRATEGIES,
+    STRATUM,
+    STUDY,
+    beliefs,
+    load,
+    score_columns,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "GOLDS",
+    "LETTERED",
+    "SCORE_COLUMNS",
+    "STRATEGIES",
+    "STRATUM",
+    "STUDY",
+    "beliefs",
+    "load",
+    "score_columns",
+]

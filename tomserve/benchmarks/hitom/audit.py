@@ -1,0 +1,215 @@
+"""Every label of the official Hi-ToM file against the tracker: where they disagree, why, and which sentences decide.
+
+    tomserve dataset audit hitom --path Hi-ToM_data.json
+
+Causes, the first that holds:
+
+    stale half     a label of the VP half that is not the tracker's, nor the CoTP half's for the same question
+    room re-entry  a label that is not the tracker's, in a story where agents come back into a room that they had left
+    unexplained    any other label that is not the tracker's (none in the official file)
+    semantics      the question's answer differs between the two semantics of the tracker; counted a question
+
+Baselines are scored against the corrected half: copying what the innermost agent believes, reality, the last thing that
+all asked agents saw together, and a uniform guess among the containers that the story mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from tomserve.benchmarks.hitom.baselines import first_order, joint_witness, mentioned, reality
+from tomserve.benchmarks.hitom.events import Claim, Move, Place, Story, Tell
+from tomserve.benchmarks.hitom.reader import CORRECTED, HALVES, STALE, Record
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, Trace, trace
+
+CAUSES = ("stale half", "room re-entry", "unexplained", "semantics")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One disagreement: `record`'s label, both tracked answers, and what made each of them so."""
+
+    record: Record
+    cause: str
+    released: str
+    common_knowledge: str
+    decided: tuple[str, ...]  # a phrase a tracked answer, then one for a label that is neither
+
+    def text(self) -> str:
+        """One line of the listing."""
+        record = self.record
+        asked = " > ".join((*record.asked, record.object))
+        answers = f"label {record.answer}, released {self.released}, common_knowledge {self.common_knowledge}"
+        return f"{record.field} {record.half} sample {record.sample_id}: {asked}: {answers}; {'; '.join(self.decided)}"
+
+
+class Audit:
+    """All labels of a file, recomputed. `rows` has one dict a record."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+        self._traces: dict[tuple[str, str], Trace] = {}
+        self._labels = {(record.key, record.half): record.answer for record in records}
+
+    def trace(self, record: Record) -> Trace:
+        """The trace of the record's story for its object, made once."""
+        key = record.story_id, record.object
+        if key not in self._traces:
+            self._traces[key] = trace(record.story, record.object)
+        return self._traces[key]
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """A row a record: half, order, deception, label, both tracked answers, the twin's label, cause."""
+        return pl.DataFrame([self._row(record) for record in self.records], infer_schema_length=None)
+
+    def _row(self, record: Record) -> dict[str, Any]:
+        tracked: dict[str, str] = {name: self.trace(record).belief(record.asked, name) for name in SEMANTICS}
+        other = STALE if record.half == CORRECTED else CORRECTED
+        return {
+            "half": record.half,
+            "order": record.order,
+            "deception": record.deception,
+            "label": record.answer,
+            **tracked,
+            "twin": self._labels.get((record.key, other)),
+            "cause": self._cause(record, tracked["released"]),
+        }
+
+    def _cause(self, record: Record, released: str) -> str | None:
+        if record.answer == released:
+            return None
+        corrected = self._labels.get((record.key, CORRECTED), record.answer)
+        if record.half == STALE and record.answer != corrected:
+            return "stale half"
+        return "room re-entry" if record.story.reentered else "unexplained"
+
+    def findings(self) -> Iterator[Finding]:
+        """Disagreements by cause, then order, deception and place in the file."""
+        found = []
+        asked: set[str] = set()
+        for record, row in zip(self.records, self.rows.iter_rows(named=True), strict=True):
+            causes = [row["cause"]] if row["cause"] else []
+            if row["released"] != row["common_knowledge"] and record.key not in asked:
+                asked.add(record.key)
+                causes.append("semantics")
+            for cause in causes:
+                decided = self._decided(record, row)
+                found.append(Finding(record, cause, row["released"], row["common_knowledge"], decided))
+        yield from sorted(found, key=lambda f: (CAUSES.index(f.cause), f.record.order, f.record.deception))
+
+    def _decided(self, record: Record, row: dict[str, Any]) -> tuple[str, ...]:
+        lines: dict[str, str] = {}
+        for name in SEMANTICS:
+            line = self.trace(record).decided(record.asked, name)
+            lines.setdefault(row[name], f"{row[name]} by {_sentence(record.story, line)}")
+        if record.answer not in lines:
+            line = _last_named(record.story, record.object, record.answer)
+            source = "last in" if line is not None else f"for the {record.object} in"
+            lines[record.answer] = f"label {record.answer} {source} {_sentence(record.story, line)}"
+        return tuple(lines.values())
+
+    def agreement(self) -> pl.DataFrame:
+        """Labels that are the tracker's: a row a half, order and semantics, and a half's total (order "all")."""
+        rows = []
+        for half in HALVES:
+            of_half = self.rows.filter(pl.col("half") == half)
+            if of_half.is_empty():
+                continue
+            for semantics in SEMANTICS:
+                parts = [(str(order), of_half.filter(pl.col("order") == order)) for order in self._orders()]
+                for order, part in [*parts, ("all", of_half)]:
+                    agree = int((part["label"] == part[semantics]).sum())
+                    rows.append(
+                        {"half": half, "semantics": semantics, "order": order, "agree": agree, "total": part.height}
+                    )
+        return pl.DataFrame(rows)
+
+    def pairs(self) -> pl.DataFrame:
+        """Questions asked in both halves with different labels, a row an order: differ, and which half is right."""
+        both = self.rows.filter((pl.col("half") == CORRECTED) & pl.col("twin").is_not_null())
+        differ = pl.col("label") != pl.col("twin")
+        return (
+            both.group_by("order")
+            .agg(
+                pairs=pl.len().cast(pl.Int64),
+                differ=differ.sum().cast(pl.Int64),
+                corrected_tracked=(differ & (pl.col("label") == pl.col("released"))).sum().cast(pl.Int64),
+                stale_tracked=(differ & (pl.col("twin") == pl.col("released"))).sum().cast(pl.Int64),
+            )
+            .sort("order")
+        )
+
+    def causes(self) -> pl.DataFrame:
+        """Disagreements a cause, order and deception, with their number."""
+        rows = [(f.cause, f.record.order, f.record.deception) for f in self.findings()]
+        frame = pl.DataFrame(
+            rows, schema={"cause": pl.String, "order": pl.Int64, "deception": pl.Boolean}, orient="row"
+        )
+        return frame.group_by("cause", "order", "deception", maintain_order=True).agg(count=pl.len().cast(pl.Int64))
+
+    def semantics(self) -> pl.DataFrame:
+        """Distinct questions whose answer differs between the two semantics, a row an order and deception."""
+        first = self.rows.with_columns(key=pl.Series([record.key for record in self.records])).unique(
+            "key", keep="first", maintain_order=True
+        )
+        differ = pl.col("released") != pl.col("common_knowledge")
+        return (
+            first.group_by("order", "deception")
+            .agg(differ=differ.sum().cast(pl.Int64), questions=pl.len().cast(pl.Int64))
+            .sort("order", "deception")
+        )
+
+    def baselines(self, half: str = CORRECTED) -> pl.DataFrame:
+        """Right answers of every baseline against a half's labels, a row an order: counts, of `questions`.
+
+        `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number.
+        """
+        rows = [_baselines(record) for record in self.records if record.half == half]
+        if not rows:
+            return pl.DataFrame()
+        rules = ("joint_witness", "first_order", "reality")
+        return (
+            pl.DataFrame(rows)
+            .group_by("order")
+            .agg(
+                pl.len().cast(pl.Int64).alias("questions"),
+                *(pl.col(rule).sum().cast(pl.Int64) for rule in rules),
+                (1 / pl.col("mentioned")).mean().alias("chance"),
+                pl.col("mentioned").mean(),
+            )
+            .sort("order")
+        )
+
+    def _orders(self) -> list[int]:
+        return sorted({record.order for record in self.records})
+
+
+def _baselines(record: Record) -> dict[str, Any]:
+    story, asked, obj = record.story, record.asked, record.object
+    return {
+        "order": record.order,
+        "joint_witness": joint_witness(story, asked, obj) == record.answer,
+        "first_order": first_order(story, asked, obj) == record.answer,
+        "reality": reality(story, obj) == record.answer,
+        "mentioned": len(mentioned(story.sentences(), record.choices)),
+    }
+
+
+def _sentence(story: Story, line: int | None) -> str:
+    return "no sentence" if line is None else f"{line + 1} {story.events[line].text()!r}"
+
+
+def _last_named(story: Story, obj: str, container: str) -> int | None:
+    """The last sentence (0-based) that puts `obj` into `container`, or says that it is there."""
+    lines = [
+        line
+        for line, event in enumerate(story.events)
+        if isinstance(event, Place | Move | Claim | Tell) and (event.object, event.container) == (obj, container)
+    ]
+    return lines[-1] if lines else None

@@ -1,0 +1,318 @@
+"""Generate Hi-ToM stories with their questions, gold answers and gold chains: seeded, balanced, fast.
+
+>>> family = next(generate(Plan(stories=1, seed=7).check()))
+>>> story = family.stories[0]
+>>> [len(asked) for asked in family.asked], len(story.questions[4].chain) == len(story.sentences)
+([0, 1, 2, 3, 4], True)
+>>> Item.from_json(next(item_lines(family))).factors["order"]
+0
+
+    plan.py      what is asked for, and whether it can be had
+    plot.py      a story drawn by seeded dice: rooms, moves, tells, in every twin
+    asking.py    whom to ask about and where the answer stands, so that the items are balanced
+    here         distractors, the choices, the items in both forms
+    tally.py     the balance that was achieved
+
+The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
+their number. Items are written without being validated (five in a quarter of a millisecond); that they are what
+`question_item.make_item` makes of the same story is proven by the tests.
+
+Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official one
+and reads back. What differs from the released stories, on purpose: agents leave in another order than they are listed
+in; an object may be moved several times in a turn; rooms and the object asked about do not come back in later chapters
+(so that no label hangs on what one sees on coming back); tells always concern the object asked about. What stays, and
+must be known to whoever reads the numbers: without tells a nested belief is what all asked agents saw together last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from tomserve.benchmarks.hitom.asking import STORIES, Balance
+from tomserve.benchmarks.hitom.events import Distractor, Event, Story
+from tomserve.benchmarks.hitom.plan import LETTERS, Cell, Plan
+from tomserve.benchmarks.hitom.plot import MOST_PLACES, Dice, Plot, draw, set_scene
+from tomserve.benchmarks.hitom.question_item import StoryFacts, item_id
+from tomserve.benchmarks.hitom.questions import write_question
+from tomserve.benchmarks.hitom.reader import CORRECTED, story_id, write_choices
+from tomserve.benchmarks.hitom.tracker import Semantics, Trace
+from tomserve.benchmarks.hitom.words import ANIMALS, BELONGINGS, CONTAINERS, FOODS, ROOMS
+from tomserve.errors import ConfigError
+from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
+
+BENCHMARK = "hitom"
+_CONTAINERS = frozenset(CONTAINERS)
+
+
+class Question(NamedTuple):
+    """One question: who is asked about, the belief after every sentence, all factors."""
+
+    asked: tuple[str, ...]
+    chain: list[str]
+    factors: dict[str, Factor]
+
+
+class Told(NamedTuple):
+    """One story of a family, and its questions. `factors` are those that all its questions share."""
+
+    kind: str
+    story: Story
+    sentences: tuple[str, ...]
+    id: str
+    factors: dict[str, Factor]
+    questions: tuple[Question, ...]
+
+
+class Family(NamedTuple):
+    """A drawn story, or its four twins, with what they share: questions and choices (the containers, in order)."""
+
+    number: int  # of the first story, from 1
+    cell: Cell
+    stories: tuple[Told, ...]
+    asked: tuple[tuple[str, ...], ...]  # an order a tuple
+    object: str
+    choices: tuple[str, ...]
+    semantics: Semantics
+
+    @property
+    def cluster(self) -> str:
+        """What is resampled: the story, or all twins together."""
+        return f"{BENCHMARK}/{self.stories[0].id}"
+
+
+def generate(plan: Plan) -> Iterator[Family]:
+    """The stories of a checked plan, or their families of twins. Raises ConfigError where balance cannot be kept."""
+    balance = Balance(plan)
+    known: set[str] = set()
+    cells = plan.cells
+    for at in range(plan.stories // len(plan.kinds)):
+        dice = Dice(f"{plan.seed}:{at}")
+        number = at * len(plan.kinds) + 1
+        cell = cells[at % len(cells)]
+        scene = set_scene(dice, plan, cell)
+        for drawn in range(STORIES):
+            plot = draw(dice, plan, cell, scene)
+            fits = _fits(plot, plan)
+            if fits and (asked := balance.ask(dice, plot, drawn)) is not None:
+                family = _family(dice, plan, balance, plot, asked, number, cell)
+                break
+            if not fits or drawn % 20 == 19:
+                scene = set_scene(dice, plan, cell)
+        else:
+            raise balance.give_up(number)
+        if family.stories[0].id in known:
+            raise ConfigError(f"story {number} has been told before; ask for fewer --stories, or for longer ones")
+        known.add(family.stories[0].id)
+        yield family
+
+
+def _fits(plot: Plot, plan: Plan) -> bool:
+    if plan.lines is not None and plot.height > plan.lines:
+        return False
+    if plan.choices is None or plan.choices >= MOST_PLACES:
+        return True
+    return len(_own(plan, plot)) <= plan.choices
+
+
+def _own(plan: Plan, plot: Plot) -> dict[str, None]:
+    """Where the object asked about is seen or said to be, in whichever twin; in order, each once."""
+    said = [tell.container(kind) for tell in plot.told for kind in plan.kinds]
+    return dict.fromkeys([*plot.chapters[0].containers, *said])
+
+
+def _family(
+    dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[str, ...]], number: int, cell: Cell
+) -> Family:
+    count = dice.pick(plan.distractors) if plan.lines is None else plan.lines - plot.height
+    gaps, noise = _distractors(dice, plot, count)
+    semantics = plan.gold
+    traces = {kind: _placed(plot.traced(kind), gaps, len(plot.told) * (kind == "none")) for kind in plan.kinds}
+    chains = {kind: [traces[kind].chain(who, semantics) for who in asked] for kind in plan.kinds}
+    answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
+    choices = tuple(balance.letter(dice, answers, _others(dice, plan, plot, noise, answers)))
+    named = {label for chapter in plot.chapters for label in chapter.containers}
+    named.update([event.thing for event in noise if isinstance(event, Distractor)])
+    told: list[Told] = []
+    for kind in plan.kinds:
+        story = Story(tuple(_merged(plot.events(kind), gaps, noise)))
+        sentences = story.sentences()
+        lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum(not tell.honest for tell in plot.told)
+        name = story_id(sentences)
+        factors: dict[str, Factor] = {
+            "length": cell.chapters,
+            "deception": lies > 0,
+            "object": plot.object,
+            "semantics": semantics,
+            "n_deceptive": lies,
+            **({"twin": told[0].id if told else name, "twin_kind": kind} if kind else {}),
+            **_story_factors(plot, story, kind, len(gaps), choices, named),
+        }
+        told.append(
+            Told(
+                kind,
+                story,
+                sentences,
+                name,
+                factors,
+                _questions(traces[kind], asked, chains[kind], choices, semantics, factors),
+            )
+        )
+    return Family(number, cell, tuple(told), tuple(asked), plot.object, choices, semantics)
+
+
+def _story_factors(
+    plot: Plot, story: Story, kind: str, distractors: int, choices: tuple[str, ...], named: set[str]
+) -> dict[str, Factor]:
+    """What `question_item.story_factors` says, without reading the story again; `named` is what is named untold."""
+    tells = plot.told if kind in ("", "truthful", "deceptive") else []
+    private = len([tell for tell in tells if tell.hearer is not None])
+    mentioned = named.union([tell.container(kind) for tell in tells])
+    return {
+        "n_lines": len(story.events),
+        "n_agents": len(plot.names),
+        "n_tells": len(tells),
+        "n_public": len(tells) - private,
+        "n_private": private,
+        "n_distractors": distractors,
+        "n_containers_mentioned": len(mentioned.intersection(choices)),
+        "reentered": len(plot.chapters) > len(ROOMS) and story.reentered,
+    }
+
+
+def _questions(
+    traced: Trace,
+    asked: list[tuple[str, ...]],
+    chains: list[list[str]],
+    choices: tuple[str, ...],
+    semantics: Semantics,
+    factors: dict[str, Factor],
+) -> tuple[Question, ...]:
+    facts = StoryFacts(traced, choices, semantics)
+    return tuple(
+        [
+            Question(who, chain, {**factors, **facts.factors(who, chain[-1])})
+            for who, chain in zip(asked, chains, strict=True)
+        ]
+    )
+
+
+def _distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[Event]]:
+    """Lines of the plot after which a distractor stands, in order, and what it says."""
+    starts = set()
+    line = 0
+    for chapter, tells in zip(plot.chapters, plot.tells, strict=True):
+        starts.add(line)  # an object lies in the room that was entered last: nothing comes between
+        line += chapter.height + len(tells)
+    free = [at for at in range(line) if at not in starts]
+    return sorted([dice.pick(free) for _ in range(count)]), [_distractor(dice, plot) for _ in range(count)]
+
+
+def _distractor(dice: Dice, plot: Plot) -> Event:
+    name, kind = dice.pick(plot.names), dice.below(3)
+    if kind == 0:
+        animal = dice.pick(ANIMALS)
+        return Distractor(name, "saw an" if animal[0] in "aeiou" else "saw a", animal)
+    if kind == 1:
+        return Distractor(name, "lost their", dice.pick(BELONGINGS))
+    thing = dice.pick(CONTAINERS) if dice.below(2) else dice.pick(FOODS)
+    return Distractor(name, "likes the" if dice.below(2) else "dislikes the", thing)
+
+
+def _merged(events: list[Event | None], gaps: list[int], noise: list[Event]) -> Iterator[Event]:
+    at = 0
+    for line, event in enumerate(events):
+        if event is not None:
+            yield event
+        while at < len(gaps) and gaps[at] == line:
+            yield noise[at]
+            at += 1
+
+
+def _placed(traced: Trace, gaps: list[int], tells: int) -> Trace:
+    """The trace with its lines moved by the distractors; `tells` lines are left out, all after what can be seen."""
+
+    if not gaps and not tells:
+        return traced
+    updates = tuple([u._replace(line=u.line + bisect_left(gaps, u.line)) for u in traced.updates])
+    moved = tuple([line + bisect_left(gaps, line) for line in traced.moved])
+    return Trace(traced.lines + len(gaps) - tells, traced.bits, updates, moved)
+
+
+def _others(dice: Dice, plan: Plan, plot: Plot, noise: list[Event], answers: list[tuple[int, str]]) -> list[str]:
+    """The choices that answer no question: where else the object is seen or said to be; what else the story mentions,
+    as far as there is room; then any, up to the number wanted."""
+    right = {label for _, label in answers}
+    own = _own(plan, plot)
+    elsewhere = [label for chapter in plot.chapters[1:] for label in chapter.containers]
+    elsewhere += [event.thing for event in noise if isinstance(event, Distractor)]
+    more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in _CONTAINERS]
+    if plan.choices is not None:
+        more = more[: plan.choices - len(own)]
+        named = {*own, *more}
+        more += dice.sample([label for label in CONTAINERS if label not in named], plan.choices - len(named))
+    return [*(label for label in own if label not in right), *more]
+
+
+def item_lines(family: Family) -> Iterator[bytes]:
+    """The items of a family, a JSON line each without the newline: what Item.to_json writes."""
+    choices = orjson.Fragment(orjson.dumps((*family.choices, UNKNOWN)))
+    for story in family.stories:
+        sentences = orjson.Fragment(orjson.dumps(story.sentences))
+        for question in story.questions:
+            yield orjson.dumps(
+                {
+                    "schema": SCHEMA,
+                    "id": item_id(f"{BENCHMARK}/{story.id}", question.asked, family.object, family.semantics),
+                    "benchmark": BENCHMARK,
+                    "story": sentences,
+                    "question": write_question(question.asked, family.object),
+                    "choices": choices,
+                    "answer": question.chain[-1],
+                    "gold": {"chains": (question.chain,)},
+                    "factors": question.factors,
+                    "cluster": family.cluster,
+                }
+            )
+
+
+def records(family: Family) -> Iterator[dict[str, Any]]:
+    """The questions of a family as records of the official file. Raises ConfigError for more choices than letters."""
+    if len(family.choices) > LETTERS:
+        raise ConfigError(
+            f"story {family.number} has {len(family.choices)} choices, the official form letters for {LETTERS}; "
+            f"give --choices {LETTERS}, fewer --chapters or --format items"
+        )
+    for at, story in enumerate(family.stories):
+        for place, question in enumerate(story.questions):
+            yield {
+                "prompting_type": CORRECTED,
+                "deception": story.factors["deception"],
+                "story_length": family.cell.chapters,
+                "question_order": len(question.asked),
+                "sample_id": (family.number - 1 + at) * len(family.asked) + place,
+                "story": "".join([f"{line} {text}\n" for line, text in enumerate(story.sentences, 1)]),
+                "question": write_question(question.asked, family.object),
+                "choices": write_choices(family.choices),
+                "answer": question.chain[-1],
+            }
+
+
+def official_file(families: Iterable[Family]) -> Iterator[bytes]:
+    """The official form, in pieces: {"data": [record, ...]}, a record a line."""
+    before = b'{"data": [\n'
+    for family in families:
+        for record in records(family):
+            yield before + orjson.dumps(record)
+            before = b",\n"
+    yield b"\n]}\n"
+
+
+def items(plan: Plan) -> Iterator[Item]:
+    """The items of a plan. Raises ConfigError where the plan, or the balance, cannot be had."""
+    for family in generate(plan.check()):
+        for line in item_lines(family):
+            yield Item.from_json(line)

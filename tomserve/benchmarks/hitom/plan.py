@@ -1,0 +1,173 @@
+"""What is asked of the generator: how many stories, of what kind, balanced over what; refused where it cannot be had.
+
+>>> Plan(stories=8, agents=(3,), orders=(0, 4)).check()
+Traceback (most recent call last):
+tomserve.errors.ConfigError: --orders 4: needs 4 agents, but --agents allows 3 in a story; ask for lower orders
+>>> levels("3-5,8", "--agents")
+(3, 4, 5, 8)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics
+from tomserve.benchmarks.hitom.words import CONTAINERS
+from tomserve.errors import ConfigError, one_of
+
+TRAITS = ("position", "first-order", "tell", "letter")
+"""What can be balanced, a named class against the others, within every order; see asking.py."""
+TELL_KINDS = ("both", "public", "private")
+TRUTHS = ("deceptive", "truthful", "mixed")
+TWINS = ("none", "truthful", "deceptive", "filler")
+"""Matched twins: one story without tells, with truthful ones, with deceptive ones, with as many neutral sentences."""
+AGENTS_RANGE, ORDERS_RANGE = (3, 8), (0, 6)
+LETTERS = 26
+_LEAST = 3  # agents of a chapter
+
+
+class Cell(NamedTuple):
+    """One cell of the design: stories go through the cells in turn, so that each gets the same number, but for one."""
+
+    chapters: int
+    agents: int
+    tells: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what is generated. Tuples are levels.
+
+    Chapters, agents and tells are crossed and taken in turn; moves (a chapter) and distractors (a story) are drawn,
+    each level as likely as another. `lines` fixes the number of sentences, by distractors; `choices` is the number of
+    containers to choose from, or None for those that the story mentions; `semantics` None is `released`, or
+    `common_knowledge` where the released one has no order-sensitive item of the orders asked.
+    """
+
+    stories: int = 120
+    seed: int = 0
+    chapters: tuple[int, ...] = (1, 2, 3)
+    agents: tuple[int, ...] = (5,)
+    orders: tuple[int, ...] = (0, 1, 2, 3, 4)
+    tells: tuple[int, ...] = (0, 2)
+    tell_kind: str = "both"
+    truth: str = "deceptive"
+    moves: tuple[int, ...] = (1, 2, 3, 4, 5)
+    distractors: tuple[int, ...] = (0, 1, 2, 3)
+    lines: int | None = None
+    choices: int | None = 15
+    balance: tuple[str, ...] = TRAITS
+    order_sensitive: bool = False
+    twins: bool = False
+    semantics: Semantics | None = None
+
+    @property
+    def gold(self) -> Semantics:
+        """The semantics of the answers."""
+        if self.semantics is not None:
+            return self.semantics
+        return "common_knowledge" if self.order_sensitive and max(self.orders) > 2 else "released"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The design's cells, chapters varying first."""
+        return tuple(Cell(c, a, t) for a in self.agents for t in self.tells for c in self.chapters)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is made of every drawn story: its twins, or one of "" (told as `truth` says)."""
+        return TWINS if self.twins else ("",)
+
+    def check(self) -> Plan:
+        """The plan itself. Raises ConfigError naming the first option that cannot be had, and the way out."""
+        if self.stories < 1:
+            raise ConfigError(f"--stories {self.stories}: expected 1 or more")
+        _within("--chapters", self.chapters, 1)
+        _within("--agents", self.agents, *AGENTS_RANGE)
+        _within("--orders", self.orders, *ORDERS_RANGE)
+        for name, found in (("--tells", self.tells), ("--moves", self.moves), ("--distractors", self.distractors)):
+            _within(name, found, 0)
+        _known("--tell-kind", self.tell_kind, TELL_KINDS)
+        _known("--truth", self.truth, TRUTHS)
+        _known("--semantics", self.gold, SEMANTICS)
+        for name in self.balance:
+            _known("--balance", name, TRAITS)
+        if max(self.orders) > min(self.agents):
+            order, fewest = max(self.orders), min(self.agents)
+            raise ConfigError(
+                f"--orders {order}: needs {order} agents, but --agents allows {fewest} in a story; ask for lower orders"
+            )
+        if self.choices is not None:
+            _within("--choices", (self.choices,), 4, len(CONTAINERS))
+        if self.lines is not None and self.lines < self.fewest_lines():
+            need = self.fewest_lines()
+            raise ConfigError(
+                f"--lines {self.lines}: the longest stories of this plan have {need} or more; give {need + 4}"
+            )
+        if self.twins:
+            self._check_twins()
+        if self.order_sensitive:
+            self._check_order_sensitive()
+        return self
+
+    def fewest_lines(self) -> int:
+        """The least number of sentences that every cell can have."""
+        return max(self._fewest(cell) for cell in self.cells)
+
+    def _fewest(self, cell: Cell) -> int:
+        moves = min(self.moves)
+        first, later = (3 + n + max(moves, n) for n in (cell.agents, _LEAST))
+        return first + later * (cell.chapters - 1) + cell.tells
+
+    def _check_twins(self) -> None:
+        if self.stories % len(TWINS):
+            below = self.stories // len(TWINS) * len(TWINS)
+            raise ConfigError(
+                f"--stories {self.stories}: matched twins come in fours; ask for {below or ''}"
+                f"{' or ' if below else ''}{below + len(TWINS)}"
+            )
+        if min(self.tells) == 0:
+            raise ConfigError("--twins: every family has tells to leave out; give --tells 1 or more, not 0")
+        if self.truth != TRUTHS[0]:
+            raise ConfigError(f"--truth {self.truth}: twins are truthful and deceptive in turn; leave --truth out")
+        if self.order_sensitive:
+            raise ConfigError("--order-sensitive: two twins of four have no tells and never are; leave --twins out")
+
+    def _check_order_sensitive(self) -> None:
+        highest = max(self.orders)
+        if highest < 2:
+            raise ConfigError(
+                f"--order-sensitive: orders from 2 have agents to permute, not {highest}; give --orders 2"
+            )
+        if min(self.tells) == 0:
+            raise ConfigError("--order-sensitive: without tells no order matters; give --tells 1 or more, not 0")
+        if highest > 2 and (self.gold == "released" or self.tell_kind == "private"):
+            which = "released tells" if self.gold == "released" else "private tells"
+            way = "--semantics common_knowledge" if self.gold == "released" else "--tell-kind both"
+            raise ConfigError(f"--order-sensitive: {which} never reach order {highest}; give {way}, or --orders 0-2")
+
+
+def levels(text: str, name: str) -> tuple[int, ...]:
+    """The whole numbers of "0,2" or "3-8", each once, in order. Raises ConfigError naming the option `name`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ConfigError(f"{name} {text!r}: expected numbers such as 3, 0,2 or 3-8")
+        if int(match[2] or match[1]) - int(match[1]) > 1000:
+            raise ConfigError(f"{name} {text!r}: more than a thousand levels; give fewer")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
+
+
+def _within(name: str, found: tuple[int, ...], low: int, high: int | None = None) -> None:
+    for value in found:
+        if value < low or (high is not None and value > high):
+            raise ConfigError(f"{name} {value}: expected {low} {'or more' if high is None else f'to {high}'}")
+
+
+def _known(name: str, found: str, known: tuple[str, ...]) -> None:
+    if found not in known:
+        raise ConfigError(one_of(name, found, known))

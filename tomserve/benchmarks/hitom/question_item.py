@@ -1,0 +1,148 @@
+"""A Hi-ToM question as an Item: stable id, closed choices, gold chain after every sentence, design factors.
+
+>>> from tomserve.benchmarks.hitom.tracker import trace
+>>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den."])
+>>> item = make_item(story, trace(story, "pen"), ("Bo",), "pen", ("blue_box", "red_box"), {"length": 1})
+>>> item.answer, item.choices, item.gold.chains
+('red_box', ('blue_box', 'red_box', 'unknown'), (('unknown', 'red_box', 'red_box'),))
+>>> item.factors["order"], item.factors["equals_reality"], item.factors["answer_position"]
+(1, True, 2)
+
+The choices are the containers in their given order and then "unknown", in every item alike: it is the label of a belief
+before anything was seen, which an Item's chain needs, and never the answer of an official question. Who wants the
+official fifteen lists `containers(item)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tomserve.benchmarks.hitom.baselines import mentioned
+from tomserve.benchmarks.hitom.events import Claim, Distractor, Story, Tell
+from tomserve.benchmarks.hitom.questions import write_question
+from tomserve.benchmarks.hitom.reader import story_id
+from tomserve.benchmarks.hitom.tracker import Semantics, Trace
+from tomserve.items import UNKNOWN, Factor, Gold, Item
+
+
+def containers(item: Item) -> tuple[str, ...]:
+    """The choices that are containers, in the order of the file's letters."""
+    return tuple(choice for choice in item.choices if choice != UNKNOWN)
+
+
+def make_item(
+    story: Story,
+    traced: Trace,
+    asked: Sequence[str],
+    obj: str,
+    choices: Sequence[str],
+    factors: Mapping[str, Factor],
+    *,
+    answer: str | None = None,
+    semantics: Semantics = "released",
+    suffix: str = "",
+    cluster: str | None = None,
+) -> Item:
+    """The item of one question; `traced` is the story's trace for `obj`, shared by the story's questions.
+
+    `answer` is the tracker's under `semantics` unless given. The gold chain is left out where it does not end in the
+    answer, which `label_agrees` tells. `factors` are added to the question's own (and must hold the story's, see
+    `story_factors`); `suffix` tells apart items of one question; `cluster` is the story unless given.
+    """
+    chain = traced.chain(asked, semantics)
+    answer = chain[-1] if answer is None else answer
+    sentences = story.sentences()
+    told = f"hitom/{story_id(sentences)}"
+    return Item(
+        id=item_id(told, asked, obj, semantics) + suffix,
+        benchmark="hitom",
+        story=sentences,
+        question=write_question(asked, obj),
+        choices=(*(label for label in choices if label != UNKNOWN), UNKNOWN),
+        answer=answer,
+        gold=Gold(chains=(tuple(chain),)) if chain[-1] == answer and set(chain) <= {*choices, UNKNOWN} else None,
+        factors={**factors, **question_factors(traced, asked, choices, answer, semantics)},
+        cluster=told if cluster is None else cluster,
+    )
+
+
+def item_id(story: str, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:
+    """The id of a question about a story ("hitom/" and its `story_id`), content-addressed; other semantics than the
+    released one end it, so that no two sets have one id for two answers."""
+    return "/".join((story, obj, *(asked or ("really",)), *((semantics,) if semantics != "released" else ())))
+
+
+def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:
+    """What is the same for all questions of a story: counts of its parts, and whether a room is entered again."""
+    public = sum(isinstance(event, Claim) for event in story.events)
+    private = sum(isinstance(event, Tell) for event in story.events)
+    return {
+        "n_lines": len(story.events),
+        "n_agents": len(story.agents),
+        "n_tells": public + private,
+        "n_public": public,
+        "n_private": private,
+        "n_distractors": sum(isinstance(event, Distractor) for event in story.events),
+        "n_containers_mentioned": len(mentioned(story.sentences(), choices)),
+        "reentered": story.reentered,
+    }
+
+
+def question_factors(
+    traced: Trace, asked: Sequence[str], choices: Sequence[str], answer: str, semantics: Semantics = "released"
+) -> dict[str, Factor]:
+    """What one question is like, by its answer; see StoryFacts.factors."""
+    return StoryFacts(traced, choices, semantics).factors(asked, answer)
+
+
+class StoryFacts:
+    """What the questions of one story share, worked out once."""
+
+    def __init__(self, traced: Trace, choices: Sequence[str], semantics: Semantics = "released") -> None:
+        self._traced, self._semantics = traced, semantics
+        self._positions = {label: place for place, label in enumerate(choices, 1)}
+        self._places = {label: place for place, label in enumerate(traced.places, 1)}
+        self._told, self._reality = traced.told, traced.belief()
+        self._other: Semantics = "common_knowledge" if semantics == "released" else "released"
+
+    def factors(self, asked: Sequence[str], answer: str) -> dict[str, Factor]:
+        """The factors of one question, by its answer.
+
+        tell_relevant: the tells change where the tracked belief ends; equals_first_order, equals_reality,
+        equals_joint_witness: the answer is also that rule's (see baselines.py); answer_position: place among the
+        choices, from 1; answer_place: place among the containers in which the object is seen or said to be, in order of
+        their first mention, from 1; order_sensitive: naming the asked agents in some other order would change where the
+        belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the answer.
+        """
+        traced, semantics = self._traced, self._semantics
+        updates = traced.decisive(asked, semantics)
+        belief = witnessed = updates[-1].container if updates else UNKNOWN
+        if self._told:
+            seen = [update.container for update in updates if not update.speaker]
+            witnessed = seen[-1] if seen else UNKNOWN
+        first = belief if len(asked) == 1 else traced.belief(asked[-1:], semantics)
+        return {
+            "order": len(asked),
+            "tell_relevant": belief != witnessed,
+            "equals_first_order": answer == first,
+            "equals_reality": answer == self._reality,
+            "equals_joint_witness": answer == witnessed,
+            "answer_position": self._positions.get(answer),
+            "answer_place": self._places.get(answer),
+            "order_sensitive": self._told and order_sensitive(traced, asked, semantics),
+            "semantics_differ": self._told and belief != traced.belief(asked, self._other),
+            "label_agrees": belief == answer,
+        }
+
+
+def order_sensitive(traced: Trace, asked: Sequence[str], semantics: Semantics = "released") -> bool:
+    """Whether another order of the asked agents has another answer. Only a tell can make it so.
+
+    Under either semantics the answer depends on which agents are asked and on which of them comes last (at order 2,
+    released, that is the whole order; above it, released, not even that matters).
+    """
+    if len(asked) < 2 or not traced.told:
+        return False
+    belief = traced.belief(asked, semantics)
+    turned = ((*asked[:at], *asked[at + 1 :], asked[at]) for at in range(len(asked) - 1))
+    return any(traced.belief(other, semantics) != belief for other in turned)

@@ -1,0 +1,185 @@
+"""Reality and nested beliefs of any order after every sentence of a Hi-ToM story, under two named semantics.
+
+>>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.",
+...                      "Ann moved the pen to the blue_box.", "Ann exited the den."])
+>>> beliefs_after_each(story, ("Ann", "Bo"), "pen")
+['unknown', 'red_box', 'red_box', 'red_box', 'red_box']
+>>> belief(story, (), "pen"), belief(story, ("Bo",), "pen")
+('blue_box', 'red_box')
+
+A story is read once for an object (`trace`), which leaves the few sentences that can change a belief about it, with
+the agents concerned as bits of an integer; a question then scans those. No table of all ordered tuples is kept, so any
+order costs the same.
+
+Seeing, in both semantics: who enters a room sees every object in it, mentioned or not; who is in a room when an object
+is placed or moved there sees it. Such a sentence sets every chain of agents who are all present. Leaving changes no
+belief. The object of a `Place` lies in the room that was entered last.
+
+Telling. A hearer trusts a speaker who left later: the time is that of the last exit; who is in a room (not the waiting
+room) has not left yet, later than all who have; who never was in one comes before all. Equal times: no trust.
+A public claim reaches everybody who has entered the story, a private one its hearer, wherever they are; the speaker is
+no hearer of his own words, and his own belief never changes. Of successive tells each is judged by itself, so that the
+last trusted one wins, and whatever is seen later wins over both.
+
+    released           B[h] and B[h, s] become c for every hearer h who trusts the speaker s; B[s, h] for every hearer.
+                       Longer chains are not touched (the released generator stops there; so do orders above 4 here).
+    common_knowledge   The exit order and a claim's audience are known to all concerned: every chain of agents who all
+                       heard or said it, and that ends in a hearer who trusts s, becomes c. Nothing else changes.
+
+An agent who never entered believes "unknown", and so does everybody about an object not seen yet. Repeated agents
+are refused: "Ann thinks Ann thinks" is no question of the benchmark, and the two semantics say nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Exit, Move, Place, Story, Tell
+from tomserve.errors import one_of
+from tomserve.items import UNKNOWN
+
+Semantics = Literal["released", "common_knowledge"]
+SEMANTICS: tuple[Semantics, ...] = ("released", "common_knowledge")
+_INSIDE = 1 << 30  # exit time of who is in a room: after every sentence
+
+
+class Update(NamedTuple):
+    """A sentence that can change beliefs about the traced object. Agents are bits, see `Trace.bits`."""
+
+    line: int  # 0-based index of the sentence
+    container: str
+    witnesses: int  # who sees it; of a tell the speaker and the hearers
+    speaker: int = 0  # 0: it is seen, not told
+    trusting: int = 0  # hearers who trust the speaker
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What can change beliefs about one object of a story of `lines` sentences."""
+
+    lines: int
+    bits: dict[str, int]  # agent who enters -> bit, in order of entrance
+    updates: tuple[Update, ...]
+    moved: tuple[int, ...]  # lines that place or move the object
+
+    @property
+    def told(self) -> bool:
+        """Whether anything is said about the object."""
+        return any(update.speaker for update in self.updates)
+
+    @property
+    def places(self) -> list[str]:
+        """The containers in which the object is seen or said to be, in order of their first mention."""
+        return list(dict.fromkeys(update.container for update in self.updates))
+
+    def belief(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> str:
+        """Where the object is by `asked` (outermost agent first; none: really), at the story's end."""
+        found = self.decisive(asked, semantics)
+        return found[-1].container if found else UNKNOWN
+
+    def chain(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> list[str]:
+        """That belief after each sentence: `lines` labels, "unknown" until something is known."""
+        labels: list[str] = []
+        now = UNKNOWN
+        for update in self.decisive(asked, semantics):
+            labels += [now] * (update.line - len(labels))
+            now = update.container
+        return labels + [now] * (self.lines - len(labels))
+
+    def decided(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> int | None:
+        """0-based index of the sentence that set the final belief, or None where it is "unknown"."""
+        if not asked:
+            return self.moved[-1] if self.moved else None
+        found = self.decisive(asked, semantics)
+        return found[-1].line if found else None
+
+    def decisive(self, asked: Sequence[str], semantics: Semantics = "released") -> list[Update]:
+        """The updates that set the belief of `asked`, in order of the story.
+
+        Raises ValueError for a repeated agent and for an unknown semantics.
+        """
+        if semantics not in SEMANTICS:
+            raise ValueError(one_of("semantics", semantics, SEMANTICS))
+        order = len(asked)
+        if len(set(asked)) < order:
+            raise ValueError(f"an agent is asked about twice in {' > '.join(asked)}; name every agent once")
+        mask = last = 0
+        for name in asked:
+            last = self.bits.get(name, 0)
+            if not last:
+                return []
+            mask |= last
+        if semantics == "common_knowledge":
+            return [u for u in self.updates if u.witnesses & mask == mask and (not u.speaker or u.trusting & last)]
+        if order == 1:
+            return [u for u in self.updates if u.witnesses & mask and (not u.speaker or u.trusting & last)]
+        if order == 2:
+            first = mask ^ last
+            return [
+                u
+                for u in self.updates
+                if u.witnesses & mask == mask
+                and (not u.speaker or u.speaker == first or (u.speaker == last and u.trusting & first))
+            ]
+        return [u for u in self.updates if not u.speaker and u.witnesses & mask == mask]
+
+
+def trace(story: Story, obj: str) -> Trace:
+    """Read a story once for one object. An object never placed leaves no updates: everybody's belief is "unknown"."""
+    bits: dict[str, int] = {}
+    where: dict[str, str] = {}
+    inside: dict[str, int] = {}  # room -> agents in it, as bits
+    left: dict[str, int] = {}  # agent -> time of the last exit
+    updates: list[Update] = []
+    moved: list[int] = []
+    entered = room = container = ""
+    for line, event in enumerate(story.events):
+        if isinstance(event, Exit):
+            if (out := where.pop(event.agent, None)) is not None:
+                inside[out] &= ~bits[event.agent]
+                left[event.agent] = line
+        elif isinstance(event, Move | Place):
+            if event.object == obj:
+                room = entered if isinstance(event, Place) else where.get(event.agent, "")
+                container = event.container
+                moved.append(line)
+                updates.append(Update(line, container, inside.get(room, 0)))
+        elif isinstance(event, Enter):
+            entered = event.room
+            for name in event.agents:
+                bit = bits.setdefault(name, 1 << len(bits))
+                if (out := where.get(name)) is not None:
+                    inside[out] &= ~bit
+                inside[entered] = inside.get(entered, 0) | bit
+                where[name] = entered
+                if entered != WAITING_ROOM:
+                    left[name] = _INSIDE
+                elif left.get(name) == _INSIDE:  # went to wait without a sentence that says so
+                    left[name] = line
+            if container and entered == room:
+                updates.append(Update(line, container, inside[room]))
+        elif isinstance(event, Claim | Tell) and event.object == obj and event.speaker in bits:
+            speaker = bits[event.speaker]
+            time = left.get(event.speaker, -1)
+            hearers = trusting = 0
+            for name in (event.hearer,) if isinstance(event, Tell) else bits:
+                hearers |= bits.get(name, 0)
+                if time > left.get(name, -1):  # which the speaker's own is not
+                    trusting |= bits.get(name, 0)
+            updates.append(Update(line, event.container, speaker | hearers, speaker, trusting))
+    return Trace(len(story.events), bits, tuple(updates), tuple(moved))
+
+
+def belief(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:
+    """Where `asked[0]` thinks `asked[1]` thinks ... `obj` is at the story's end; without agents where it really is.
+
+    Several questions about one object are cheaper by one `trace`. Raises ValueError as `Trace.decisive` does.
+    """
+    return trace(story, obj).belief(asked, semantics)
+
+
+def beliefs_after_each(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> list[str]:
+    """That belief after each sentence, one label (a container or "unknown") a sentence: the gold chain."""
+    return trace(story, obj).chain(asked, semantics)

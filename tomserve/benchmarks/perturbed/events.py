@@ -1,0 +1,128 @@
+"""Events and first-order beliefs: an independent way to derive gold, from what happens in a story alone.
+
+A sentence's events say who perceives, tells, moves or waits; the tracker turns them into the world and every person's
+belief after each sentence. It knows nothing of classes, scenarios or hand-written gold, so that comparing the two
+finds slips in either. Inference (`infer`) is not derived but stated by the author; it is marked, and can be left out.
+
+    world L [seen A, B]    from here on the world is L; A and B perceive it
+    see A                  A perceives the thing itself
+    read A L               A reads a label or sign; it counts where A has no first-hand or trusted knowledge
+    tell A L               somebody whom A trusts and believes tells A: L
+    hear A L               A hears L and cannot judge it yet: L is added to what A may believe
+    arm L [known A, B]     a mechanism will bring about L; A and B know it
+    pass [known A]         its time comes and it runs; A knows that the time has come
+    stall [known A]        its time comes and it does not run; A knows that the time has come
+    infer A L [, M]        A concludes L (or: L or M) from habit, testimony or taste
+
+    >>> track([["world x"], ["read Ada y"], ["see Ada"]], "Ada")
+    [({'x'}, {'unknown'}), ({'x'}, {'y'}), ({'x'}, {'x'})]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tomserve.items import UNKNOWN
+
+_FORMS = {
+    "world": re.compile(r"world (?P<labels>\w+)(?: seen (?P<agents>.+))?"),
+    "see": re.compile(r"see (?P<agents>.+)"),
+    "read": re.compile(r"read (?P<agents>.+) (?P<labels>\w+)"),
+    "tell": re.compile(r"tell (?P<agents>.+) (?P<labels>\w+)"),
+    "hear": re.compile(r"hear (?P<agents>.+) (?P<labels>\w+)"),
+    "arm": re.compile(r"arm (?P<labels>\w+)(?: known (?P<agents>.+))?"),
+    "pass": re.compile(r"pass(?: known (?P<agents>.+))?"),
+    "stall": re.compile(r"stall(?: known (?P<agents>.+))?"),
+    "infer": re.compile(r"infer (?P<agents>[^,]+?) (?P<labels>\w+(?:, ?\w+)*)"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A parsed event: its verb, the persons and the labels it names."""
+
+    verb: str
+    agents: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+def parse(text: str) -> Event:
+    """Read one event. Raises ValueError naming the verbs, or the form that the verb takes."""
+    verb = text.split(" ", 1)[0]
+    form = _FORMS.get(verb)
+    if form is None:
+        raise ValueError(f"event {text!r}: unknown verb {verb!r}; known: {', '.join(_FORMS)}")
+    match = form.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"event {text!r}: does not fit the form of {verb!r} (see tomserve/benchmarks/perturbed/events.py)"
+        )
+    groups = match.groupdict()
+    return Event(verb, _names(groups.get("agents")), _names(groups.get("labels")))
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",")) if text else ()
+
+
+@dataclass
+class _State:
+    world: set[str] = field(default_factory=lambda: {UNKNOWN})
+    beliefs: dict[str, set[str]] = field(default_factory=dict)
+    firm: set[str] = field(default_factory=set)  # who knows first-hand or from somebody trusted
+    armed: tuple[str, frozenset[str]] | None = None
+
+    def learn(self, agent: str, labels: set[str], *, firm: bool) -> None:
+        self.beliefs[agent] = set(labels)
+        if firm:
+            self.firm.add(agent)
+
+    def apply(self, event: Event) -> None:
+        labels = set(event.labels)
+        if event.verb == "world":
+            self.world = labels
+            for agent in event.agents:
+                self.learn(agent, self.world, firm=True)
+        elif event.verb == "arm":
+            self.armed = (event.labels[0], frozenset(event.agents))
+        elif event.verb in ("pass", "stall"):
+            if self.armed is None:
+                raise ValueError(f"event {event.verb!r}: no mechanism was armed before")
+            label, knowing = self.armed
+            if event.verb == "pass":
+                self.world = {label}
+            for agent in set(event.agents) & knowing:
+                self.learn(agent, {label}, firm=True)
+        else:
+            for agent in event.agents:
+                self._person(event.verb, agent, labels)
+
+    def _person(self, verb: str, agent: str, labels: set[str]) -> None:
+        if verb == "see":
+            self.learn(agent, self.world, firm=True)
+        elif verb == "tell":
+            self.learn(agent, labels, firm=True)
+        elif verb == "read":
+            if agent not in self.firm:
+                self.learn(agent, labels, firm=False)
+        elif verb == "hear":
+            self.beliefs[agent] = self.beliefs.get(agent, {UNKNOWN}) | labels
+        elif verb == "infer":
+            self.learn(agent, labels, firm=False)
+
+
+def track(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True) -> list[tuple[set[str], set[str]]]:
+    """(world, belief of `asked`) after each sentence, as sets of labels, from each sentence's events.
+
+    inference False leaves `infer` events out. Raises ValueError for an event that cannot be read or applied.
+    """
+    state = _State()
+    found = []
+    for events in story:
+        for event in map(parse, events):
+            if inference or event.verb != "infer":
+                state.apply(event)
+        found.append((set(state.world), set(state.beliefs.get(asked, {UNKNOWN}))))
+    return found

@@ -1,0 +1,275 @@
+"""Prove the perturbed dataset's structure: counts, factors, balance, control rules, leaks, readability, events.
+
+    tomserve dataset validate
+
+Each check yields one line a problem; no line means that the property holds for every item. What a single stage file can
+get wrong on its own is refused earlier, when it is read (tomserve.benchmarks.perturbed.stagecheck).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tomserve.benchmarks.perturbed.events import track
+from tomserve.benchmarks.perturbed.stagefile import (
+    PERTURBATIONS,
+    QUESTION_KINDS,
+    SCENARIOS,
+    UNKNOWN,
+    Sentence,
+    Stage,
+    in_false_belief_subset,
+    story_of,
+)
+from tomserve.items import Item
+
+MATRIX = {
+    "C1": "none tran prep unin late non_ add_ untr conc",
+    "C2": "none tran prep unin late non_ add_ indu untr conc",
+    "C3": "none tran unin late non_ auto add_ indu untr conc",
+    "C4": "none tran unin late non_ auto add_ indu untr conc",
+    "T1": "none tran prep late non_ auto add_ indu untr conc",
+    "T2": "none tran prep late non_ auto add_ indu conc",
+    "T3": "none tran prep late non_ auto add_ indu untr conc",
+}
+"""Which classes each stage has, by the first four letters: 68 tasks."""
+CRITICAL = (
+    "late_label",
+    "non_protagonist_belief",
+    "induction_from_baseline",
+    "untrustworthy_testimony",
+    "conclusion_from_sentiment",
+)
+"""Classes of which about half of the tasks take the critical form."""
+INFERENCE = ("induction_from_baseline", "untrustworthy_testimony", "conclusion_from_sentiment")
+SENTENCES = (5, 12)
+WORDS_A_SENTENCE = 30
+WORDS_ON_AVERAGE = 18.0
+
+
+class Layer(NamedTuple):
+    """One sentence of one story: hand-written and derived sets, of the world or of the asked person's belief."""
+
+    cluster: str
+    scenario: str
+    sentence: str
+    which: str
+    written: frozenset[str]
+    derived: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Stages and the items they derive."""
+
+    stages: list[Stage]
+    items: list[Item]
+
+
+def problems(stages: list[Stage]) -> Iterator[str]:
+    """Every property that does not hold, one line each. The design's counts are checked for the full dataset only."""
+    data = Dataset(stages, [item for stage in stages for item in stage.items("perturbed")])
+    checks: list[Callable[[Dataset], Iterator[str]]] = [
+        factors,
+        duplicates,
+        balance,
+        leaks,
+        controls,
+        readability,
+        events,
+    ]
+    if {stage.file.stage for stage in stages} >= {"C1", "T1"}:
+        checks = [design, critical_forms, *checks]
+    for check in checks:
+        yield from check(data)
+
+
+def design(data: Dataset) -> Iterator[str]:
+    """The 68 tasks by stage and class; 1,088 items; 136 in the false-belief subset."""
+    for place, short in MATRIX.items():
+        wanted = {next(name for name in PERTURBATIONS if name.startswith(prefix)) for prefix in short.split()}
+        found = next((set(s.file.tasks) for s in data.stages if s.file.stage == place), set())
+        for name in sorted(wanted ^ found):
+            yield f"{place}/{name}: {'is missing' if name in wanted else 'is not in the design'}"
+    for stage in data.stages:
+        if stage.file.stage not in MATRIX:
+            yield f"{stage.file.stage}: is not in the design"
+    subset = [i for i in data.items if in_false_belief_subset(i.factors)]
+    for what, count, wanted_count in (("items", len(data.items), 1088), ("false-belief subset", len(subset), 136)):
+        if count != wanted_count:
+            yield f"{what}: {count}, expected {wanted_count}"
+
+
+def critical_forms(data: Dataset) -> Iterator[str]:
+    """About half of the tasks of five classes, and no others, take the critical form; both values of `aware` occur."""
+    forms: dict[str, list[bool]] = defaultdict(list)
+    aware: dict[str, list[bool | None]] = defaultdict(list)
+    for stage in data.stages:
+        for name, task in stage.file.tasks.items():
+            forms[name].append(task.critical_form)
+            aware[name].append(task.aware)
+    for name, found in forms.items():
+        share = sum(found) / len(found)
+        if name in CRITICAL and not 0.4 <= share <= 0.6:
+            yield f"{name}: {sum(found)} of {len(found)} tasks take the critical form, expected about half"
+        if name not in CRITICAL and share:
+            yield f"{name}: takes the critical form, which is not foreseen for this class"
+        if name == "automatic_change_knowledge" and set(aware[name]) != {True, False}:
+            yield f"{name}: `aware` must be true in some tasks and false in others"
+        if name != "automatic_change_knowledge" and set(aware[name]) != {None}:
+            yield f"{name}: `aware` is for automatic_change_knowledge only"
+
+
+def factors(data: Dataset) -> Iterator[str]:
+    """Every task has each cell of scenario x question kind x swap once; one choice set a stage, with "unknown"."""
+    cells = Counter(
+        (i.cluster, i.factors["scenario"], i.factors["question_kind"], i.factors["swapped"]) for i in data.items
+    )
+    for stage in data.stages:
+        for name in stage.file.tasks:
+            for scenario in SCENARIOS[stage.file.kind]:
+                for kind in QUESTION_KINDS:
+                    for swapped in (False, True):
+                        cell = (f"{stage.file.stage}/{name}", scenario, kind, swapped)
+                        if cells[cell] != 1:
+                            yield f"{'/'.join(map(str, cell))}: {cells[cell]} items, expected 1"
+        sets = {frozenset(i.choices) for i in data.items if i.factors["stage"] == stage.file.stage}
+        if len(sets) != 1 or UNKNOWN not in next(iter(sets)):
+            yield f"{stage.file.stage}: the choice set differs between tasks, or lacks {UNKNOWN!r}"
+
+
+def duplicates(data: Dataset) -> Iterator[str]:
+    """No story occurs twice."""
+    seen: dict[tuple[str, ...], str] = {}
+    for item in data.items:
+        if item.factors["question_kind"] == "belief":
+            first = seen.setdefault(item.story, item.id)
+            if first != item.id:
+                yield f"{item.id}: tells the same story as {first}"
+
+
+def balance(data: Dataset) -> Iterator[str]:
+    """Within a task each label is the answer equally often; the order of choices is the same in both swaps."""
+    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    orders: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    labels: dict[str, set[str]] = {}
+    for item in data.items:
+        answers[item.cluster][item.answer] += 1
+        orders[item.cluster].add(item.choices)
+        labels[item.cluster] = set(item.choices[:]) - {UNKNOWN}
+    slots = {stage.file.stage: [slot.label for slot in stage.file.slots.values()] for stage in data.stages}
+    for cluster, count in answers.items():
+        x, y = slots[cluster.split("/")[0]]
+        if count[x] != count[y]:
+            yield f"{cluster}: {x!r} is the answer {count[x]} times, {y!r} {count[y]} times"
+        if len(orders[cluster]) != 1:
+            yield f"{cluster}: the order of choices differs between items"
+    rotations = Counter(next(iter(found)).index(UNKNOWN) for found in orders.values())
+    if len(answers) > 30 and max(rotations.values()) > 0.6 * len(answers):
+        yield f"choices: {UNKNOWN!r} stands at one place in {max(rotations.values())} of {len(answers)} tasks"
+
+
+def leaks(data: Dataset) -> Iterator[str]:
+    """No question names a label, and both labels can be answers of every stage."""
+    for item in data.items:
+        for choice in item.choices:
+            if re.search(rf"\b{re.escape(choice)}\b", item.question, re.I):
+                yield f"{item.id}: the question names the label {choice!r}"
+        if "will " in item.question:
+            yield f"{item.id}: asks about the future, not about a belief"
+
+
+def controls(data: Dataset) -> Iterator[str]:
+    """Rules of the scenarios, from the design of the paper and of this dataset."""
+    belief = {
+        (item.cluster, item.factors["scenario"]): item
+        for item in data.items
+        if item.factors["question_kind"] == "belief" and not item.factors["swapped"]
+    }
+    reality = {
+        (item.cluster, item.factors["scenario"]): item.answer
+        for item in data.items
+        if item.factors["question_kind"] == "reality" and not item.factors["swapped"]
+    }
+    for (cluster, scenario), item in belief.items():
+        name, cue, real = item.factors["perturbation"], item.factors["cue"], reality[cluster, scenario]
+        if scenario in ("informed_protagonist", "open_container", "present_protagonist") and item.answer != real:
+            yield f"{item.id}: the person is told or sees, but the belief is not the reality"
+        if real == UNKNOWN:
+            yield f"{item.id}: the story never settles reality"
+        if scenario != "false_belief":
+            continue
+        if name in ("none", "add_unrelated_information") and (item.answer != cue or item.answer == real):
+            yield f"{item.id}: a classic false belief must be the cue and differ from reality"
+        if name in ("transparent_container", "preposition_replacement") and item.answer != real:
+            yield f"{item.id}: the person sees, but the belief is not the reality"
+        if name == "uninformative_label" and item.answer != UNKNOWN:
+            yield f"{item.id}: an unreadable label must leave the belief {UNKNOWN!r}"
+        if item.factors["critical_form"] and (cue != real or item.answer in (cue, UNKNOWN)):
+            yield f"{item.id}: in the critical form the cue agrees with reality and the belief is the other label"
+        if name in CRITICAL and not item.factors["critical_form"] and item.answer == cue:
+            yield f"{item.id}: a perturbed belief must differ from the cue"
+
+
+def readability(data: Dataset) -> Iterator[str]:
+    """Bounds on sentences a story and words a sentence."""
+    for item in data.items:
+        if item.factors["question_kind"] == "reality":
+            continue
+        low, high = SENTENCES
+        if not low <= len(item.story) <= high:
+            yield f"{item.id}: {len(item.story)} sentences, expected {low} to {high}"
+        words = [len(sentence.split()) for sentence in item.story]
+        if max(words) > WORDS_A_SENTENCE or sum(words) / len(words) > WORDS_ON_AVERAGE:
+            yield f"{item.id}: longest sentence {max(words)} words, {sum(words) / len(words):.1f} on average"
+
+
+def events(data: Dataset) -> Iterator[str]:
+    """Events can be read, inference stands only where it may, and what they derive is the hand-written gold."""
+    for stage in data.stages:
+        for name, task in stage.file.tasks.items():
+            for scenario in SCENARIOS[stage.file.kind]:
+                where = f"{stage.file.stage}/{name}/{scenario}"
+                story = story_of(task, task.scenarios[scenario])
+                inferring = [key for key, sentence in story.items() if _infers(sentence)]
+                if inferring and name not in INFERENCE:
+                    yield f"{where}/{inferring[0]}: `infer` belongs to {', '.join(INFERENCE)} only"
+    try:
+        for layer in cross_check(data.stages):
+            if layer.written != layer.derived:
+                yield (
+                    f"{layer.cluster}/{layer.scenario}/{layer.sentence}: {layer.which} is written as "
+                    f"{_set(layer.written)}, events give {_set(layer.derived)}"
+                )
+    except ValueError as error:
+        yield str(error)
+
+
+def _infers(sentence: Sentence) -> bool:
+    return any(event.startswith("infer ") for event in sentence.events)
+
+
+def _set(labels: frozenset[str]) -> str:
+    return "{" + ", ".join(sorted(labels)) + "}"
+
+
+def cross_check(stages: Sequence[Stage], *, inference: bool = True) -> Iterator[Layer]:
+    """Hand-written and event-derived sets of every sentence of every story. Raises ValueError for a bad event."""
+    for stage in stages:
+        for name, task in stage.file.tasks.items():
+            for scenario in SCENARIOS[stage.file.kind]:
+                version = task.scenarios[scenario]
+                story = story_of(task, version)
+                cluster = f"{stage.file.stage}/{name}"
+                try:
+                    derived = track([s.events for s in story.values()], stage.asked(name), inference=inference)
+                except ValueError as error:
+                    raise ValueError(f"{cluster}/{scenario}: {error}") from None
+                for key, (world, belief) in zip(story, derived, strict=True):
+                    gold = version.gold[key]
+                    yield Layer(cluster, scenario, key, "world", frozenset(gold.world), frozenset(world))
+                    yield Layer(cluster, scenario, key, "belief", frozenset(gold.belief), frozenset(belief))

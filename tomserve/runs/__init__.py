@@ -1,0 +1,1 @@
+"""Runs: the run folder, its journal and manifest, and one evaluation with its phases."""

@@ -1,0 +1,136 @@
+"""`tomserve score`: runs from their folders alone, or what another tool answered; offline."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import Item, items_digest, write_items
+from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.table import TABLES, named_gold, score_run, scores_of, write_scored, write_scores
+from tomserve.studies import noise
+
+
+def warn(message: str) -> None:
+    """One line on standard error."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def warn_incomplete(folder: Path) -> None:
+    """Say so where a run has not asked everything yet."""
+    if not (read_manifest(folder) or {}).get("complete"):
+        warn(f"{folder} is incomplete; repeat its eval command to finish it")
+
+
+def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None:
+    """Score runs against the items they asked, or (`gold` "current") against today's dataset."""
+    if gold not in ("run", "current"):
+        raise ConfigError(one_of("gold", gold, ("run", "current")))
+    if gold == "current" and out is None:
+        raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
+    if out is not None:
+        _check_suffix(out)
+    frames = []
+    for run in runs:
+        folder = existing_run(run)
+        _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
+        frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
+        warn_incomplete(folder)
+        right = frames[-1]["correct"].sum()
+        kept = ", scores.parquet written" if gold == "run" else ""
+        print(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+        if (floor := noise.line(frames[-1])) is not None:
+            print(floor)
+    if out is not None:
+        write_scores(pl.concat(frames, how="diagonal_relaxed"), out)
+        print(f"written: {out}")
+
+
+def _against_current(folder: Path) -> pl.DataFrame:
+    manifest = read_manifest(folder) or {}
+    given = manifest.get("benchmark_path")
+    benchmark, labels = manifest.get("benchmark", ""), manifest.get("benchmark_gold")
+    current = list(benchmarks.load(benchmark, Path(given) if given else None, labels))
+    digest = items_digest(current)
+    same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
+    print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
+    with tempfile.TemporaryDirectory() as scratch:
+        return score_run(folder, items=_as_file(current, Path(scratch)), note=warn)
+
+
+def _as_file(items: Sequence[Item], folder: Path) -> Path:
+    path = folder / "items.jsonl"
+    write_items(path, items)
+    return path
+
+
+def foreign(
+    responses: Path,
+    items: Path | None,
+    benchmark: str | None,
+    path: Path | None,
+    out: Path | None,
+    model: str | None,
+    runs: Sequence[str],
+    gold: str | None = None,
+) -> None:
+    """Score a JSONL of responses against a JSONL of items, or a benchmark (with answers `gold`), into a table."""
+    if runs:
+        raise ConfigError(f"give runs ({runs[0]}) or --responses, not both")
+    if (items is None) == (benchmark is None):
+        raise ConfigError("--responses needs either --items FILE or --benchmark NAME")
+    for option, given in (("--path", path), ("--gold", gold)):
+        if given is not None and benchmark is None:
+            raise ConfigError(f"{option} belongs to --benchmark")
+    if out is None:
+        raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
+    _check_suffix(out)
+    _check_apart(out, responses, items, path)
+    with tempfile.TemporaryDirectory() as scratch:
+        known = ItemFile(items or _as_file(list(benchmarks.load(str(benchmark), path, gold)), Path(scratch)))
+        found = ResponseFile(responses, known, model or responses.stem, foreign=True)
+        if found.repeated:
+            warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
+        table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
+        partial = table.with_name(table.name + ".part")
+        try:
+            write_scored(known, found, partial, run=responses.stem, note=warn)
+            partial.replace(table)
+        except OSError as error:
+            raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
+        finally:
+            partial.unlink(missing_ok=True)
+        if table != out:
+            write_scores(pl.read_parquet(table), out)
+        scores = pl.scan_parquet(table)
+        rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
+        scorer = _scorer(scores)
+    print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+
+
+def _scorer(scores: pl.LazyFrame) -> str:
+    """What decided: how the replies were read and, where a benchmark has several sets of answers, which one."""
+    read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
+    listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
+    golds: list[str] = []
+    if (named := named_gold(scores.collect_schema().names())) is not None:
+        golds = scores.select(named.unique().sort()).drop_nulls().collect()["gold"].to_list()
+    return f"replies read as: {listed}" + (f"; compared with gold: {', '.join(golds)}" if golds else "")
+
+
+def _check_apart(out: Path | None, *inputs: Path | None) -> None:
+    for given in inputs:
+        if out is not None and given is not None and out.resolve() == given.resolve():
+            raise ConfigError(f"--out {out} would overwrite what is to be scored; choose another file")
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")

@@ -1,0 +1,149 @@
+"""A run folder ``runs/<run>/``: name, lock, manifest, items snapshot. What a run is, and whether it may go on.
+
+RUN on a command line is a name under ``./runs`` (or ``TOMSERVE_RUNS``), or a path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from tomserve.content.places import runs_root
+from tomserve.engine.clock import now
+from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
+
+FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
+"""Manifest fields that may not change within a run; prompts are compared strategy by strategy."""
+
+
+def run_path(run: str) -> Path:
+    """Folder of a run given by name or path. A name cannot leave the runs folder. Raises ConfigError."""
+    if "/" in run:
+        return Path(run).expanduser()
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", run):
+        raise ConfigError(f"run name {run!r}: use letters, digits, '.', '_' and '-', not beginning with '.' or '-'")
+    return runs_root() / run
+
+
+def existing_run(run: str | None) -> Path:
+    """Folder of a run that is there; with None the newest. Raises ConfigError listing what there is."""
+    if run is None:
+        found = [path.parent for path in runs_root().glob("*/manifest.json")]
+        if not found:
+            raise ConfigError(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)")
+        return max(found, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name))
+    path = run_path(run)
+    if not (path / "manifest.json").exists():
+        known = sorted(p.parent.name for p in runs_root().glob("*/manifest.json"))
+        raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, known)}")
+    return path
+
+
+def default_name(benchmark: str, model: str) -> str:
+    """``<benchmark>-<model>`` with everything unusual in a model id replaced by '-'."""
+    return f"{benchmark}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model).strip('-.') or 'model'}"[:200]
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest, or None where there is none. Raises ConfigError for a broken one."""
+    path = folder / "manifest.json"
+    try:
+        data = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); restore it, or use --run NEW") from None
+    if not isinstance(data, dict) or data.get("schema") != 1:
+        raise ConfigError(f"{path}: schema is not 1; it was written by another version of tomserve")
+    for name, kind in (("strategies", dict), ("model", str), ("benchmark", str)):
+        if not isinstance(data.get(name), kind):
+            raise ConfigError(f"{path}: {name} is {data.get(name)!r:.60}; restore the file, or use --run NEW")
+    return data
+
+
+def check_same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, asked: Collection[str]) -> None:
+    """Raise RunMismatchError at the first fixed field in which a run and a new configuration differ.
+
+    asked: the strategies that have rows. A run in which nothing was asked yet binds nobody.
+    """
+    if not asked:
+        return
+    way_out = "use --run NEW for a new run (make: RUN=NEW)"
+    for name in FIXED:
+        if old.get(name) != new.get(name):
+            found, wanted = _short(old.get(name)), _short(new.get(name))
+            raise RunMismatchError(f"{folder}: {name} of this run is {found}, now it would be {wanted}; {way_out}")
+    for strategy, spec in new["strategies"].items():
+        before = old["strategies"].get(strategy)
+        if strategy in asked and before is not None and before != spec:
+            what = next(key for key in spec if before.get(key) != spec[key])
+            found, wanted = _short(before.get(what)), _short(spec[what])
+            raise RunMismatchError(
+                f"{folder}: strategy {strategy!r}, {what} was {found} when it was asked, now it is {wanted}; {way_out}"
+            )
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class RunFolder:
+    """A run folder held by this process. Raises MachineError while another process holds it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
+            raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._lock)
+            raise MachineError(
+                f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
+            ) from None
+        with contextlib.suppress(OSError):  # only a help to whoever finds the run locked
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._lock)  # the kernel drops the lock, also when the process is killed
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest in one step. Raises JournalError where the folder cannot be written any more."""
+        path = self.path / "manifest.json"
+        partial = path.with_suffix(".part")
+        text = orjson.dumps(dict(manifest), option=orjson.OPT_INDENT_2) + b"\n"
+        try:
+            with partial.open("wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be written ({error.strerror})") from None
+
+    def log(self, message: str) -> None:
+        """Add a line with the time to ``log.txt``, if that is possible: a log must not end a run."""
+        with contextlib.suppress(OSError), (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{now()} {message}\n")

@@ -1,0 +1,164 @@
+"""`tomserve compare A B`: two runs on the same questions: paired differences, flips both ways, what else differs.
+
+    tomserve compare perturbed-base perturbed-tuned
+
+B is compared with A: a positive difference means that B is right more often. Items that only one of them was asked are
+refused, unless told (`common`), and then counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tomserve.errors import ConfigError
+from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.scoring.table import TABLES, Note, load_scores
+from tomserve.studies.contrasts import Record, adjusted, contrast, pair
+from tomserve.studies.noise import line, measured, noise_floor, reach
+from tomserve.studies.noise import shown as shown_noise
+from tomserve.studies.study import answered, check, with_columns
+
+REQUIRED = ("model", "strategy", "item", "status", "correct")
+SHOWN = 20
+SKIPPED = frozenset(
+    ("run", "sessions", "created", "endpoints", "complete", "limit", "content", "benchmark_path", "noise")
+)
+"""Manifest fields that differ between any two runs and explain nothing."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`effects`: a row a strategy and class (overall last). `flips`: items whose outcome differs. `differences`: fields
+    of the manifests, (name, A, B). `left_out`: rows of A and of B without a partner. `noise`: the noise floor in words,
+    None if neither run has measured it."""
+
+    effects: pl.DataFrame
+    flips: pl.DataFrame
+    differences: list[tuple[str, str, str]]
+    left_out: tuple[int, int]
+    noise: str | None
+
+
+def compare(first: str, second: str, *, common: bool = False, note: Note | None = None) -> Comparison:
+    """Compare run (or score table) `second` with `first`. Raises ConfigError where their questions differ."""
+    scores = [load_scores(source, note=note) for source in (first, second)]
+    a, b = (_rows(source, found) for source, found in zip((first, second), scores, strict=True))
+    keys = ["item", "strategy"]
+    left_out = (a.join(b, on=keys, how="anti").height, b.join(a, on=keys, how="anti").height)
+    if any(left_out) and not common:
+        only = a.join(b, on=keys, how="anti") if left_out[0] else b.join(a, on=keys, how="anti")
+        item, strategy = only.sort(keys).select("item", "strategy").row(0)
+        raise ConfigError(
+            f"{first} and {second} were not asked the same: {left_out[0]} and {left_out[1]} answers have no partner "
+            f"(first: item {item!r}, strategy {strategy!r}); --common compares what both were asked"
+        )
+    pairs = pair(b, a, keys)
+    if pairs.is_empty():
+        raise ConfigError(f"{first} and {second} have no question in common")
+    floors = [{arm[1]: counts for arm, counts in measured(noise_floor(found)).items()} for found in scores]
+    effects = pl.DataFrame(list(_effects(pairs, floors)), infer_schema_length=None)
+    floats = [name for name, kind in effects.schema.items() if kind.is_float()]
+    effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
+    return Comparison(effects, _flips(pairs, a), _differences(first, second), left_out, _noise(scores))
+
+
+def _rows(source: str, scores: pl.DataFrame) -> pl.DataFrame:
+    check(scores, REQUIRED, {})
+    if scores["model"].n_unique() > 1:
+        raise ConfigError(
+            f"{source}: holds several models ({', '.join(sorted(scores['model'].unique()))}); compare runs"
+        )
+    optional = {"answer": pl.String, "cluster": pl.String, "stage": pl.String, "perturbation": pl.String}
+    return (
+        with_columns(scores.lazy(), optional)
+        .select(*REQUIRED, *optional)
+        .with_columns(
+            correct=pl.col("correct").fill_null(False) & answered(),
+            faulty=~answered(),
+            cluster=pl.coalesce("cluster", "item"),
+        )
+        .sort("strategy", "item")
+        .collect()
+    )
+
+
+def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]]) -> Iterator[Record]:
+    """By class where the items have one (p adjusted over them), then overall: for new stages where there are any.
+    floors: of both runs, by strategy (see tomserve.studies.noise.measured)."""
+    for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
+        beside = reach([floor.get(str(strategy), (0, 0)) for floor in floors])
+        named = part.filter(pl.col("perturbation").is_not_null()).group_by(["perturbation"], maintain_order=True)
+        classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **beside} for (name,), one in named]
+        yield from adjusted(classes, [record["perturbation"] for record in classes])
+        staged = part["stage"].null_count() == 0
+        overall = contrast(part, "stage" if staged else None)
+        yield {"strategy": strategy, "perturbation": "overall", **overall, **beside, "p_adjusted": float("nan")}
+
+
+def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
+    """Items that one was right on and the other was not: gained (B right), lost (A right), with both answers."""
+    before = first.select("item", "strategy", pl.col("answer").alias("answer_a"), pl.col("status").alias("status_a"))
+    flipped = pairs.filter(pl.col("correct") != pl.col("control")).join(before, on=["item", "strategy"], how="left")
+    return flipped.select(
+        "strategy",
+        pl.when("correct").then(pl.lit("gained")).otherwise(pl.lit("lost")).alias("flip"),
+        "perturbation",
+        "item",
+        "answer_a",
+        pl.col("answer").alias("answer_b"),
+        "status_a",
+        pl.col("status").alias("status_b"),
+    ).sort("strategy", "flip", "item")
+
+
+def _differences(first: str, second: str) -> list[tuple[str, str, str]]:
+    manifests = [read_manifest(existing_run(s)) if not s.endswith(TABLES) else None for s in (first, second)]
+    a, b = (_flat(manifest) if manifest else {} for manifest in manifests)
+    names = sorted(set(a) | set(b), key=lambda name: (name.count("."), name))
+    return [(name, a.get(name, "-"), b.get(name, "-")) for name in names if a.get(name) != b.get(name)]
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            found |= _flat(inner, f"{prefix}{name}.")
+        elif prefix or name not in SKIPPED:
+            found[f"{prefix}{name}"] = " ".join(map(str, inner)) if isinstance(inner, list) else str(inner)
+    return {name: text for name, text in found.items() if name.partition(".")[0] not in SKIPPED}
+
+
+def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
+    """How often the servers answered the same request differently, as far as the runs have measured it."""
+    lines = {name: line(found) for name, found in zip("AB", scores, strict=True)}
+    said = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
+    return "; ".join(said) or None
+
+
+def summary(found: Comparison) -> dict[str, pl.DataFrame]:
+    """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
+    effects = found.effects.select(
+        "strategy",
+        "perturbation",
+        pl.col("risk_difference").alias("B - A"),
+        pl.col("rd_low").alias("low"),
+        pl.col("rd_high").alias("high"),
+        "p_sign_flip",
+        "p_adjusted",
+        "gained",
+        "lost",
+        "n",
+        *shown_noise(found.effects),
+    )
+    shown = {"paired differences (t over tasks, overall over stages; p by sign flips)": effects}
+    if not found.flips.is_empty():
+        more = f", first {SHOWN} of {found.flips.height}" if found.flips.height > SHOWN else ""
+        shown[f"flips{more}"] = found.flips.select("strategy", "flip", "item", "answer_a", "answer_b").head(SHOWN)
+    rows = [{"field": name, "A": a[:60], "B": b[:60]} for name, a, b in found.differences[:SHOWN]]
+    if rows:
+        shown["what differs between the runs"] = pl.DataFrame(rows)
+    return shown

@@ -1,0 +1,133 @@
+"""`tomserve plan`: what a study will cost and what it can show, before any GPU time.
+
+    tomserve plan --benchmark perturbed --models 6 --power 0.9
+
+Requests and prompt tokens are counted on the rendered prompts (about four characters a token: the model's own tokenizer
+decides). What can be found is the smallest true effect that a paired t test over the independent units (stages, tasks,
+stories) detects with the given power, and the least p that sign flips over so few units can give at all: as it is, and
+adjusted over the classes (Benjamini-Yekutieli), were all of them as extreme as they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.stats.paired import adjust, smallest_p
+from tomserve.stats.planning import plan as planned
+
+CHARACTERS_A_TOKEN = 4
+SD = (0.15, 0.3)
+"""Assumed standard deviations of a unit's difference, in probability, for which detectable effects are printed."""
+
+
+ALL = "all perturbations against none"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`cost`: a row a strategy. `comparisons`: a row a comparison and its units."""
+
+    cost: pl.DataFrame
+    comparisons: pl.DataFrame
+    items: int
+    requests: int
+    tokens: int
+
+
+def plan(
+    benchmark: str,
+    path: Path | None,
+    strategies: Sequence[str],
+    models: int = 1,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> Plan:
+    """Count the requests of `models` models and what their comparisons can detect. Raises ConfigError, ContentError."""
+    items = list(benchmarks.load(benchmark, path))
+    cost = []
+    strategies = list(dict.fromkeys(strategies))
+    for name in strategies:
+        strategy = Strategy.load(name)
+        lengths = [sum(len(m["content"]) for m in strategy.turn(item).messages) for item in items]
+        tokens = sum(lengths) // CHARACTERS_A_TOKEN
+        cost.append(
+            {
+                "strategy": name,
+                "requests": len(items) * models,
+                "prompt tokens (about)": tokens * models,
+                "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
+                "answer tokens at most": strategy.max_tokens * len(items) * models,
+            }
+        )
+    frame = pl.DataFrame(cost)
+    units = _units(items, len(strategies))
+    floors = _adjusted_floors(units)
+    comparisons = pl.DataFrame([_comparison(*unit, floors.get(unit[0]), power, alpha) for unit in units])
+    totals = frame.select(pl.col("requests").sum(), pl.col("prompt tokens (about)").sum()).row(0)
+    return Plan(frame, comparisons, len(items), *totals)
+
+
+def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
+    """(comparison, unit, how many) that the items' factors allow."""
+    tasks: dict[str, set[str]] = {}
+    stages: dict[str, set[str]] = {}
+    for item in items:
+        name = str(item.factors.get("perturbation", ""))
+        tasks.setdefault(name, set()).add(item.cluster)
+        if "stage" in item.factors:
+            stages.setdefault(name, set()).add(str(item.factors["stage"]))
+    clusters = len({item.cluster for item in items})
+    every = set().union(*stages.values()) if stages else set()
+    found = []
+    for name in tasks:
+        if name not in ("", "none") and "none" in stages:
+            found.append((f"{name} against none", "stages", len(stages[name] & stages["none"])))
+    if "none" in stages and len(tasks) > 1:
+        found.append((ALL, "stages", len(every)))
+    if strategies > 1:
+        found += [(f"prompting, {name}", "tasks", len(of)) for name, of in tasks.items() if name]
+        found.append(("prompting, overall", "stages" if every else "clusters", len(every) or clusters))
+    return found or [("two models, overall", "clusters", clusters)]
+
+
+def _adjusted_floors(units: list[tuple[str, str, int]]) -> dict[str, float]:
+    """The least adjusted p of each class, were all of its family as extreme as their units allow."""
+    found: dict[str, float] = {}
+    for family in (
+        [u for u in units if u[0].endswith("against none") and u[0] != ALL],
+        [u for u in units if _class(u)],
+    ):
+        if family:
+            floors = adjust([smallest_p(count) for _, _, count in family])
+            found |= {name: p for (name, _, _), p in zip(family, floors, strict=True)}
+    return found
+
+
+def _class(unit: tuple[str, str, int]) -> bool:
+    return unit[0].startswith("prompting, ") and unit[0] not in ("prompting, none", "prompting, overall")
+
+
+def _comparison(
+    name: str, unit: str, units: int, adjusted: float | None, power: float, alpha: float
+) -> dict[str, object]:
+    found = [planned(units, sd, alpha, power) for sd in SD]
+    return {
+        "comparison": name,
+        "units": f"{units} {unit}",
+        "least p": found[0].p_smallest,
+        "least adjusted p": adjusted,
+        f"can reach {alpha:g}": (found[0].p_smallest if adjusted is None else adjusted) <= alpha,
+        "detectable, in SD": _known(found[0].sd_units),
+        **{f"in probability, SD {sd:g}": _known(one.risk_difference) for sd, one in zip(SD, found, strict=True)},
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
