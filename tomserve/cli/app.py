@@ -131,7 +131,7 @@ def _options(
 def evaluate_command(
     model: Annotated[str | None, typer.Option(help="Model or preset to ask [what is served; else reference].")] = None,
     base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
-    benchmark: Annotated[str, typer.Option(help="Benchmark to run.")] = "perturbed",
+    benchmark: Annotated[str | None, typer.Option(help="Benchmark, or FILE.py of your own [the default one].")] = None,
     path: PathOption = None,
     gold: GoldOption = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
@@ -161,7 +161,7 @@ def evaluate_command(
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
     from tomserve.engine.transport import FINAL
     from tomserve.runs.evaluation import EvalOptions, evaluate
-    from tomserve.scoring.table import scores_of
+    from tomserve.runs.scores import scores_of
     from tomserve.studies import noise
 
     screen = console()
@@ -266,7 +266,7 @@ for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study
 
 @app.command()
 def items(
-    benchmark: Annotated[str, typer.Argument(help="Benchmark name.")],
+    benchmark: Annotated[str, typer.Argument(help="Benchmark, or FILE.py of your own.")],
     path: PathOption = None,
     gold: GoldOption = None,
     where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,

@@ -17,17 +17,18 @@ from tomserve.items import Item
 
 LIMIT_SEED = 0
 
-STRATUM = "perturbation"
-"""The factor over which a draw is spread, unless the benchmark names another; items without it are one stratum."""
 
+def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None) -> list[Item]:
+    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept.
 
-def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
+    stratum: the factor over which the draw is spread, None for none; items without it are one stratum. limit: None for
+    all items.
+    """
     if limit is None or limit >= len(items):
         return list(items)
     strata: dict[object, list[Item]] = defaultdict(list)
     for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
-        strata[item.factors.get(stratum)].append(item)
+        strata[item.factors.get(stratum) if stratum is not None else None].append(item)
     ranked = sorted(
         ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
         key=lambda entry: (entry[0], str(entry[1])),
@@ -36,6 +37,6 @@ def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) ->
     return [item for item in items if item.id in chosen]
 
 
-def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:
+def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
     """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
     return limited(items, max(1, round(share * len(items))), stratum)

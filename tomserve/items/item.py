@@ -36,8 +36,9 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_")
-"""Columns of the score table, and how the others begin: names that no factor may have."""
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
+"""Columns of the score table, and how the others begin: names that no factor may have. What scoring declares has to be
+covered by these two, which a test compares; items know nothing of scoring."""
 
 
 def nfc(text: str) -> str:

@@ -13,7 +13,7 @@ from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.scoring.table import NOISE
+from tomserve.scoring.sources import NOISE
 
 
 def list_runs(console: Console) -> None:

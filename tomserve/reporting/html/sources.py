@@ -14,8 +14,9 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs.scores import load_scores
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, load_scores
+from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import study as studies
 
 
