@@ -19,7 +19,7 @@ import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve.content import digest
-from tomserve.content.yamlfile import explain, first_error
+from tomserve.content.yamlfile import explain, first_error, load, validate
 from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
 
@@ -175,23 +175,40 @@ class Item(BaseModel):
 
 
 def read_items(path: Path) -> Iterator[Item]:
-    """Items of a JSONL file, in order. Raises ContentError with file, line and field; refuses a repeated id."""
+    """Items of a file, in order: JSONL, one a line; or, where the name ends in .yaml or .yml, the list `items` of a
+    YAML file. Raises ContentError with file, line and field; refuses a repeated id."""
     seen: dict[str, int] = {}
+    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
+        if (first := seen.setdefault(item.id, number)) != number:
+            raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+        yield item
+    if not seen:
+        raise ContentError("holds no items", path=path)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                item = read_line(path, number, line)
-                if (first := seen.setdefault(item.id, number)) != number:
-                    raise ContentError(
-                        f"{item.id!r} was already given in line {first}", path=path, line=number, field="id"
-                    )
-                yield item
+                if line.strip():
+                    yield number, read_line(path, number, line)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-    if not seen:
-        raise ContentError("holds no items", path=path)
+
+
+class _ItemsFile(BaseModel):
+    """A YAML file of items."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    items: list[Item]
+
+
+def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
+    data, lines = load(path)
+    found = validate(data, _ItemsFile, path=path, lines=lines)
+    for place, item in enumerate(found.items):
+        yield lines[("items", place)], item
 
 
 def read_line(path: Path, number: int, line: bytes) -> Item:

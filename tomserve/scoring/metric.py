@@ -127,5 +127,5 @@ def _check(metric: Metric) -> None:
                 raise ConfigError(f"metrics: column {name!r} of items has a name of the score table; rename it")
         elif not name.startswith(BEGINNING) or name == BEGINNING:
             raise ConfigError(
-                f"metrics: column {name!r} of replies must begin with {BEGINNING!r}, by which studies find it in any table"
+                f"metrics: column {name!r} of replies must begin with {BEGINNING!r}, by which studies find it"
             )
