@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
+from tomserve.benchmarks import scoring
 from tomserve.items import RESERVED
 from tomserve.scoring import answers, prose
 from tomserve.scoring.answers import read
