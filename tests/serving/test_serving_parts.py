@@ -470,7 +470,8 @@ def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: 
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tomserve import cli, evaluation\n"
+        "from tomserve import cli\n"
+        "from tomserve.runs import evaluation\n"
         "from tomserve.serving.command import Command\n"
         "from tomserve.serving.server import Server\n"
         "def evaluate(options, console):\n"
