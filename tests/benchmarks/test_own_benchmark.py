@@ -263,3 +263,15 @@ def test_a_benchmark_made_in_python_needs_no_file() -> None:
         list(Benchmark("none", lambda path, gold: iter(())).items())
     with pytest.raises(ConfigError, match="a metric declares no columns"):
         Benchmark("mine", load, metrics=(Metric({}, lambda item, reading: {}),))
+
+
+def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    """The kept table is believed by the digest of the file that computed it, as long as this process has the file."""
+    changed = written(tmp_path, EXAMPLE.read_text().replace('"metric_hedges": sum(', '"metric_hedges": 7 + sum('))
+    assert set(load_scores(str(asked))["metric_hedges"]) == {0}  # the file is not at hand: what is kept is the best
+    benchmarks.get(str(changed))
+    assert set(load_scores(str(asked))["metric_hedges"]) == {7}
+    forget()
+    assert set(load_scores(str(asked))["metric_hedges"]) == {7}
+    benchmarks.get(str(EXAMPLE))
+    assert set(load_scores(str(asked))["metric_hedges"]) == {0}

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
+from tomserve.content import digest
 from tomserve.content.pyfile import load_module
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
@@ -89,6 +90,7 @@ def _built_in(name: str) -> Benchmark:
 
 
 def _from_file(path: Path) -> Benchmark:
+    code = digest(path) if path.is_file() else None
     module = load_module(path, "benchmark")
     found = vars(module).get("BENCHMARK")
     if not isinstance(found, Benchmark):
@@ -96,5 +98,5 @@ def _from_file(path: Path) -> Benchmark:
         raise ContentError(f"{what}; expected a line such as the last of: {' | '.join(_EXAMPLE)}", path=path)
     if found.name in names():
         raise ContentError(f"the name {found.name!r} is that of a built-in benchmark; choose another", path=path)
-    benchmark = _given[found.name] = replace(found, file=path.resolve())
+    benchmark = _given[found.name] = replace(found, file=path.resolve(), digest=code)
     return benchmark

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks.findings import Check, Findings
-from tomserve.content import digest
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import Item
@@ -51,7 +50,8 @@ class Benchmark:
     it. metrics: columns of the score table beside the standard ones. beliefs: more beliefs after every sentence, for
     the report. validate: proves the dataset's structure. audit: scores shortcuts on it, or compares its labels.
     generate: makes new items; a function whose parameters are options of the command line, each annotated as typer
-    wants it. file: where it was declared, None for one of this package; set when it is loaded.
+    wants it. file: where it was declared, and digest: of that file; None for one of this package, both are set when a
+    file is loaded.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Benchmark:
     generate: Callable[..., Findings] | None = None
     mixed: bool = False
     file: Path | None = None
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -99,7 +100,7 @@ class Benchmark:
         folder. Nothing for one of this package."""
         if self.file is None:
             return {}
-        return {"benchmark_file": {"name": self.file.name, "digest": digest(self.file)}}
+        return {"benchmark_file": {"name": self.file.name, "digest": self.digest}}
 
     def items(self, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         """The items. path: the user's ``--path``. gold: the user's ``--gold``, one of `golds`.

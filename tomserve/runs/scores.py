@@ -9,20 +9,27 @@ file of its own need that file (see tomserve.benchmarks.get), as nothing of a ru
 
 from __future__ import annotations
 
-import contextlib
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.errors import ConfigError
+from tomserve.content import files
+from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.scoring.score import COLUMNS
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, empty, read_table, tell, write_scored
+
+
+class Scored(NamedTuple):
+    """A run's score table and what it was made from (see tomserve.runs.kept)."""
+
+    table: pl.DataFrame
+    record: kept.Record
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
@@ -31,64 +38,71 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
     Raises ConfigError where the folder is no run or its items are broken.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        return pl.read_parquet(write_run(folder, Path(scratch) / "scores.parquet", items=items, note=note))
+        return _scored_into(Path(scratch) / kept.TABLE, folder, items=items, note=note).table
 
 
-def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> Path:
-    """Score a run into that Parquet file. Raises ConfigError as score_run does, OSError where it cannot be written."""
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-    chains = {name for name, spec in manifest["strategies"].items() if spec.get("chain")}
-    journal = folder / "responses.jsonl"
-    run, model = folder.resolve().name, manifest["model"]
+def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> kept.Sources:
+    """Score a run into that Parquet file; returns what was read. Raises ConfigError as score_run does, OSError where
+    the file cannot be written."""
+    asked = kept.Sources.asked(folder)
+    journal = folder / kept.JOURNAL
     if not journal.exists():
-        empty(run).write_parquet(path)
-        return path
-    known = ItemFile(items or folder / "items.jsonl")
+        empty(asked.run).write_parquet(path)
+        return asked
+    known = ItemFile(items or folder / kept.ITEMS)
     noise = folder / NOISE
-    again = NoiseFile(noise, known, model) if noise.exists() else None
-    responses = ResponseFile(journal, known, model)
-    tell(note, responses, again)
-    if note is not None and (missing := _not_at_hand(manifest)):
+    again = NoiseFile(noise, known, asked.model) if noise.exists() else None
+    found = ResponseFile(journal, known, asked.model)
+    tell(note, found, again)
+    if note is not None and (missing := _not_at_hand(read_manifest(folder) or {})):
         note(f"{folder}: {missing}")
-    write_scored(known, responses, path, run=run, chains=chains, again=again, rules=benchmarks.scoring)
-    return path
+    write_scored(known, found, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
+    return asked.read(file.file for file in (found, known, again) if file is not None)
+
+
+def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: Note | None = None) -> Scored:
+    sources = write_run(folder, path, items=items, note=note)
+    table = path.read_bytes()
+    return Scored(pl.read_parquet(table), sources.record(table))
 
 
 def _not_at_hand(manifest: Mapping[str, Any]) -> str | None:
     """What to say where the run's benchmark is a file that this process was not given; None where nothing is
     missing."""
-    name, file = manifest["benchmark"], manifest.get("benchmark_file")
+    name, file = str(manifest.get("benchmark")), manifest.get("benchmark_file")
     if file is None or benchmarks.known(name) is not None:
         return None
-    shown = file.get("name") if isinstance(file, dict) else None
+    shown = str(file.get("name")) if isinstance(file, dict) else ""
+    shown = shown if re.fullmatch(r"[\w.-]{1,100}\.py", shown) else "FILE.py"  # a manifest may come from anybody
     return (
         f"scored with the standard metrics alone, as the file of its benchmark {name!r} is not at hand; for the "
-        f"benchmark's own run `tomserve score RUN --benchmark {shown or 'FILE.py'}`"
+        f"benchmark's own run `tomserve score RUN --benchmark {shown}`"
     )
 
 
 def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
-    """The run's scores: ``scores.parquet`` where it is newer than what it was made from, else made again."""
-    path = folder / "scores.parquet"
-    again = (folder / NOISE).exists()
-    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json", *([NOISE] * again))]
-    if not fresh and path.exists():
-        made = path.stat().st_mtime_ns
-        if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
-            with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
-                kept = pl.read_parquet(path, glob=False)
-                same = kept.columns[: len(COLUMNS)] == list(COLUMNS)  # else another version of tomserve made it
-                if same and (again or kept["noise_compared"].null_count() == kept.height):  # else noise.jsonl is gone
-                    return kept
-    partial = path.with_suffix(".part")
+    """The run's scores: those kept in ``scores.parquet`` where ``scores.json`` beside it proves that this user's
+    tomserve made them, as it is now, of what lies in the folder now; else, or where `fresh`, made again and kept.
+
+    note: told what was not read. Raises ConfigError as score_run does.
+    """
+    return scored(folder, fresh=fresh, note=note).table
+
+
+def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Scored:
+    """The scores as scores_of gives them, with what they were made from."""
+    path = folder / kept.TABLE
+    if not fresh and (found := kept.believed(path)) is not None:
+        table, record = found
+        return Scored(pl.read_parquet(table), record)
     try:
-        write_run(folder, partial, note=note).replace(path)
+        with files.replacing(path) as file:
+            made = _scored_into(Path(file.name), folder, note=note)
     except OSError:  # a read-only folder can still be looked at
-        partial.unlink(missing_ok=True)
-        return score_run(folder, note=note)
-    return pl.read_parquet(path, glob=False)
+        with tempfile.TemporaryDirectory() as scratch:
+            return _scored_into(Path(scratch) / path.name, folder, note=note)
+    kept.keep(path, made.record)
+    return made
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
