@@ -27,6 +27,9 @@ from tomserve.items import Factor, Item
 
 DEFAULT_STRATEGIES = ("vanilla", "cot")
 
+DEFAULT = "perturbed"
+"""The benchmark that `tomserve eval` asks unless the user names one."""
+
 
 class Benchmark(Protocol):
     """What a benchmark module offers."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli.options import PathOption
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset.")
 
-PathOption = Annotated[Path | None, typer.Option("--path", help="File (or folder) of the benchmark.")]
 NameArgument = Annotated[str, typer.Argument(help="Benchmark whose dataset to check.")]
 
 

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tomserve.cli import dataset as cli_dataset
+from tomserve.cli.options import PathOption, RunArgument, console
 from tomserve.errors import ConfigError, one_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-RunArgument = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Run names or paths [the newest].")]
-PathOption = cli_dataset.PathOption
-
-
-def console() -> Console:
-    """Where tables go; they must not be cut where there is no terminal to fit into."""
-    from rich.console import Console
-
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=200, highlight=False)
 
 
 def score(

@@ -1,0 +1,134 @@
+"""From options to a plan: which items, whom to ask, by which strategies. Nothing is asked and nothing written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tomserve import benchmarks
+from tomserve.engine.request import Sampling
+from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import Item
+from tomserve.items.draw import STRATUM, drawn, limited
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import noise_check
+from tomserve.runs.phases import TRANSPORTS, Questions
+from tomserve.serving import target
+from tomserve.serving.presets import Preset
+from tomserve.serving.target import Target
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """What the command line and `tomserve.ask` offer; None or empty means the default that their help states.
+
+    items: the questions themselves, where they are at hand; `benchmark` is then only the name that they go by.
+    """
+
+    benchmark: str
+    items: tuple[Item, ...] = ()
+    path: Path | None = None
+    gold: str | None = None
+    strategies: tuple[str, ...] = ()
+    model: str | None = None
+    base_urls: tuple[str, ...] = ()
+    run: str | None = None
+    limit: int | None = None
+    revision: str | None = None
+    max_tokens: int | None = None
+    thinking: str | None = None
+    timeout: float = 600.0
+    concurrency: int | None = None
+    transport: str = "aiohttp"
+    hedge: float | None = None
+    noise_check: float | None = None
+    setup: bool = False
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an evaluation is to ask of whom. every: all items of the benchmark; questions: what is asked of it; again:
+    what the noise check asks again; name: how the run is called unless the user names it."""
+
+    options: EvalOptions
+    every: list[Item]
+    target: Target
+    questions: Questions
+    again: Questions
+    sampling: Sampling
+    name: str
+
+
+def plan(options: EvalOptions) -> Plan:
+    """Make the plan: load the items, choose the server, load the strategies. Raises TomserveError for what does not
+    fit together; asks nothing yet."""
+    if options.transport not in TRANSPORTS:
+        raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
+    noise_check.check_share(options.noise_check)
+    every = _items(options)
+    chosen = target.choose(options.base_urls, options.model, options.revision)
+    preset = chosen.preset
+    thinking = _thinking(preset, chosen.model, options.thinking)
+    strategies = _strategies(options, preset, thinking)
+    stratum = _stratum(options)
+    items = limited(every, options.limit, stratum)
+    again = drawn(items, options.noise_check, stratum) if options.noise_check else []
+    switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
+    return Plan(
+        options,
+        every,
+        chosen,
+        Questions(items, strategies),
+        Questions(again, strategies),
+        Sampling(extra=preset.extra(options.thinking) if preset else {}),
+        f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
+    )
+
+
+def _items(options: EvalOptions) -> list[Item]:
+    """The items that were given, or those of the benchmark."""
+    if not options.items:
+        return list(benchmarks.load(options.benchmark, options.path, options.gold))
+    if twice := [name for name, count in Counter(item.id for item in options.items).items() if count > 1]:
+        raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
+    return list(options.items)
+
+
+def _known(options: EvalOptions) -> bool:
+    """Whether the benchmark is one of ours; items that are at hand may name any."""
+    return not options.items or options.benchmark in benchmarks.names()
+
+
+def _stratum(options: EvalOptions) -> str:
+    """The factor over whose values `--limit` and the noise check are spread."""
+    return getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM) if _known(options) else STRATUM
+
+
+def _strategies(options: EvalOptions, preset: Preset | None, thinking: int) -> list[Strategy]:
+    default = benchmarks.strategies(options.benchmark) if _known(options) else benchmarks.DEFAULT_STRATEGIES
+    strategies = [
+        Strategy.load(
+            name,
+            system_role=preset.system_role if preset else True,
+            overrides=preset.prompt_parts if preset else {},
+            max_tokens=options.max_tokens or 0,
+            thinking=thinking,
+        )
+        for name in dict.fromkeys(options.strategies or default)
+    ]
+    if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
+        raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
+    return strategies
+
+
+def _thinking(preset: Preset | None, model: str, wanted: str | None) -> int:
+    """Tokens a reply may think. Raises ConfigError where nobody knows how to switch the model's thinking."""
+    if preset is None and wanted is not None:
+        raise ConfigError(
+            f"--thinking {wanted}: no preset tells how {model} is switched; write launch/models/NAME.yaml with a "
+            "reasoning: section (qwen3-8b.yaml is an example)"
+        )
+    return preset.thinking_tokens(wanted) if preset is not None else 0
