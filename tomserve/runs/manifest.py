@@ -17,6 +17,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict
 
 import tomserve
+from tomserve.content import files
 from tomserve.content.yamlfile import first_error
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
@@ -126,7 +127,8 @@ class Manifest(_Record):
         """The manifest of a run folder, None where there is none. Raises ConfigError by file and field."""
         path = folder / "manifest.json"
         try:
-            data = orjson.loads(path.read_bytes())
+            with files.reading(path) as file:
+                data = orjson.loads(file.read())
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -21,6 +21,7 @@ import orjson
 import polars as pl
 
 from tomserve import benchmarks
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
@@ -218,11 +219,10 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
                 same = kept.columns[: len(COLUMNS)] == list(COLUMNS)  # else another version of tomserve made it
                 if same and (again or kept["noise_compared"].null_count() == kept.height):  # else noise.jsonl is gone
                     return kept
-    partial = path.with_suffix(".part")
     try:
-        write_run(folder, partial, note=note).replace(path)
+        with files.replacing(path) as file:
+            write_run(folder, Path(file.name), note=note)
     except OSError:  # a read-only folder can still be looked at
-        partial.unlink(missing_ok=True)
         return score_run(folder, note=note)
     return pl.read_parquet(path, glob=False)
 
@@ -308,16 +308,16 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
     as_text = (
         pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
     )
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
     try:
-        if path.suffix == ".parquet":
-            scores.write_parquet(path)
-        elif path.suffix == ".jsonl":
-            scores.write_ndjson(path)
-        elif path.suffix == ".csv":
-            # An interface, not a sheet to look at: nothing is escaped, so that it reads back as it was.
-            scores.with_columns(as_text).write_csv(path)
-        else:
-            raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
+        with files.replacing(path) as file:
+            if path.suffix == ".parquet":
+                scores.write_parquet(file.name)
+            elif path.suffix == ".jsonl":
+                scores.write_ndjson(file.name)
+            else:  # an interface, not a sheet to look at: nothing is escaped, so that it reads back as it was
+                scores.with_columns(as_text).write_csv(file.name)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: cannot be written ({reason})") from None

@@ -6,13 +6,13 @@ PosixPath('runs/perturbed-reference/report.html')
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
 import tomserve
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.reporting.html import page as pages
@@ -44,14 +44,11 @@ def write_report(
     """
     sources, text = _report(runs or (None,), intervals, labels, study, note)
     path = out or (sources[0].folder if len(sources) == 1 else Path()) / "report.html"
-    partial = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with files.replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
     return path
 
