@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -118,17 +118,27 @@ class ResponseFile:
 
     A row needs `item` and `text` (or a `status` that says why there is none); `strategy` ("vanilla"), `model`,
     `turn` (0) and `status` ("ok") may be left out. Lines that are not such rows, or of unknown items, are counted in
-    `problems`.
+    `problems`. turns: how many turns a conversation of a strategy has, where it is not one; where the last of them is
+    missing the conversation is a row of status "unfinished", without an answer.
     Raises ConfigError where the file cannot be read, or no line of it can.
     """
 
     _needed = True
     """Whether a file without a usable line is refused."""
 
-    def __init__(self, path: Path, known: ItemFile, model: str, *, foreign: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        known: ItemFile,
+        model: str,
+        *,
+        foreign: bool = False,
+        turns: Mapping[str, int] | None = None,
+    ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
         self._foreign = foreign
+        self._turns = turns or {}
         self._defaults = {"model": model, "strategy": "vanilla", "status": "ok", "turn": 0}
         self._arms: dict[tuple[Any, str], int] = {}
         self._known = known
@@ -209,7 +219,10 @@ class ResponseFile:
     def _row(self, key: int) -> Row:
         self._file.seek(self._at[key] & 0xFFFFFFFFFFFF)
         row = orjson.loads(self._file.readline().removeprefix(_BOM))  # seen to be a row before
-        return {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+        row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # what was said before the last turn is no answer
+            return {**row, "status": "unfinished", "text": None, "reasoning": None}
+        return row
 
 
 class NoiseFile(ResponseFile):

@@ -67,6 +67,7 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     if manifest is None:
         raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
     chains = {name for name, spec in manifest["strategies"].items() if spec.get("chain")}
+    turns = {name: spec.get("turns", 1) for name, spec in manifest["strategies"].items()}
     journal = folder / "responses.jsonl"
     run, model = folder.resolve().name, manifest["model"]
     if not journal.exists():
@@ -75,7 +76,9 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     known = ItemFile(items or folder / "items.jsonl")
     noise = folder / NOISE
     again = NoiseFile(noise, known, model) if noise.exists() else None
-    write_scored(known, ResponseFile(journal, known, model), path, run=run, chains=chains, note=note, again=again)
+    write_scored(
+        known, ResponseFile(journal, known, model, turns=turns), path, run=run, chains=chains, note=note, again=again
+    )
     return path
 
 
