@@ -172,9 +172,10 @@ class Item(BaseModel):
         return cls.model_validate(data)
 
 
-def read_items(path: Path) -> Iterator[Item]:
+def read_items(path: str | Path) -> Iterator[Item]:
     """Items of a JSONL file, in order. Raises ContentError with file, line and field; refuses a repeated id."""
     seen: dict[str, int] = {}
+    path = Path(path).expanduser()
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):

@@ -247,11 +247,13 @@ def evaluate(
     options: EvalOptions,
     listener: Listener | None = None,
     drive: Callable[[Evaluation], None] = lambda evaluation: asyncio.run(evaluation.ask()),
+    stop: Stop | None = None,
 ) -> EvalResult:
     """Open an evaluation, ask all of it, close it; in a thread without a running event loop.
 
-    drive: runs `Evaluation.ask` to its end; a command line hears signals meanwhile. Raises TomserveError.
+    drive: runs `Evaluation.ask` to its end; a command line hears signals meanwhile. stop: ends it early. Raises
+    TomserveError.
     """
-    with opened(options, listener) as evaluation:
+    with opened(options, listener, stop) as evaluation:
         drive(evaluation)
     return evaluation.result()

@@ -68,6 +68,7 @@ def plan(options: EvalOptions) -> Plan:
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
+    _check_numbers(options)
     every = _items(options)
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
@@ -86,6 +87,16 @@ def plan(options: EvalOptions) -> Plan:
         Sampling(extra=preset.extra(options.thinking) if preset else {}),
         f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
     )
+
+
+def _check_numbers(options: EvalOptions) -> None:
+    """Raise ConfigError for a number that cannot be meant."""
+    for name in ("limit", "max_tokens", "concurrency"):
+        if (found := getattr(options, name)) is not None and (type(found) is not int or found < 1):
+            raise ConfigError(f"{name} is {found!r:.40}; expected a whole number from 1 on")
+    for name in ("timeout", "hedge"):
+        if (found := getattr(options, name)) is not None and not (isinstance(found, int | float) and found >= 1):
+            raise ConfigError(f"{name} is {found!r:.40}; expected seconds, at least 1")
 
 
 def _items(options: EvalOptions) -> list[Item]:
