@@ -158,13 +158,14 @@ def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
 
 def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.delay = 0.1
+    third = threading.Event()
+    endpoint.script = lambda body, n: third.set() if n == 3 else None
 
     async def impatient() -> None:
         asking = asyncio.create_task(
             tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, run="r", concurrency=1, timeout=60)
         )
-        while len(endpoint.requests) < 3:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(third.wait, 30)
         asking.cancel()
         await asking
 
@@ -209,7 +210,7 @@ def test_an_interrupt_in_a_running_loop_lets_what_is_in_flight_come_back(endpoin
         "from tests.conftest import make_item\n"
         "async def cell():\n"
         f"    tomserve.ask([make_item(n) for n in range(40)], 'vanilla', base_url={endpoint.url!r}, run='r', concurrency=2)\n"
-        "try: asyncio.run(cell())\n"
+        "try: asyncio.new_event_loop().run_until_complete(cell())  # as a notebook does: Ctrl-C is Python's own\n"
         "except KeyboardInterrupt: sys.exit(77)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], env={**os.environ}) as process:
