@@ -23,7 +23,7 @@ from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener
 from tomserve.runs.manifest import Manifest, NoiseRecord, Session
 from tomserve.runs.phases import Phase, Questions
-from tomserve.scoring.table import NOISE
+from tomserve.scoring.sources import NOISE
 
 LEVELS = (1, 64, 16)
 """Requests in flight to re-ask at, the most telling first: alone, in a large batch, in a small one."""

@@ -39,15 +39,20 @@ def run_path(run: str) -> Path:
     return runs_root() / run
 
 
+def newest_first() -> list[Path]:
+    """Folders of all runs, the one whose manifest was written last first: what "the newest" means to a user. It only
+    chooses what is shown; whether anything is up to date is never told by the time of a file."""
+    found = (path.parent for path in runs_root().glob("*/manifest.json"))
+    return sorted(found, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name), reverse=True)
+
+
 def existing_run(run: str | None) -> Path:
     """Folder of a run that is there; with None the newest. Raises ConfigError listing what there is."""
     if run is None:
-        found = [path.parent for path in runs_root().glob("*/manifest.json")]
-        if not found:
+        if not (found := newest_first()):
             raise ConfigError(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)")
-        newest = max(found, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name))
-        check_files(newest)
-        return newest
+        check_files(found[0])
+        return found[0]
     path = run_path(run)
     if not (path / "manifest.json").exists():
         known = sorted(p.parent.name for p in runs_root().glob("*/manifest.json"))
