@@ -173,9 +173,10 @@ class Item(BaseModel):
         return cls.model_validate(data)
 
 
-def read_items(path: Path) -> Iterator[Item]:
+def read_items(path: str | Path) -> Iterator[Item]:
     """Items of a file, in order: JSONL, one a line; or, where the name ends in .yaml or .yml, the list `items` of a
     YAML file. Raises ContentError with file, line and field; refuses a repeated id."""
+    path = Path(path).expanduser()
     seen: dict[str, int] = {}
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
         if (first := seen.setdefault(item.id, number)) != number:
