@@ -20,7 +20,6 @@ version = release = tomserve.__version__
 extensions = ["myst_parser", "generated"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3  # so that a link to a section of another page is checked when the site is built
-exclude_patterns = ["README.md"]
 nitpicky = False  # annotations name types of Python and of polars, whose own manuals are not linked
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88

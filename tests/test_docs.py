@@ -108,10 +108,10 @@ def test_commands_that_are_not_run_exist_and_are_still_told() -> None:
 
 def test_blocks_of_a_page_are_found() -> None:
     page = "```sh\nmake eval  # it asks\n\n# alone\ntomserve runs a#b\n```\n```text\nno\n```\n```python\na = 1\n```\n"
-    page += "```{code-block} json\n:caption: a/b.jsonl\n\n{}\n```\n"
+    page += "```{code-block} json\n:caption: a/b.jsonl\n\n{}\n```\n```python\n# c.py\nb = 2\n```\n"
     assert commands(page) == ["make eval", "tomserve runs a#b"]
     assert programs(page) == ["a = 1\n"]
-    assert files(page) == {"a/b.jsonl": "{}\n"}
+    assert files(page) == {"a/b.jsonl": "{}\n", "c.py": "# c.py\nb = 2\n"}
 
 
 def test_the_reference_names_every_variable_column_and_exit_code(cli, tmp_path: Path) -> None:

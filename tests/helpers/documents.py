@@ -24,8 +24,6 @@ ELSEWHERE = {
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
     "make lint": "the continuous integration runs it",
     "make docs": "tests/test_docs.py builds the same site, by the same builder",
-    "make test-presets": "takes a quarter of an hour, and is one of the tests",
-    "make bench": "takes hours, and changes nothing",
 }
 """Commands that are not run here, each with the reason; `make -n` shows that they exist."""
 
@@ -38,13 +36,21 @@ def commands(page: str) -> list[str]:
 
 def programs(page: str) -> list[str]:
     """Every block of Python that a reader types, in order; they go on from one another."""
-    return re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    return [block for block in _python(page) if not _NAMED.match(block)]
 
 
 def files(page: str) -> dict[str, str]:
-    """Every file that a page shows whole, by the name that stands in its caption."""
+    """Every file that a page shows whole, by its name: that in a caption, or in a comment on the first line."""
     found = re.findall(r"^```\{code-block\} \w+\n:caption: (\S+)\n+(.*?)^```", page, re.S | re.M)
-    return dict(found)
+    named = {name[1]: block for block in _python(page) if (name := _NAMED.match(block))}
+    return {**dict(found), **named}
+
+
+_NAMED = re.compile(r"# ([\w/-]+\.py)\n")
+
+
+def _python(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
 
 
 @dataclass
