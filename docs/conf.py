@@ -28,4 +28,4 @@ html_theme = "furo"
 html_title = f"tomserve {release}"
 html_show_sphinx = False
 html_copy_source = False
-html_theme_options = {"top_of_page_buttons": []}
+html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}

@@ -101,12 +101,12 @@ def python() -> Iterator[str]:
 
 def _entry(name: str, value: Any) -> Iterator[str]:
     yield f"## `{name}`\n"
-    if not (inspect.isclass(value) or inspect.isroutine(value)):
+    if not (isinstance(value, type) or inspect.isroutine(value)):
         what = "The version of the package." if name == "__version__" else f"A {type(value).__name__}."
         yield from _directive("data", f"tomserve.{name}", [what], depth=3)
         return
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(value)))).body[0]
-    if isinstance(tree, ast.ClassDef):
+    if isinstance(value, type) and isinstance(tree, ast.ClassDef):
         # Without a signature: it would repeat the fields, which stand below with what they mean.
         yield from _directive("class", f"tomserve.{name}", _class(value, tree), depth=5)
     elif isinstance(tree, Node):

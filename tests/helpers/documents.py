@@ -31,7 +31,7 @@ ELSEWHERE = {
 def commands(page: str) -> list[str]:
     """Every command line of a page's shell blocks, in order, without comments."""
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.S | re.M)
-    return [line for block in blocks for row in block.splitlines() if (line := row.split(" #")[0].strip())]
+    return [line for block in blocks for row in block.splitlines() if (line := re.split(r"(?:^|\s)#", row)[0].strip())]
 
 
 def programs(page: str) -> list[str]:
