@@ -95,12 +95,16 @@ def python() -> Iterator[str]:
     """Markdown: every public name of the package with its signature and its docstring, in alphabetical order."""
     import tomserve
 
-    for name in sorted(tomserve.__all__, key=str.lower):
+    for name in sorted(tomserve.__all__, key=lambda name: (name.startswith("_"), name.lower())):
         yield from _entry(name, getattr(tomserve, name))
 
 
 def _entry(name: str, value: Any) -> Iterator[str]:
     yield f"## `{name}`\n"
+    if inspect.ismodule(value):
+        yield from _directive("module", f"tomserve.{name}", [], depth=3)
+        yield _module_text(inspect.getdoc(value) or "")
+        return
     if not (isinstance(value, type) or inspect.isroutine(value)):
         what = "The version of the package." if name == "__version__" else f"A {type(value).__name__}."
         yield from _directive("data", f"tomserve.{name}", [what], depth=3)
@@ -110,7 +114,23 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         # Without a signature: it would repeat the fields, which stand below with what they mean.
         yield from _directive("class", f"tomserve.{name}", _class(value, tree), depth=5)
     elif isinstance(tree, Node):
-        yield from _directive("function", f"tomserve.{name}{_signature(tree)}", [_docstring(tree)], depth=4)
+        body = [_docstring(tree), *_options(inspect.unwrap(value), tree)]
+        yield from _directive("function", f"tomserve.{name}{_signature(tree)}", body, depth=4)
+
+
+def _options(function: Any, tree: Node) -> Iterator[str]:
+    """What a function takes by name beyond its signature, where a TypedDict says so."""
+    annotation = tree.args.kwarg.annotation if tree.args.kwarg is not None else None
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("Unpack"):
+        kind = function.__globals__[ast.unparse(annotation.slice)]
+        yield f"\n**{kind.__name__}.** {_prose(inspect.getdoc(kind) or '')}"
+
+
+def _module_text(text: str) -> str:
+    """The docstring of a module: a paragraph that is a drawing, as a tree of errors is, keeps its lines."""
+    paragraphs = re.split(r"\n\s*\n", text)
+    drawn = [f"```text\n{textwrap.dedent(one)}\n```" if one.startswith("    ") else escaped(one) for one in paragraphs]
+    return "\n\n".join(drawn) + "\n"
 
 
 def _class(value: type, tree: ast.ClassDef) -> Iterator[str]:
