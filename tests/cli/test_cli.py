@@ -40,6 +40,7 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
         "items.jsonl",
         "responses.jsonl",
         "scores.parquet",
+        "scores.json",
         "log.txt",
         ".lock",
     }

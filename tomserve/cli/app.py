@@ -186,7 +186,7 @@ def evaluate_command(
         quiet=quiet,
     )
     result = evaluate(options, screen)
-    scores = scores_of(result.folder, fresh=True)
+    scores = scores_of(result.folder)
     if result.added:
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
@@ -195,7 +195,7 @@ def evaluate_command(
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := _report(result.folder, bool(result.added))) is not None:
+    if report and (path := _report(result.folder)) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(path.resolve()))
@@ -207,14 +207,14 @@ def evaluate_command(
     return 1 if bad else 0
 
 
-def _report(folder: Path, again: bool) -> Path | None:
-    """The run's report; what goes wrong with a picture must not look like a failed run."""
+def _report(folder: Path) -> Path | None:
+    """The run's report, the one that is there where it still says the same; what goes wrong with a picture must not
+    look like a failed run."""
     from tomserve.reporting.html.build import write_report
+    from tomserve.reporting.html.standing import standing
 
-    if not again and (folder / "report.html").exists():
-        return folder / "report.html"
     try:
-        return write_report([str(folder) + "/"])
+        return standing(folder) or write_report([str(folder) + "/"])
     except TomserveError as error:
         print(f"warning: no report ({error})", file=sys.stderr)
         return None

@@ -34,10 +34,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in hardware.gpus()) or "none"),
         ("vLLM", _vllm),
         ("reference", lambda: f"{reference.folder()}, {reference.revision()[:19]}"),
-        (
-            "servers",
-            lambda: ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running",
-        ),
+        ("servers", _servers),
         ("API key", lambda: "set" if api_key() else "not set (needed only by endpoints that ask for one)"),
     ]
     checks += [(url, lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
@@ -61,6 +58,11 @@ def _runs() -> str:
     if not os.access(place, os.W_OK):
         raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
     return f"{root.resolve()} ({len(list(root.glob('*/manifest.json')))} runs)"
+
+
+def _servers() -> str:
+    running = ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running"
+    return "; ".join([running, *(f"not used: {doubt}" for doubt in records.doubts())])
 
 
 def _vllm() -> str:

@@ -8,7 +8,6 @@ True
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import orjson
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from tomserve.content import digest
+from tomserve.content import digest, files
 from tomserve.content.yamlfile import explain, first_error
 from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
@@ -213,23 +212,19 @@ def write_items(path: Path, items: Iterable[Item]) -> None:
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
-    """Replace `path` by these bytes in one step; nothing is left behind where making them fails."""
-    partial = path.with_name(path.name + ".part")
+    """Replace `path` by these bytes in one step; nothing is left behind where making them fails.
+
+    Raises JournalError where it cannot be written, ConfigError where it is a folder, a device or the like.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with files.replacing(path) as file:
             for chunk in chunks:
                 file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
     except OSError as error:
         raise JournalError(
             f"{path}: cannot be written ({error.strerror}); free space or choose another place"
         ) from None
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def items_digest(items: Iterable[Item]) -> str:

@@ -6,10 +6,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from tomserve import benchmarks
+from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
@@ -55,14 +57,22 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None
 
 def _against_current(folder: Path) -> pl.DataFrame:
     manifest = read_manifest(folder) or {}
-    given = manifest.get("benchmark_path")
     benchmark, labels = manifest.get("benchmark", ""), manifest.get("benchmark_gold")
-    current = list(benchmarks.load(benchmark, Path(given) if given else None, labels))
+    current = list(benchmarks.load(benchmark, _dataset(folder, manifest.get("benchmark_path")), labels))
     digest = items_digest(current)
     same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
     print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
     with tempfile.TemporaryDirectory() as scratch:
         return score_run(folder, items=_as_file(current, Path(scratch)), note=warn)
+
+
+def _dataset(folder: Path, given: Any) -> Path | None:
+    """Where a manifest says that the dataset lay. Raises ConfigError for what could be read without an end."""
+    if not given:
+        return None
+    if not isinstance(given, str) or (Path(given).exists() and not (Path(given).is_file() or Path(given).is_dir())):
+        raise ConfigError(f"{folder / 'manifest.json'}: benchmark_path: {given!r:.200} is no file and no folder")
+    return Path(given)
 
 
 def _as_file(items: Sequence[Item], folder: Path) -> Path:
@@ -99,14 +109,11 @@ def foreign(
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
         table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
-        partial = table.with_name(table.name + ".part")
         try:
-            write_scored(known, found, partial, run=responses.stem, note=warn)
-            partial.replace(table)
+            with files.replacing(table) as file:
+                write_scored(known, found, Path(file.name), run=responses.stem, note=warn)
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
-        finally:
-            partial.unlink(missing_ok=True)
         if table != out:
             write_scores(pl.read_parquet(table), out)
         scores = pl.scan_parquet(table)

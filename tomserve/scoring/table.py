@@ -15,27 +15,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
 
 from tomserve import benchmarks
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
-from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs import kept
+from tomserve.runs.runfolder import existing_run
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
-from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
+from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
 
 TABLES = (".parquet", ".jsonl", ".csv")
 """Suffixes of score tables."""
 
 PART = 10_000
 """Rows scored before they are written."""
-
-NOISE = "noise.jsonl"
-"""What was asked again lies beside the journal (see tomserve.runs.reasking)."""
 
 Note = Callable[[str], None]
 Answered = tuple[Item, Mapping[str, Any], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
@@ -51,31 +50,42 @@ def named_gold(columns: Collection[str]) -> pl.Expr | None:
     return pl.coalesce(named).alias("gold") if named else None
 
 
+class Scored(NamedTuple):
+    """A run's score table and what it was made from (see tomserve.runs.kept)."""
+
+    table: pl.DataFrame
+    record: kept.Record
+
+
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
     """Score a run. items: a JSONL file to score against instead of the run's own. note: told what was not read.
 
     Raises ConfigError where the folder is no run or its items are broken.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        return pl.read_parquet(write_run(folder, Path(scratch) / "scores.parquet", items=items, note=note))
+        return _scored_into(Path(scratch) / kept.TABLE, folder, items=items, note=note).table
 
 
-def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> Path:
-    """Score a run into that Parquet file. Raises ConfigError as score_run does, OSError where it cannot be written."""
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-    chains = {name for name, spec in manifest["strategies"].items() if spec.get("chain")}
-    journal = folder / "responses.jsonl"
-    run, model = folder.resolve().name, manifest["model"]
+def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> kept.Sources:
+    """Score a run into that Parquet file; returns what was read. Raises ConfigError as score_run does, OSError where
+    the file cannot be written."""
+    asked = kept.Sources.asked(folder)
+    journal = folder / kept.JOURNAL
     if not journal.exists():
-        _table(run, (), (), {}).write_parquet(path)
-        return path
-    known = ItemFile(items or folder / "items.jsonl")
+        _table(asked.run, (), (), {}).write_parquet(path)
+        return asked
+    known = ItemFile(items or folder / kept.ITEMS)
     noise = folder / NOISE
-    again = NoiseFile(noise, known, model) if noise.exists() else None
-    write_scored(known, ResponseFile(journal, known, model), path, run=run, chains=chains, note=note, again=again)
-    return path
+    again = NoiseFile(noise, known, asked.model) if noise.exists() else None
+    found = ResponseFile(journal, known, asked.model)
+    write_scored(known, found, path, run=asked.run, chains=asked.chains, note=note, again=again)
+    return asked.read(file.file for file in (found, known, again) if file is not None)
+
+
+def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: Note | None = None) -> Scored:
+    sources = write_run(folder, path, items=items, note=note)
+    table = path.read_bytes()
+    return Scored(pl.read_parquet(table), sources.record(table))
 
 
 def write_scored(
@@ -206,25 +216,28 @@ def _as_text(value: Any) -> str | None:
 
 
 def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
-    """The run's scores: ``scores.parquet`` where it is newer than what it was made from, else made again."""
-    path = folder / "scores.parquet"
-    again = (folder / NOISE).exists()
-    sources = [folder / name for name in ("responses.jsonl", "items.jsonl", "manifest.json", *([NOISE] * again))]
-    if not fresh and path.exists():
-        made = path.stat().st_mtime_ns
-        if all(source.exists() and source.stat().st_mtime_ns < made for source in sources):
-            with contextlib.suppress(OSError, pl.exceptions.PolarsError):  # a broken table is made again
-                kept = pl.read_parquet(path, glob=False)
-                same = kept.columns[: len(COLUMNS)] == list(COLUMNS)  # else another version of tomserve made it
-                if same and (again or kept["noise_compared"].null_count() == kept.height):  # else noise.jsonl is gone
-                    return kept
-    partial = path.with_suffix(".part")
+    """The run's scores: those kept in ``scores.parquet`` where ``scores.json`` beside it proves that this user's
+    tomserve made them, as it is now, of what lies in the folder now; else, or where `fresh`, made again and kept.
+
+    note: told what was not read. Raises ConfigError as score_run does.
+    """
+    return scored(folder, fresh=fresh, note=note).table
+
+
+def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Scored:
+    """The scores as scores_of gives them, with what they were made from."""
+    path = folder / kept.TABLE
+    if not fresh and (found := kept.believed(path)) is not None:
+        table, record = found
+        return Scored(pl.read_parquet(table), record)
     try:
-        write_run(folder, partial, note=note).replace(path)
+        with files.replacing(path) as file:
+            made = _scored_into(Path(file.name), folder, note=note)
     except OSError:  # a read-only folder can still be looked at
-        partial.unlink(missing_ok=True)
-        return score_run(folder, note=note)
-    return pl.read_parquet(path, glob=False)
+        with tempfile.TemporaryDirectory() as scratch:
+            return _scored_into(Path(scratch) / path.name, folder, note=note)
+    kept.keep(path, made.record)
+    return made
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
@@ -308,16 +321,16 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
     as_text = (
         pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
     )
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
     try:
-        if path.suffix == ".parquet":
-            scores.write_parquet(path)
-        elif path.suffix == ".jsonl":
-            scores.write_ndjson(path)
-        elif path.suffix == ".csv":
-            # An interface, not a sheet to look at: nothing is escaped, so that it reads back as it was.
-            scores.with_columns(as_text).write_csv(path)
-        else:
-            raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
+        with files.replacing(path) as file:
+            if path.suffix == ".parquet":
+                scores.write_parquet(file.name)
+            elif path.suffix == ".jsonl":
+                scores.write_ndjson(file.name)
+            else:  # an interface, not a sheet to look at: nothing is escaped, so that it reads back as it was
+                scores.with_columns(as_text).write_csv(file.name)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: cannot be written ({reason})") from None

@@ -6,20 +6,21 @@ PosixPath('runs/perturbed-reference/report.html')
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
 import tomserve
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.figures import figures
 from tomserve.reporting.html.headline import verdicts
 from tomserve.reporting.html.items import packed
-from tomserve.reporting.html.sources import Source, load, provenance
+from tomserve.reporting.html.sources import Source, load, made_from, provenance
+from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
 from tomserve.studies import noise
@@ -42,17 +43,17 @@ def write_report(
     out: where to; without it `report.html` in the run's folder, or for several runs in the current one. intervals,
     study, labels: as for `tomserve analyze`. note: told what could not be read. Raises ConfigError.
     """
-    sources, text = _report(runs or (None,), intervals, labels, study, note)
-    path = out or (sources[0].folder if len(sources) == 1 else Path()) / "report.html"
-    partial = path.with_name(path.name + ".part")
+    wishes = Wishes(intervals, labels, study)
+    sources, text = _report(runs or (None,), wishes, note)
+    path = out or (sources[0].folder if len(sources) == 1 else Path()) / PAGE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with files.replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
+    if out is None and len(sources) == 1:
+        keep(sources[0], text, wishes)
     return path
 
 
@@ -64,18 +65,12 @@ def report(
     note: Note | None = None,
 ) -> str:
     """The report as text; see write_report."""
-    return _report(runs, intervals, labels, study, note)[1]
+    return _report(runs, Wishes(intervals, labels, study), note)[1]
 
 
-def _report(
-    runs: Sequence[str | None],
-    intervals: str | None,
-    labels: Sequence[str],
-    study: str | None,
-    note: Note | None,
-) -> tuple[list[Source], str]:
-    sources, scores = load(runs, labels, note)
-    name = study or studies.default_study(scores)
+def _report(runs: Sequence[str | None], wishes: Wishes, note: Note | None) -> tuple[list[Source], str]:
+    sources, scores = load(runs, wishes.labels, note)
+    name, intervals = wishes.study or studies.default_study(scores), wishes.intervals
     module = studies.load_study(name)
     found = studies.analyze(scores, module, intervals)
     kind = intervals or getattr(module, "INTERVALS", ("published",))[0]
@@ -94,13 +89,17 @@ def _report(
         figures=figures(found, chance),
         tables=tuple(pages.shown(title, frame, said.get(title, "")) for title, frame in found.items()),
         failures=tuple(_failures(scores)),
-        provenance=tuple((source.run, provenance(portable(dict(source.manifest)))) for source in sources),
+        provenance=tuple((source.run, _provenance(source)) for source in sources),
         canaries=tuple(sorted({item.canary for item in items.values() if item.canary})),
         cut=cut,
         data=data,
         version=tomserve.__version__,
     )
     return sources, pages.render(page)
+
+
+def _provenance(source: Source) -> list[tuple[str, str]]:
+    return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
 
 
 def _items(sources: Sequence[Source]) -> dict[str, Item]:

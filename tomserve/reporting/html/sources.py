@@ -13,34 +13,46 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, load_scores
+from tomserve.scoring.table import TABLES, Note, Scored, scored
 from tomserve.studies import study as studies
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run: where it lies, what it says of itself, and its scores (models named as --label says)."""
+    """One run: where it lies, what it says of itself, its scores (models named as --label says), and what these were
+    made from."""
 
     folder: Path
     run: str
     manifest: Mapping[str, Any]
     scores: pl.DataFrame
+    made_from: kept.Record
 
     def answers(self) -> Iterator[tuple[Item, Mapping[str, Any]]]:
-        """Every response that counts with its item, in the order of the scores."""
-        journal = self.folder / "responses.jsonl"
-        if not journal.exists():
+        """Every response that was scored with its item, in the order of the scores; not what was appended since.
+
+        Raises ConfigError where the files are not those that were scored.
+        """
+        files = self.made_from["files"]
+        if kept.JOURNAL not in files:
             return
-        known = ItemFile(self.folder / "items.jsonl")
-        for place, row in ResponseFile(journal, known, str(self.manifest.get("model"))).rows():
+        known = ItemFile(self.folder / kept.ITEMS)
+        size = files[kept.JOURNAL]["bytes"]
+        found = ResponseFile(self.folder / kept.JOURNAL, known, str(self.manifest.get("model")), size=size)
+        for file in (known.file, found.file):
+            if file.digest != files[file.path.name]["digest"]:
+                raise changed(file.path)
+        for place, row in found.rows():
             yield known.item(place), row
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
     """The runs, and all their scores in one table. Raises ConfigError for what is no run folder."""
-    found: list[tuple[Path, Mapping[str, Any], pl.DataFrame]] = []
+    found: list[tuple[Path, Mapping[str, Any], Scored]] = []
     for run in runs:
         if run is not None and run.endswith(TABLES):
             raise ConfigError(
@@ -49,16 +61,23 @@ def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -
         folder = existing_run(run)
         if any(folder.resolve() == other.resolve() for other, _, _ in found):
             raise ConfigError(f"{folder}: given twice")
-        found.append((folder, read_manifest(folder) or {}, load_scores(str(folder.resolve()), note=note)))
-    scores = studies.labelled(pl.concat([frame for _, _, frame in found], how="diagonal_relaxed"), labels)
+        found.append((folder, read_manifest(folder) or {}, scored(folder.resolve(), note=note)))
+    scores = studies.labelled(pl.concat([made.table for _, _, made in found], how="diagonal_relaxed"), labels)
     if not scores.height:
         raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in found)}: nothing was answered yet")
     sources, start = [], 0
-    for folder, manifest, frame in found:
-        part = scores.slice(start, frame.height)
-        sources.append(Source(folder, folder.resolve().name, manifest, part))
-        start += frame.height
+    for folder, manifest, made in found:
+        part = scores.slice(start, made.table.height)
+        sources.append(Source(folder, folder.resolve().name, manifest, part, made.record))
+        start += made.table.height
     return sources, scores
+
+
+def made_from(record: kept.Record) -> list[tuple[str, str]]:
+    """What scores were made from as (field, text) pairs, to stand below the manifest."""
+    files = [(name, f"{file['bytes']:,} bytes, {file['digest']}") for name, file in record["files"].items()]
+    named = [("scored with", record["scorer"]), (kept.TABLE, record["table"])]
+    return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 
 _SECRET = re.compile(
