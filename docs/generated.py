@@ -105,8 +105,9 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         yield from _directive("module", f"tomserve.{name}", [], depth=3)
         yield _module_text(inspect.getdoc(value) or "")
         return
-    if not (isinstance(value, type) or inspect.isroutine(value)):
-        what = "The version of the package." if name == "__version__" else f"A {type(value).__name__}."
+    own = getattr(value, "__module__", "").startswith("tomserve")
+    if not own or not (isinstance(value, type) or inspect.isroutine(value)):
+        what = "The version of the package." if name == "__version__" else f"A name for `{value!r}`."
         yield from _directive("data", f"tomserve.{name}", [what], depth=3)
         return
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(value)))).body[0]
@@ -178,7 +179,8 @@ def _plain(code: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring as Markdown: examples that begin with >>> become blocks of code, all else is escaped prose."""
+    """A docstring as Markdown: examples that begin with >>> become blocks of code, a line with an indented text below it
+    an entry of a list, all else is escaped prose."""
     shown = []
     for paragraph in re.split(r"\n\s*\n", text):
         code = paragraph.lstrip().startswith(">>>")
@@ -187,7 +189,8 @@ def _prose(text: str) -> str:
         elif paragraph.startswith("    "):
             shown.append(f"```python\n{textwrap.dedent(paragraph)}\n```")
         else:
-            shown.append(escaped(paragraph))
+            entries = re.sub(r"^(\S[^\n]*)\n {4}(?=\S)", r"- **\1.** ", escaped(paragraph), flags=re.M)
+            shown.append(re.sub(r"^ {4}", "  ", entries, flags=re.M))
     return "\n\n".join(shown)
 
 

@@ -88,6 +88,21 @@ def _text(page: Path) -> str:
     return re.sub(r"<[^>]+>", "", page.read_text())
 
 
+def test_docstrings_become_markdown() -> None:
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
+    assert spec is not None and spec.loader is not None
+    generated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generated)
+    assert generated.escaped("a <b> | `<c> | d` & e") == "a &lt;b> &#124; `<c> | d` &amp; e"
+    assert generated._prose("One.\n\n>>> 1\n1\n\nHow\n    run: its name.\n    more of it.") == (
+        "One.\n\n```pycon\n>>> 1\n1\n```\n\n- **How.** run: its name.\n  more of it."
+    )
+    page = generated.filled("# Python\n\n<!-- python -->\n")
+    assert "{py:class} tomserve.Item" in page
+    assert "(path: Path" in page or "(path: str | Path" in page  # the signature of read_items
+    assert generated.filled("without a mark") == "without a mark"
+
+
 def test_every_page_is_reached_from_the_first() -> None:
     listed = set(re.findall(r"^([\w/-]+)$", (DOCS / "index.md").read_text(), re.M))
     assert {page.removesuffix(".md") for page in PAGES} - {"index"} == listed & {
