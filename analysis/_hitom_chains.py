@@ -8,7 +8,7 @@ import polars as pl
 from _hitom_rows import CHAIN_MEANS as MEANS
 from _hitom_rows import arms, by, share_of
 
-from tomserve.stats import association
+from tomserve.stats import association, leaveout
 from tomserve.studies.contrasts import Record
 
 COLUMNS = (
@@ -32,7 +32,10 @@ def _path(rows: pl.DataFrame) -> Record:
     """Phi of a right path with a right answer; its last state, which a proper chain shares with the answer, aside."""
     known = rows.filter(~pl.col("faulty") & pl.col("chain_path_proper").is_not_null() & pl.col("chain_length").gt(0))
     path, right = (known[name].cast(pl.Float64).to_numpy() for name in ("chain_path_proper", "correct"))
-    found = association.jackknife(lambda x, y: association.phi(x, y).phi, (path, right), known["cluster"].to_numpy())
+    clusters = known["cluster"].to_numpy()
+    found = association.jackknife(
+        lambda x, y: association.phi(x, y).phi, (path, right), clusters, without=leaveout.correlations
+    )
     return {"path_phi": found.estimate, "path_phi_low": found.low, "path_phi_high": found.high}
 
 

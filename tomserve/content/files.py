@@ -158,7 +158,7 @@ def _temporary(folder: Path, mode: int) -> IO[bytes]:
         name = folder / f".tomserve-{secrets.token_hex(8)}.part"
         file = open(name, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, mode))  # noqa: SIM115
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX)  # waits for `_sweep` of another process at most, which is done at once
         if os.fstat(file.fileno()).st_nlink:
             return file
         file.close()  # another process took it for left behind before it was locked

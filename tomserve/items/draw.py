@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tomserve.items import Item
 
@@ -25,15 +25,20 @@ def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) ->
     """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
     if limit is None or limit >= len(items):
         return list(items)
-    strata: dict[object, list[Item]] = defaultdict(list)
-    for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
-        strata[item.factors.get(stratum)].append(item)
+    chosen = spread(((item.id, item.factors.get(stratum)) for item in items), limit)
+    return [item for item in items if item.id in chosen]
+
+
+def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
+    """So many of these (name, stratum), in a seeded order of names that takes the strata in turn."""
+    strata: dict[object, list[str]] = defaultdict(list)
+    for name, stratum in sorted(members, key=lambda one: hashlib.sha256(f"{LIMIT_SEED}:{one[0]}".encode()).digest()):
+        strata[stratum].append(name)
     ranked = sorted(
-        ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
+        ((place, stratum, name) for stratum, names in strata.items() for place, name in enumerate(names)),
         key=lambda entry: (entry[0], str(entry[1])),
     )
-    chosen = {identifier for _, _, identifier in ranked[:limit]}
-    return [item for item in items if item.id in chosen]
+    return {name for _, _, name in ranked[:limit]}
 
 
 def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -198,14 +198,16 @@ class ResponseFile:
     def __len__(self) -> int:
         return len(self._at)
 
-    def rows(self) -> Iterator[tuple[int, Row]]:
-        """The rows that count with the place of their item, sorted by item, model and strategy."""
+    def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
+        """The rows that count with the place of their item, sorted by item, model and strategy; with `places` only
+        those of these items."""
         items = {
             place: rank
             for rank, place in enumerate(sorted(range(len(self._known.ids)), key=self._known.ids.__getitem__))
         }
         arms = {arm: rank for rank, (_, arm) in enumerate(sorted(self._arms.items()))}
-        for key in sorted(self._at, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
+        wanted = self._at if places is None else [key for key in self._at if key >> 20 in places]
+        for key in sorted(wanted, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
             yield key >> 20, self._row(key)
 
     def _row(self, key: int) -> Row:

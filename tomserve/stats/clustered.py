@@ -89,15 +89,20 @@ def paired_effect(
     clusters' means (new strata). The sign-flip test is primary. Zero variance: Newcombe with n = units, which ignores
     the pairing and so is wide. Raises ValueError for columns of unequal length.
     """
-    t, c = np.asarray(treated_outcome, dtype=float), np.asarray(control_outcome, dtype=float)
-    clusters = np.asarray(cluster)
-    strata = clusters if stratum is None else np.asarray(stratum)
-    _same_length(t, c, clusters, strata)
-    known = ~(np.isnan(t) | np.isnan(c))
-    t1, of_stratum, tasks = _unit_means(t[known], clusters[known], strata[known])
-    t0, _, _ = _unit_means(c[known], clusters[known], strata[known])
+    t1, t0, tasks = _paired_means(treated_outcome, control_outcome, cluster, stratum)
     what = "clusters" if stratum is None else "strata"
-    return _unit_effect(t1, t0, tasks, tasks, level, f", {len(of_stratum)} {what} paired")
+    return _unit_effect(t1, t0, tasks, tasks, level, f", {t1.size} {what} paired")
+
+
+def paired_estimate(
+    treated_outcome: npt.ArrayLike,
+    control_outcome: npt.ArrayLike,
+    cluster: npt.ArrayLike,
+    stratum: npt.ArrayLike | None = None,
+) -> float:
+    """The estimate of `paired_effect` alone, without interval and tests; nan where there is no unit."""
+    t1, t0, _ = _paired_means(treated_outcome, control_outcome, cluster, stratum)
+    return float((t1 - t0).mean()) if t1.size else math.nan
 
 
 def unmatched_effect(
@@ -215,6 +220,19 @@ def _unit_effect(t: Floats, c: Floats, tasks: int, tasks_an_arm: int, level: flo
 def undefined(method: str, tasks: int) -> Effect:
     """The effect that cannot be given, with the reason as its method."""
     return Effect(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, 0, tasks, method, True)
+
+
+def _paired_means(
+    treated: npt.ArrayLike, control: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None
+) -> tuple[Floats, Floats, int]:
+    """Means of the units in both arms, over the items with both outcomes, and the number of clusters."""
+    t, c, clusters = np.asarray(treated, dtype=float), np.asarray(control, dtype=float), np.asarray(cluster)
+    strata = clusters if stratum is None else np.asarray(stratum)
+    _same_length(t, c, clusters, strata)
+    known = ~(np.isnan(t) | np.isnan(c))
+    t1, _, tasks = _unit_means(t[known], clusters[known], strata[known])
+    t0, _, _ = _unit_means(c[known], clusters[known], strata[known])
+    return t1, t0, tasks
 
 
 def _cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:

@@ -14,20 +14,17 @@ import polars as pl
 import tomserve
 from tomserve.content import files
 from tomserve.errors import ConfigError
-from tomserve.items import Item
 from tomserve.reporting.html import page as pages
+from tomserve.reporting.html.choice import choose
 from tomserve.reporting.html.figures import figures
 from tomserve.reporting.html.headline import verdicts
 from tomserve.reporting.html.items import packed
-from tomserve.reporting.html.sources import Source, load, made_from, provenance
+from tomserve.reporting.html.sources import MENTIONED, Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
 from tomserve.studies import noise
 from tomserve.studies import study as studies
-
-MENTIONED = "n_containers_mentioned"
-"""The factor that says how many of the choices a story names."""
 
 
 def write_report(
@@ -75,10 +72,11 @@ def _report(runs: Sequence[str | None], wishes: Wishes, note: Note | None) -> tu
     found = studies.analyze(scores, module, intervals)
     kind = intervals or getattr(module, "INTERVALS", ("published",))[0]
     said = studies.notes(module, intervals, found)
-    items = _items(sources)
-    chance = _chance(scores, items)
+    guesses, canaries = _outlined(sources, scores)
+    chance = _chance(scores, guesses)
     extra = {"tables": pages.copies(found, getattr(module, "LAYOUTS", {}))}
-    data, cut = packed(sources, extra)
+    chosen = choose(scores)
+    data, cut = packed(sources, extra, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
@@ -90,8 +88,9 @@ def _report(runs: Sequence[str | None], wishes: Wishes, note: Note | None) -> tu
         tables=tuple(pages.shown(title, frame, said.get(title, "")) for title, frame in found.items()),
         failures=tuple(_failures(scores)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
-        canaries=tuple(sorted({item.canary for item in items.values() if item.canary})),
+        canaries=canaries,
         cut=cut,
+        chosen=chosen.said,
         data=data,
         version=tomserve.__version__,
     )
@@ -102,11 +101,19 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
     return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
 
 
-def _items(sources: Sequence[Source]) -> dict[str, Item]:
-    return {item.id: item for source in sources for item, _ in source.answers()}
+def _outlined(sources: Sequence[Source], scores: pl.DataFrame) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Of the items with answers: among how many choices a guesser chooses, and the canaries, each once."""
+    asked = set(scores["item"].unique())
+    guesses, canaries = {}, set()
+    for source in sources:
+        for item in source.outlines():
+            if item.item in asked:
+                guesses[item.item] = item.guesses
+                canaries |= {item.canary} if item.canary else set()
+    return guesses, tuple(sorted(canaries))
 
 
-def _chance(scores: pl.DataFrame, items: Mapping[str, Item]) -> dict[str, float]:
+def _chance(scores: pl.DataFrame, guesses: Mapping[str, int]) -> dict[str, float]:
     """For each subset of the design what a guesser gets right: the mean over its questions of 1 / number of choices, or
     where many choices stand nowhere in the story (Hi-ToM) 1 / those that do."""
     asked = scores.select("item", *(name for name in ("scenario", "question_kind") if name in scores.columns)).unique()
@@ -115,15 +122,10 @@ def _chance(scores: pl.DataFrame, items: Mapping[str, Item]) -> dict[str, float]
         text = asked.with_columns(pl.col("scenario", "question_kind").cast(pl.String))
         subsets["false_belief"] = text.filter(scenario="false_belief", question_kind="belief")
     shares = {
-        name: [1 / _guesses(items[item]) for item in sorted(part["item"].unique()) if item in items]
+        name: [1 / guesses[item] for item in sorted(part["item"].unique()) if item in guesses]
         for name, part in subsets.items()
     }
     return {name: sum(values) / len(values) for name, values in shares.items() if values}
-
-
-def _guesses(item: Item) -> int:
-    mentioned = item.factors.get(MENTIONED)
-    return mentioned if isinstance(mentioned, int) and mentioned > 0 else len(item.choices)
 
 
 def _facts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.items import Item
+from tomserve.reporting.html.choice import MATCHED
 from tomserve.reporting.html.sources import Source
 
 BUDGET = 3_300_000
@@ -24,9 +25,6 @@ BUDGET = 3_300_000
 
 CUTS = (None, 6000, 3000, 1500, 700, 300)
 """Characters kept of a text, tried in this order."""
-
-MATCHED = ("stage", "scenario", "question_kind", "swapped")
-"""Factors that an item and its unperturbed version share."""
 
 
 @dataclass
@@ -59,12 +57,13 @@ class Browser:
         self._ids: dict[str, int] = {}
         self.columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
 
-    def add(self, source: Source) -> None:
-        """Every scored answer of a run."""
-        wanted = {row[:3]: row[3:] for row in _selected(source.scores).iter_rows()}
+    def add(self, source: Source, chosen: Collection[str] | None = None) -> None:
+        """Every scored answer of a run, or those to the chosen items."""
+        scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
+        wanted = {row[:3]: row[3:] for row in _selected(scores).iter_rows()}
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
-        for item, row in source.answers():
+        for item, row in source.answers(chosen):
             strategy = str(row["strategy"])
             # A label renames the run's model; several models in one run keep their names.
             model = next(iter(names.values())) if len(names) == 1 else str(row["model"])
@@ -197,11 +196,16 @@ def _cut(text: str, cut: int | None) -> str:
     return text if cut is None or len(text) <= cut else f"{text[:cut]} […]"
 
 
-def packed(sources: Iterable[Source], extra: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole)."""
+def packed(
+    sources: Iterable[Source], extra: Mapping[str, Any], chosen: Collection[str] | None = None
+) -> tuple[str, int | None]:
+    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole).
+
+    chosen: ids of the items that are shown; None for all.
+    """
     browser = Browser()
     for source in sources:
-        browser.add(source)
+        browser.add(source, chosen)
     best = ""
     for cut in CUTS:
         best = pack({**browser.data(cut), **extra})

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+import orjson
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.items import Item
+from tomserve.items import Item, nfc
 from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, Scored, scored
 from tomserve.studies import study as studies
+
+MENTIONED = "n_containers_mentioned"
+"""The factor that says how many of the choices a story names."""
+
+
+class Outline(NamedTuple):
+    """An item's id, among how many answers a guesser chooses, and its canary."""
+
+    item: str
+    guesses: int
+    canary: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +44,40 @@ class Source:
     scores: pl.DataFrame
     made_from: kept.Record
 
-    def answers(self) -> Iterator[tuple[Item, Mapping[str, Any]]]:
+    def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
 
-        Raises ConfigError where the files are not those that were scored.
+        chosen: ids of the items that are wanted; None for all. Raises ConfigError where the files are not those that
+        were scored.
         """
         files = self.made_from["files"]
         if kept.JOURNAL not in files:
             return
         known = ItemFile(self.folder / kept.ITEMS)
+        places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
         size = files[kept.JOURNAL]["bytes"]
         found = ResponseFile(self.folder / kept.JOURNAL, known, str(self.manifest.get("model")), size=size)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
                 raise changed(file.path)
-        for place, row in found.rows():
+        for place, row in found.rows(places):
             yield known.item(place), row
+
+    def outlines(self) -> Iterator[Outline]:
+        """What the page says of all items together. Items were checked when they were scored, and are not again: half
+        a million of them would take a minute and gigabytes."""
+        path = self.folder / "items.jsonl"
+        if not (self.folder / "responses.jsonl").exists():
+            return
+        with path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+                    mentioned = (data.get("factors") or {}).get(MENTIONED)
+                    guesses = len(data["choices"])
+                    if isinstance(mentioned, int) and mentioned > 0:
+                        guesses = mentioned
+                    yield Outline(nfc(data["id"]), guesses, data.get("canary"))
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
