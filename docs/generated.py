@@ -179,8 +179,8 @@ def _plain(code: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring as Markdown: examples that begin with >>> become blocks of code, a line with an indented text below it
-    an entry of a list, all else is escaped prose."""
+    """A docstring as Markdown: examples that begin with >>> become blocks of code, a line with an indented text below
+    it an entry of a list, all else is escaped prose."""
     shown = []
     for paragraph in re.split(r"\n\s*\n", text):
         code = paragraph.lstrip().startswith(">>>")

@@ -90,7 +90,8 @@ def _text(page: Path) -> str:
 
 def test_docstrings_become_markdown() -> None:
     spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     generated = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generated)
     assert generated.escaped("a <b> | `<c> | d` & e") == "a &lt;b> &#124; `<c> | d` &amp; e"
