@@ -43,6 +43,7 @@ from tomserve.engine.transport import AiohttpTransport, Reply
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
+from tomserve.status import ANSWERS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.helpers import simulated
@@ -124,7 +125,7 @@ class Watch(Silent):
 
     def row(self, row: dict[str, Any]) -> None:
         """See Observer."""
-        if row["status"] not in ("ok", "length"):
+        if row["status"] not in ANSWERS:
             self.lost += 1
         elif not row["reused"]:
             self.answers.append((time.monotonic(), (row["usage"] or {}).get("completion", 0)))
@@ -163,7 +164,7 @@ async def client(job: dict[str, Any], scratch: Path) -> dict[str, Any]:
 
         def look() -> None:
             nonlocal refused, answered
-            bad = sum(count for status, count in transport.statuses.items() if status not in ("ok", "length"))
+            bad = sum(count for status, count in transport.statuses.items() if status not in ANSWERS)
             rate = (len(watch.answers) - answered) / TRACE_EVERY
             trace.append(
                 [round(time.monotonic() - began, 2), watch.limit, transport.out, watch.queue, rate, bad - refused]
@@ -249,7 +250,7 @@ class Bench:
         column = int(scenario.tokens)
         found["rates"] = [phase[column] / self.chosen.seconds for phase in found["phases"]]
         found["rate"] = statistics.mean(found["rates"])
-        found["refused"] = sum(n for status, n in found["statuses"].items() if status not in ("ok", "length"))
+        found["refused"] = sum(n for status, n in found["statuses"].items() if status not in ANSWERS)
         return found
 
     def sweep(self, scenario: Scenario) -> int:

@@ -53,6 +53,7 @@ from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import healthy
 from tomserve.serving.server import Server
+from tomserve.status import ANSWERS
 
 AIM = 0.9
 A, B, BOTH, APART = "A alone", "B alone", "both", "apart"
@@ -75,7 +76,7 @@ class Watch(Silent):
 
     def row(self, row: dict[str, Any]) -> None:
         """See Observer."""
-        if row["status"] in ("ok", "length") and not row["reused"]:
+        if row["status"] in ANSWERS and not row["reused"]:
             self.answers.append((time.monotonic(), row["endpoint"]))
         else:
             self.failed["reused" if row["reused"] else row["status"]] += 1

@@ -46,6 +46,7 @@ from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import Server
+from tomserve.status import ANSWERS
 
 AIM = 0.97
 OURS, THEIRS = "ours", "bench serve"
@@ -97,7 +98,7 @@ async def ask(url: str, model: str, count: int, max_tokens: int, concurrency: in
     usage = [row["usage"] or {} for row in rows]
     return {
         "rate": len(rows) / (transport.last - transport.first),
-        "completed": sum(row["status"] in ("ok", "length") for row in rows),
+        "completed": sum(row["status"] in ANSWERS for row in rows),
         "prompt": sum(use.get("prompt", 0) for use in usage),
         "completion": sum(use.get("completion", 0) for use in usage),
     }

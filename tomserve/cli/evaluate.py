@@ -47,10 +47,11 @@ def evaluate_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
-    from tomserve.engine.transport import FINAL
+    from tomserve.cli.rescore import warn
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation, planning
     from tomserve.runs.scores import scores_of
+    from tomserve.status import FINAL, REFUSAL, listed
     from tomserve.studies import noise
 
     screen = console()
@@ -74,7 +75,7 @@ def evaluate_command(
         setup=setup,
     )
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
-    scores = scores_of(result.folder)
+    scores = scores_of(result.folder, note=warn)
     if result.added:
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
@@ -88,11 +89,9 @@ def evaluate_command(
         if opened:
             typer.launch(str(path.resolve()))
     if result.failures:
-        listed = ", ".join(f"{count} {status}" for status, count in result.failures.items())
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
-        screen.print(f"failures: {listed}{again}", markup=False)
-    bad = {status for status in result.failures if status != "refusal"}
-    return 1 if bad else 0
+        screen.print(f"failures: {listed(result.failures)}{again}", markup=False)
+    return 1 if set(result.failures) - {REFUSAL} else 0
 
 
 def _report(folder: Path) -> Path | None:

@@ -17,6 +17,7 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import score_run, scores_of
+from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored, write_scores
 from tomserve.studies import noise
@@ -54,6 +55,8 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
         _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
         warn_incomplete(folder)
+        if (strange := unknown_statuses(frames[-1])) is not None:
+            warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
         kept = ", scores.parquet written" if gold == "run" else ""
         print(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
@@ -135,6 +138,8 @@ def foreign(
         if table != out:
             write_scores(pl.read_parquet(table), out)
         scores = pl.scan_parquet(table)
+        if (strange := unknown_statuses(scores.select("status").collect())) is not None:
+            warn(f"{responses}: {strange}")
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")

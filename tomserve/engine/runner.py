@@ -22,10 +22,11 @@ from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import BUSY, REFUSED_KEY, RetryPolicy, transient
+from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.rows import Rows
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
+from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
 
 PROBE_EVERY = 2.0
 """Seconds between two probes of a server that could not be reached, or fails."""
@@ -231,12 +232,12 @@ class Runner:
             if self._fleet.suspected:
                 await self._acquit()
             self._raise_if_hopeless(reply, endpoint)
-            if reply.final and reply.status != "http_404":
+            if reply.final and reply.status != NOT_FOUND:
                 return reply, endpoint, sent
-            if reply.status == "http_404" and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
+            if reply.status == NOT_FOUND and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
                 missing.add(endpoint)  # a replica may have lost its model; what all say is true
                 continue
-            outage = not reply.reached or (self._fleet.suspected and transient(reply))
+            outage = not reply.reached or (self._fleet.suspected and transient(reply.status))
             outage = outage or self._crowded(reply, endpoint)
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
@@ -313,11 +314,11 @@ class Runner:
         return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
-        if reply.status in REFUSED_KEY:
+        if reply.status in KEY_REFUSED:
             raise ServerError(
                 f"{endpoint}: the API key was refused in mid-run ({reply.error}); set a valid key and resume"
             )
-        gone = self.alive() if reply.status in ("connection", "http_500", "http_503") else None
+        gone = self.alive() if reply.status in MAYBE_GONE else None
         if reason := gone or (self._fleet.lost() if not reply.final else None):
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")
 

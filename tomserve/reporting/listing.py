@@ -14,6 +14,7 @@ from tomserve.errors import ConfigError
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
+from tomserve.status import listed
 
 
 def list_runs(console: Console) -> None:
@@ -54,8 +55,8 @@ def show_run(name: str, console: Console) -> None:
         console.print(Text(f"{field:<17} {manifest.get(field)}"), soft_wrap=True)
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
-        listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing yet"
-        console.print(Text(f"{strategy:<17} {listed}; prompts {spec['digest'][:19]}"), soft_wrap=True)
+        told = listed(counts) or "nothing yet"
+        console.print(Text(f"{strategy:<17} {told}; prompts {spec['digest'][:19]}"), soft_wrap=True)
     if check := manifest.get("noise"):
         levels = " and ".join(map(str, check["concurrencies"]))
         done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tomserve.engine.observe import Status
+from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0  # seconds
 SLOW = 30.0  # seconds after which the oldest request is named
@@ -92,8 +93,8 @@ class RunProgress:
 
     @property
     def failures(self) -> dict[str, int]:
-        """Rows of this session that are neither ok nor length, by status."""
-        return {status: count for status, count in sorted(self.statuses.items()) if status not in ("ok", "length")}
+        """Rows of this session that hold no answer, by status."""
+        return {status: count for status, count in sorted(self.statuses.items()) if status not in ANSWERS}
 
     def row(self, row: Mapping[str, Any]) -> None:
         """See Observer."""
@@ -124,7 +125,8 @@ class RunProgress:
             parts.append(f"{now.retrying} waiting to retry")
         if now.client_bound:
             parts.append("this client is the limit")
-        parts += [f"{count} {status}" for status, count in self.failures.items()]
+        if self.failures:
+            parts.append(listed(self.failures))
         if now.oldest and (slow := now.oldest[1]) > SLOW:
             parts.append(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s")
         return ", ".join(parts)

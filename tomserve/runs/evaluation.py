@@ -28,6 +28,7 @@ from tomserve.runs.phases import Asker, Done, Phase, Questions
 from tomserve.runs.planning import EvalOptions, Plan, plan
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
+from tomserve.status import UNFINISHED
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Evaluation:
             for item in items:
                 begun, *_, last = (Identity(item, name, turn) for turn in range(turns[name]))
                 missing = last not in self.journal.final and last not in self.journal.failed
-                found["unfinished"] += missing and begun in self.journal.final and begun not in self.journal.failed
+                found[UNFINISHED] += missing and begun in self.journal.final and begun not in self.journal.failed
         return +found
 
 

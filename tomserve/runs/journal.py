@@ -20,9 +20,9 @@ import orjson
 
 from tomserve.content import files
 from tomserve.engine.request import Identity
-from tomserve.engine.transport import FINAL
 from tomserve.errors import ConfigError, JournalError
 from tomserve.runs.index import Index, Seen, short
+from tomserve.status import ANSWERS, FINAL
 
 Row = dict[str, Any]
 _NEEDED = ("item", "strategy", "turn", "key", "status")
@@ -58,10 +58,10 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
     kinds = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
-    if wrong := [name for name, kind in kinds.items() if type(row[name]) is not kind]:
-        raise ConfigError(
-            f"{path}:{number}: not a response row (field {wrong[0]!r} is {row[wrong[0]]!r:.40}); {way_out}"
-        )
+    wrong = [name for name, kind in kinds.items() if type(row[name]) is not kind]
+    if wrong or not row["status"]:
+        name = wrong[0] if wrong else "status"
+        raise ConfigError(f"{path}:{number}: not a response row (field {name!r} is {row[name]!r:.40}); {way_out}")
     return dict(row)
 
 
@@ -109,7 +109,7 @@ class Journal:
     def _index(self, row: Row, offset: int) -> None:
         identity, status = identity_of(row), row["status"]
         self.asked.add(identity.strategy)
-        if status not in ("ok", "length"):
+        if status not in ANSWERS:
             self.failed[identity] = status
         elif self.failed:
             self.failed.pop(identity, None)

@@ -99,12 +99,13 @@ def plan(options: EvalOptions) -> Plan:
 
 def _check_numbers(options: EvalOptions) -> None:
     """Raise ConfigError for a number that cannot be meant."""
-    for name in ("limit", "max_tokens", "concurrency"):
-        if (found := getattr(options, name)) is not None and (type(found) is not int or found < 1):
-            raise ConfigError(f"{name} is {found!r:.40}; expected a whole number from 1 on")
-    for name in ("timeout", "hedge"):
-        if (found := getattr(options, name)) is not None and not (isinstance(found, int | float) and found >= 1):
-            raise ConfigError(f"{name} is {found!r:.40}; expected seconds, at least 1")
+    counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 1):
+            raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
+    for name, seconds in {"the timeout": options.timeout, "hedge": options.hedge}.items():
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
+            raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
 
 
 def _benchmark(options: EvalOptions) -> Benchmark:

@@ -21,6 +21,7 @@ from tomserve.content import files
 from tomserve.runs import kept
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
+from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, empty, read_table, tell, write_scored
 
@@ -108,5 +109,13 @@ def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame
     """Scores of a run (name, path, or None for the newest), or a score table (.parquet, .jsonl, .csv). note: told what
     was not read. Raises ConfigError where there is neither."""
     if source is None or not source.endswith(TABLES):
-        return scores_of(existing_run(source), note=note)
-    return read_table(source)
+        folder = existing_run(source)
+        return _noted(scores_of(folder, note=note), str(folder), note)
+    return _noted(read_table(source), source, note)
+
+
+def _noted(scores: pl.DataFrame, source: str, note: Note | None) -> pl.DataFrame:
+    """The scores, once it has been said which of their statuses nobody knows."""
+    if note is not None and (strange := unknown_statuses(scores)) is not None:
+        note(f"{source}: {strange}")
+    return scores

@@ -20,12 +20,7 @@ from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed
 from tomserve.scoring.standard import STANDARD
-
-READABLE = ("ok", "length")
-"""Statuses whose text is read; a complete answer in a text that was cut off counts."""
-
-STATUS = r"ok|length|refusal|timeout|connection|malformed|unfinished|invalid|http_[1-5][0-9]{2}"
-"""What a status may be, as a regular expression: what the transport saw, or "invalid" where ok text has no answer."""
+from tomserve.status import ANSWERS, INVALID, OK, inert
 
 COLUMNS: dict[str, Kind] = {
     **dict.fromkeys(("run", "model", "benchmark", "item", "cluster", "strategy"), pl.String),
@@ -60,9 +55,9 @@ def score_row(
     story, to tell whose belief a wrong one is. scoring: what the item's benchmark adds.
     """
     reading = _reading(item, row, scoring.lettered)
-    status = row["status"]
-    if reading.answer is None and status == "ok":
-        status = "invalid"
+    status = inert(row["status"])
+    if reading.answer is None and status == OK:
+        status = INVALID
     reading = Reading(
         reading.parse,
         reading.answer,
@@ -78,7 +73,7 @@ def score_row(
     scored: dict[str, Any] = {**_NOTHING, "run": run, "model": model, "strategy": row["strategy"]}
     for compute in _OF_REPLIES:
         scored.update(compute(item, reading))
-    if scoring.metrics and row["status"] in READABLE:
+    if scoring.metrics and row["status"] in ANSWERS:
         for metric in scoring.metrics:
             if not metric.of_item:
                 scored.update(computed(metric, item, reading))
@@ -86,7 +81,7 @@ def score_row(
 
 
 def _reading(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
-    if row["status"] not in READABLE:
+    if row["status"] not in ANSWERS:
         return NO_REPLY
     return read(row.get("text") or "", Lettered(item.choices) if lettered else item.choices, len(item.story))
 
@@ -99,14 +94,14 @@ def noise_fields(
     again: these replies, each with how many requests were in flight. One that repeats another's reply, to an equal
     prompt, tells nothing of its own, and one to another request is none to this.
     """
-    if row["status"] not in READABLE:
+    if row["status"] not in ANSWERS:
         return {}
     reading = _reading(item, row, lettered)
     found: dict[str, list[int]] = {}
     for level, other in again:
         if other.get("key") != row.get("key") or other.get("reused"):
             continue
-        if other["status"] not in READABLE:
+        if other["status"] not in ANSWERS:
             found.setdefault("noise_failed", []).append(level)
             continue
         second = _reading(item, other, lettered)

@@ -26,6 +26,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.metric import Kind, Metric, Rules, columns_of, plain
+from tomserve.scoring.outcomes import status_column
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, noise_fields, score_row
 from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
@@ -265,6 +266,9 @@ def typed(frame: pl.DataFrame, path: str) -> pl.DataFrame:
         kind = COLUMNS[name]
         if kind == pl.Boolean:
             frame = frame.with_columns(_truth(frame, name, path))
+            continue
+        if name == "status":
+            frame = frame.with_columns(status_column(frame, path))
             continue
         column = (
             pl.col(name).str.json_decode(kind) if isinstance(kind, pl.List) and path.endswith(".csv") else pl.col(name)

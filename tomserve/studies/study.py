@@ -15,7 +15,8 @@ import polars as pl
 from tomserve import benchmarks, content
 from tomserve.content.pyfile import failed, load_module
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.scoring.score import STATUS
+from tomserve.scoring.outcomes import check_status
+from tomserve.status import LENGTH, OK
 from tomserve.studies import noise
 
 KEY = ["run", "model", "strategy", "item"]
@@ -91,14 +92,8 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
     if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
         raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
     if "status" in scores.columns:
-        strange = scores.filter(~pl.col("status").cast(pl.String).str.contains(f"^({STATUS})$").fill_null(False))
-        if strange.height:
-            item, found = strange.select("item", "status").row(0)
-            raise ConfigError(
-                f"score table: item {item!r}: unknown status {found!r}. Known: ok, length, refusal, timeout, "
-                "connection, malformed, invalid, http_<code>"
-            )
-        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == "ok"))
+        check_status(scores)
+        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == OK))
         if empty.height:
             raise ConfigError(f"score table: item {empty['item'][0]!r}: correct is empty; expected true or false")
     for name, known in values.items():
@@ -130,7 +125,7 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
 def answered() -> pl.Expr:
     """Whether a row of a score table holds an answer, be it right or wrong."""
     cut_off = pl.col("answer").is_not_null() | pl.col("correct").fill_null(False)
-    return (pl.col("status") == "ok") | ((pl.col("status") == "length") & cut_off)
+    return (pl.col("status") == OK) | ((pl.col("status") == LENGTH) & cut_off)
 
 
 def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, type[pl.DataType]]) -> pl.LazyFrame:
