@@ -44,7 +44,7 @@ VARIABLES = {
 
 PathOption = cli_dataset.PathOption
 GoldOption = Annotated[
-    str | None, typer.Option("--gold", help="Which answers count, where a benchmark has several (hitom).")
+    str | None, typer.Option("--gold", help="Which answers count, where a benchmark has several sets of them.")
 ]
 
 

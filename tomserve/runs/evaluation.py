@@ -41,7 +41,8 @@ from tomserve.serving.target import Target
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """What the command line offers; None or empty means the default that its help states."""
+    """What the command line offers; None or empty means the default that its help states. benchmark: a name, or the
+    path of a file (``*.py``) that declares one; None for the default of tomserve.benchmarks."""
 
     benchmark: str | None = None
     path: Path | None = None

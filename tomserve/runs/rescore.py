@@ -18,7 +18,8 @@ from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import score_run, scores_of
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, named_gold, tell, write_scored, write_scores
+from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
+from tomserve.scoring.tablefile import write_scores
 from tomserve.studies import noise
 
 

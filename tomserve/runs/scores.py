@@ -22,7 +22,8 @@ from tomserve.content import files
 from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, empty, read_table, tell, write_scored
+from tomserve.scoring.table import TABLES, Note, empty, tell, write_scored
+from tomserve.scoring.tablefile import read_table
 
 
 class Scored(NamedTuple):
