@@ -1,5 +1,7 @@
 """A benchmark in a file of one's own: asked, scored, analysed, and what its mistakes lead to."""
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -275,3 +277,18 @@ def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, cli: Cli, tmp_pa
     assert set(load_scores(str(asked))["metric_hedges"]) == {7}
     benchmarks.get(str(EXAMPLE))
     assert set(load_scores(str(asked))["metric_hedges"]) == {0}
+
+
+def test_a_report_shows_its_beliefs_where_the_file_is_given(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    extra = "BENCHMARK = replace(BENCHMARK, beliefs=lambda item: [('what the stayer sees', item.choices)])\n"
+    own = written(tmp_path, f"from dataclasses import replace\n{EXAMPLE.read_text()}{extra}")
+    pages = {}
+    for name, more in (("without", ()), ("with", ("--benchmark", own))):
+        done = cli("report", asked, "--out", tmp_path / f"{name}.html", *more)
+        assert done.code == 0, done.err
+        page = (tmp_path / f"{name}.html").read_text()
+        found = re.search(r'id="data"[^>]*>([A-Za-z0-9+/=\s]+)<', page)
+        assert found is not None
+        pages[name] = json.loads(gzip.decompress(base64.b64decode(found[1])))["items"][0]["beliefs"]
+    assert pages["without"] == []
+    assert [heading for heading, _ in pages["with"]] == ["what the stayer sees"]

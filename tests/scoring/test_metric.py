@@ -15,7 +15,8 @@ from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
 from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, STANDARD
-from tomserve.scoring.table import read_table, table, write_scores
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import read_table, write_scores
 
 
 def words(item: Item, reading: Reading) -> dict[str, int | None]:
@@ -142,7 +143,8 @@ from tomserve.scoring import metric, standard
 changes = lambda item, reading: {"chain_states": len(set(reading.chain or ()))}
 standard.STANDARD += (metric.Metric({"chain_states": pl.Int64}, changes),)
 from tests.conftest import make_item
-from tomserve.scoring.table import table, typed
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import typed
 scores = table("r", "m", [(make_item(), {"strategy": "s", "status": "ok", "text": '{"beliefs": ["tea"], "answer": "tea"}'})])
 print(scores.columns.index("perturbation") > scores.columns.index("chain_states"), scores["chain_states"].to_list())
 print(typed(scores.with_columns(pl.col("chain_states").cast(pl.String)), "x.jsonl").schema["chain_states"])

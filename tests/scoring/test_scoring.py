@@ -15,7 +15,8 @@ from tomserve.scoring import answers, prose
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import COLUMNS, score_row
-from tomserve.scoring.table import read_table, table, write_scores
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import read_table, write_scores
 
 CHOICES = ("tea", "salt", "unknown")
 

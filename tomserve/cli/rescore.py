@@ -19,7 +19,8 @@ from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import score_run, scores_of
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, named_gold, tell, write_scored, write_scores
+from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
+from tomserve.scoring.tablefile import write_scores
 from tomserve.studies import noise
 
 

@@ -23,7 +23,8 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, empty, read_table, tell, write_scored
+from tomserve.scoring.table import TABLES, Note, empty, tell, write_scored
+from tomserve.scoring.tablefile import read_table
 
 
 class Scored(NamedTuple):
