@@ -116,7 +116,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         models = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 8192}]}
-        known = {"/v1/models": models, "/version": {"version": "0"}, "/health": {}}
+        known: dict[str, dict[str, Any]] = {"/v1/models": models, "/version": {"version": "0"}, "/health": {}}
         self._send(200 if self.path in known else 404, known.get(self.path, {}))
 
     def do_POST(self) -> None:
