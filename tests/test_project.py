@@ -17,21 +17,23 @@ from tests.helpers.documents import Reader, commands
 from tomserve.runs.manifest import portable
 
 PUBLIC = [
-    "EvalOptions",
-    "EvalResult",
+    "Benchmark",
     "Gold",
     "Item",
-    "Preset",
-    "RetryPolicy",
-    "Sampling",
+    "Run",
     "Strategy",
-    "Timeouts",
+    "Study",
     "TomserveError",
     "__version__",
-    "evaluate",
+    "aask",
+    "analyze",
+    "ask",
+    "compare",
+    "errors",
+    "load",
+    "load_scores",
     "read_items",
-    "score_run",
-    "scores_of",
+    "score",
 ]
 
 
@@ -40,6 +42,30 @@ def test_the_public_surface_is_what_is_written_here() -> None:
     assert all(getattr(tomserve, name) is not None for name in PUBLIC)
     with pytest.raises(AttributeError):
         tomserve.nothing  # noqa: B018
+    code = (
+        "import sys, tomserve\n"
+        "heavy = {'polars', 'pydantic', 'aiohttp', 'rich', 'jinja2'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert tomserve.errors.ConfigError.exit_code == 2\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_users_script_is_checked_by_mypy_as_it_stands(tmp_path: Path) -> None:
+    """The names have types of their own: the script is clean under --strict, and a wrong argument is found."""
+    script = ROOT / "tests/data/user_script.py"
+    assert set(re.findall(r"tomserve\.(\w+)", script.read_text())) >= {name for name in PUBLIC if name != "__version__"}
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import tomserve\n\ntomserve.ask('perturbed', limit='many')\ntomserve.nothing\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file", os.devnull]
+    env = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run([*command, script, wrong], capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+    found = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(found) == 2, done.stdout + done.stderr
+    assert "wrong.py:3" in found[0]
+    assert "limit" in found[0]
+    assert "wrong.py:4" in found[1]
+    assert 'has no attribute "nothing"' in found[1]
 
 
 def test_versions_agree() -> None:
@@ -113,6 +139,7 @@ def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
     assert run("items", "perturbed").count("\n") % 16 == 0
     assert "dbrx-instruct" in run("serve", "dbrx", "--dry-run")
     assert not (site / "tomserve" / "_content" / "runs").exists()
+    assert (site / "tomserve/py.typed").exists()
     assert (site / "tomserve/reporting/html/assets/report.html.j2").exists()
     run("report", str(ROOT / "runs/example"), "--out", "r.html")
     assert (empty / "r.html").read_text().startswith("<!doctype html>")
