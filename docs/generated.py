@@ -64,8 +64,8 @@ def _command(path: str, command: Any) -> Iterator[str]:
         yield "| argument or option | default | what it means |\n|---|---|---|"
         yield from rows
         yield ""
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _command(f"{path} {name}", inner)
+    for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        yield from _command(f"{path} {name}", command.get_command(context, name))
 
 
 def _parameter(parameter: Any) -> str | None:

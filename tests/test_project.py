@@ -183,7 +183,9 @@ def test_make_hands_its_variables_on() -> None:
 
 
 def test_make_alone_explains_itself() -> None:
-    assert "make eval" in make().stdout
+    shown = make().stdout
+    assert "make eval" in shown
+    assert "make docs" in shown
 
 
 def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -30,13 +30,13 @@ def load(path: Path | None, gold: str | None) -> Iterator[Item]:
                 now = before if asked == leaver else after
                 yield Item(
                     id=f"keys/{leaver}/{before}/{asked}",
-                    story=[
+                    story=(
                         f"{leaver} and {stayer} see that the keys are in the {before}.",
                         f"{leaver} leaves the house.",
                         f"{stayer} moves the keys to the {after}.",
-                    ],
+                    ),
                     question=f"Where does {asked} believe the keys are?",
-                    choices=[before, after],
+                    choices=(before, after),
                     answer=now,
                     gold=Gold(sets=((before,), (before,), (now,))),
                     factors={"asked": "leaver" if asked == leaver else "stayer", "place": before},

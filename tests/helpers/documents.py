@@ -71,7 +71,7 @@ class Reader:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
         self.env |= {"TOMSERVE_RUNS": str(self.runs), "PYTHONPATH": os.pathsep.join([str(ROOT), *_more_paths()])}
         self.env["PATH"] = f"{self.venv / 'bin'}:{self.env['PATH']}"
-        first = ["eval", "--base-url", self.endpoint.url, "--model", "reference", "--limit", "11"]
+        first = ["eval", "--base-url", self.endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
         self._run([str(self.venv / "bin/tomserve"), *first], " ".join(first))
 
     def _environment(self) -> None:
