@@ -27,7 +27,7 @@ from tomserve.items import Item, write_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
-from tomserve.scoring.table import scores_of
+from tomserve.runs.scores import scores_of
 from tomserve.serving import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))

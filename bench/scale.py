@@ -42,7 +42,7 @@ MODEL = "stand-in"
 def items(tasks: int) -> Iterator[Item]:
     """So many tasks of eight questions, copied from the dataset; every copy of a stage is a stage of its own."""
     base: dict[str, list[Item]] = {}
-    for item in get("perturbed").load(None):
+    for item in get("perturbed").items():
         if item.factors["swapped"] is False:
             base.setdefault(item.cluster, []).append(item)
     for number in range(tasks):

@@ -19,7 +19,8 @@ from tomserve.items import write_items
 from tomserve.runs import journal, runfolder
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.runfolder import CHANGED, REPLACED, RunFolder
-from tomserve.scoring.table import NOISE, scores_of
+from tomserve.runs.scores import scores_of
+from tomserve.scoring.sources import NOISE
 from tomserve.serving.command import Command
 from tomserve.serving.server import Server
 

@@ -54,7 +54,7 @@ class Run:
 
         It is made from the folder and kept there as ``scores.parquet``. Raises ConfigError where a file is broken.
         """
-        from tomserve.scoring.table import scores_of
+        from tomserve.runs.scores import scores_of
 
         return scores_of(self.folder)
 

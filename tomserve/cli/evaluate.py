@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def evaluate_command(
     model: Annotated[str | None, typer.Option(help="Model or preset to ask [what is served; else reference].")] = None,
     base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="Benchmark to run [the one that comes with tomserve].")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="Benchmark, or FILE.py of your own [the default one].")] = None,
     path: PathOption = None,
     gold: GoldOption = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
@@ -47,16 +47,15 @@ def evaluate_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
-    from tomserve import benchmarks
     from tomserve.engine.transport import FINAL
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation, planning
-    from tomserve.scoring.table import scores_of
+    from tomserve.runs.scores import scores_of
     from tomserve.studies import noise
 
     screen = console()
     options = planning.EvalOptions(
-        benchmark=benchmark or benchmarks.DEFAULT,
+        benchmark=benchmark,
         path=path,
         gold=gold,
         strategies=tuple(strategy or ()),

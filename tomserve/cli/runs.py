@@ -12,7 +12,7 @@ from tomserve.cli.options import GoldOption, PathOption, console
 
 
 def items(
-    benchmark: Annotated[str, typer.Argument(help="Benchmark name.")],
+    benchmark: Annotated[str, typer.Argument(help="Benchmark, or FILE.py of your own.")],
     path: PathOption = None,
     gold: GoldOption = None,
     where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,

@@ -17,15 +17,16 @@ from tomserve.items import Item
 
 LIMIT_SEED = 0
 
-STRATUM = "perturbation"
-"""The factor over which a draw is spread, unless the benchmark names another; items without it are one stratum."""
 
+def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None) -> list[Item]:
+    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept.
 
-def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
+    stratum: the factor over which the draw is spread, None for none; items without it are one stratum. limit: None for
+    all items.
+    """
     if limit is None or limit >= len(items):
         return list(items)
-    chosen = spread(((item.id, item.factors.get(stratum)) for item in items), limit)
+    chosen = spread(((item.id, item.factors.get(stratum) if stratum else None) for item in items), limit)
     return [item for item in items if item.id in chosen]
 
 
@@ -41,6 +42,6 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
     return {name for _, _, name in ranked[:limit]}
 
 
-def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:
+def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
     """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
     return limited(items, max(1, round(share * len(items))), stratum)

@@ -18,7 +18,7 @@ import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve.content import digest, files
-from tomserve.content.yamlfile import explain, first_error
+from tomserve.content.yamlfile import explain, first_error, load, validate
 from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
 
@@ -35,8 +35,9 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_")
-"""Columns of the score table, and how the others begin: names that no factor may have."""
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
+"""Columns of the score table, and how the others begin: names that no factor may have. What scoring declares has to be
+covered by these two, which a test compares; items know nothing of scoring."""
 
 
 def nfc(text: str) -> str:
@@ -173,24 +174,41 @@ class Item(BaseModel):
 
 
 def read_items(path: str | Path) -> Iterator[Item]:
-    """Items of a JSONL file, in order. Raises ContentError with file, line and field; refuses a repeated id."""
-    seen: dict[str, int] = {}
+    """Items of a file, in order: JSONL, one a line; or, where the name ends in .yaml or .yml, the list `items` of a
+    YAML file. Raises ContentError with file, line and field; refuses a repeated id."""
     path = Path(path).expanduser()
+    seen: dict[str, int] = {}
+    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
+        if (first := seen.setdefault(item.id, number)) != number:
+            raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+        yield item
+    if not seen:
+        raise ContentError("holds no items", path=path)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                item = read_line(path, number, line)
-                if (first := seen.setdefault(item.id, number)) != number:
-                    raise ContentError(
-                        f"{item.id!r} was already given in line {first}", path=path, line=number, field="id"
-                    )
-                yield item
+                if line.strip():
+                    yield number, read_line(path, number, line)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-    if not seen:
-        raise ContentError("holds no items", path=path)
+
+
+class _ItemsFile(BaseModel):
+    """A YAML file of items."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    items: list[Item]
+
+
+def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
+    data, lines = load(path)
+    found = validate(data, _ItemsFile, path=path, lines=lines)
+    for place, item in enumerate(found.items):
+        yield lines[("items", place)], item
 
 
 def read_line(path: Path, number: int, line: bytes) -> Item:

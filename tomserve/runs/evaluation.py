@@ -184,7 +184,7 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     made = plan(options)
-    path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, made.name))
+    path = runfolder.run_path(options.run or runfolder.default_name(made.benchmark.name, made.name))
     if made.target.embedded and not path.exists():  # or an empty run would stay behind where vLLM is missing
         preflight.need_engine(listener, setup=options.setup)
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
@@ -206,9 +206,10 @@ def _resumed(
     manifest = Manifest.new(
         folder.path,
         made.questions.strategies,
-        benchmark=options.benchmark,
+        benchmark=made.benchmark.name,
         benchmark_path=str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
+        **made.benchmark.provenance,
         benchmark_digest=items_digest(made.every),
         benchmark_items=len(made.every),
         model=made.target.model,

@@ -103,6 +103,7 @@ class Manifest(_Record):
     benchmark: str
     benchmark_path: str | None = None
     benchmark_gold: str | None = None
+    benchmark_file: dict[str, Any] | None = None
     benchmark_digest: str | None = None
     benchmark_items: int | None = None
     model: str

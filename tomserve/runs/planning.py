@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
+from tomserve.benchmarks.benchmark import ANYBODYS
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
-from tomserve.items.draw import STRATUM, drawn, limited
+from tomserve.items.draw import drawn, limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
 from tomserve.runs.phases import TRANSPORTS, Questions
@@ -24,10 +26,10 @@ from tomserve.serving.target import Target
 class EvalOptions:
     """What the command line and `tomserve.ask` offer; None or empty means the default that their help states.
 
-    items: the questions themselves, where they are at hand; `benchmark` is then only the name that they go by.
+    items: the questions themselves, where they are at hand; `benchmark` is then the name that they go by.
     """
 
-    benchmark: str
+    benchmark: str | None = None
     items: tuple[Item, ...] = ()
     path: Path | None = None
     gold: str | None = None
@@ -50,10 +52,11 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an evaluation is to ask of whom. every: all items of the benchmark; questions: what is asked of it; again:
+    """What an evaluation is to ask of whom. every: all its items; questions: what is asked of it; again:
     what the noise check asks again; name: how the run is called unless the user names it."""
 
     options: EvalOptions
+    benchmark: Benchmark
     every: list[Item]
     target: Target
     questions: Questions
@@ -69,17 +72,18 @@ def plan(options: EvalOptions) -> Plan:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
     _check_numbers(options)
-    every = _items(options)
+    benchmark = _benchmark(options)
+    every = _items(options, benchmark)
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
-    strategies = _strategies(options, preset, thinking)
-    stratum = _stratum(options)
-    items = limited(every, options.limit, stratum)
-    again = drawn(items, options.noise_check, stratum) if options.noise_check else []
+    strategies = _strategies(options, benchmark, preset, thinking)
+    items = limited(every, options.limit, benchmark.stratum)
+    again = drawn(items, options.noise_check, benchmark.stratum) if options.noise_check else []
     switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     return Plan(
         options,
+        benchmark,
         every,
         chosen,
         Questions(items, strategies),
@@ -99,27 +103,23 @@ def _check_numbers(options: EvalOptions) -> None:
             raise ConfigError(f"{name} is {found!r:.40}; expected seconds, at least 1")
 
 
-def _items(options: EvalOptions) -> list[Item]:
+def _benchmark(options: EvalOptions) -> Benchmark:
+    """The benchmark of that name; items that are at hand may call theirs what they like."""
+    if not options.items or options.benchmark is None:
+        return benchmarks.get(options.benchmark)
+    return benchmarks.known(options.benchmark) or replace(benchmarks.get(ANYBODYS), name=options.benchmark)
+
+
+def _items(options: EvalOptions, benchmark: Benchmark) -> list[Item]:
     """The items that were given, or those of the benchmark."""
     if not options.items:
-        return list(benchmarks.load(options.benchmark, options.path, options.gold))
+        return list(benchmark.items(options.path, options.gold))
     if twice := [name for name, count in Counter(item.id for item in options.items).items() if count > 1]:
         raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
     return list(options.items)
 
 
-def _known(options: EvalOptions) -> bool:
-    """Whether the benchmark is one of ours; items that are at hand may name any."""
-    return not options.items or options.benchmark in benchmarks.names()
-
-
-def _stratum(options: EvalOptions) -> str:
-    """The factor over whose values `--limit` and the noise check are spread."""
-    return getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM) if _known(options) else STRATUM
-
-
-def _strategies(options: EvalOptions, preset: Preset | None, thinking: int) -> list[Strategy]:
-    default = benchmarks.strategies(options.benchmark) if _known(options) else benchmarks.DEFAULT_STRATEGIES
+def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
     strategies = [
         Strategy.load(
             name,
@@ -128,7 +128,7 @@ def _strategies(options: EvalOptions, preset: Preset | None, thinking: int) -> l
             max_tokens=options.max_tokens or 0,
             thinking=thinking,
         )
-        for name in dict.fromkeys(options.strategies or default)
+        for name in dict.fromkeys(options.strategies or benchmark.strategies)
     ]
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")

@@ -18,12 +18,13 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.pinned import PinnedFile, changed
-from tomserve.scoring.score import STATUS, automaton
+from tomserve.scoring.score import STATUS
+from tomserve.scoring.standard import automaton
 
 Row = dict[str, Any]
 
 NOISE = "noise.jsonl"
-"""What was asked again lies beside the journal (see tomserve.runs.reasking)."""
+"""What was asked again lies beside the journal (see tomserve.runs.noise_check)."""
 
 CACHED = 4096
 """Items kept at hand; rows are scored in the order of their items, so few are enough."""

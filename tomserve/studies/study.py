@@ -6,17 +6,14 @@ and may have ``summary(tables) -> {title: frame}``, what the terminal shows. It 
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import sys
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import polars as pl
 
 from tomserve import benchmarks, content
+from tomserve.content.pyfile import failed, load_module
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.scoring.score import STATUS
 from tomserve.studies import noise
@@ -34,42 +31,10 @@ def load_study(name: str) -> ModuleType:
     path = Path(name).expanduser() if name.endswith(".py") else content.names("analysis", ".py").get(name)
     if path is None:
         raise ConfigError(f"{one_of('study', name, names())}; a path must end in .py")
-    if not path.is_file():
-        raise ConfigError(f"study {name!r}: no such file")
-    spec = importlib.util.spec_from_file_location(f"tomserve_study_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ContentError("is not a Python file", path=path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        with _siblings(path.resolve().parent):
-            spec.loader.exec_module(module)
-    except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        raise _failed(error, path, "cannot be loaded") from None
+    module = load_module(path, "study")
     if not callable(getattr(module, "tables", None)):
         raise ContentError("has no function tables(scores, intervals)", path=path)
     return module
-
-
-@contextlib.contextmanager
-def _siblings(folder: Path) -> Iterator[None]:
-    """A study may import modules that lie beside it, as a script may; they are its own and forgotten afterwards."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        for name in set(sys.modules) - before:
-            origin = getattr(sys.modules[name], "__file__", None)
-            if origin and Path(origin).parent == folder:
-                del sys.modules[name]
-
-
-def _failed(error: Exception, path: Path, what: str) -> ContentError:
-    """The error with the last line of the study that was reached."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return ContentError(f"{what} ({reason})", path=path, line=frames[-1].lineno if frames else None)
 
 
 def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = None) -> dict[str, pl.DataFrame]:
@@ -87,7 +52,7 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = Non
         found: dict[str, pl.DataFrame] = study.tables(scores.lazy(), intervals)
         return noise.beside(found, scores)
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        raise _failed(error, Path(str(study.__file__)), "failed") from None
+        raise failed(error, Path(str(study.__file__)), "failed") from None
 
 
 def notes(
@@ -193,4 +158,5 @@ def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
 def default_study(scores: pl.DataFrame) -> str:
     """The study of the items' benchmark where all are of one that has its own, else "accuracy"."""
     names = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
-    return benchmarks.get(names[0]).STUDY if len(names) == 1 and names[0] in benchmarks.names() else "accuracy"
+    found = benchmarks.known(names[0]) if len(names) == 1 else None
+    return found.study if found is not None else "accuracy"
