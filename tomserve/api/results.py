@@ -30,8 +30,9 @@ Source = str | Path | Run
 def load(benchmark: str, path: str | Path | None = None, gold: str | None = None) -> list[Item]:
     """The items of a benchmark, in its order.
 
-    benchmark: its name, e.g. "perturbed"; "items" for a file of your own items; or a FILE.py that declares one. path: the
-    file (or folder) it is read from, where it takes one. gold: which set of answers counts, where a benchmark has several.
+    benchmark: its name, e.g. "perturbed"; "items" for a file of your own items; or a FILE.py that declares one. path:
+    the file (or folder) it is read from, where it takes one. gold: which set of answers counts, where a benchmark has
+    several.
 
     Raises ConfigError for an unknown name, ContentError by file, line and field for a mistake in a file.
 
