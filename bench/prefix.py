@@ -182,7 +182,8 @@ def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int) -> fl
     other = ", ".join(f"{differences(runs[0], found[name][0])} in {name}" for name in (FILE, RANDOM))
     again = f", {differences(runs[0], runs[1])} in ours again" if len(runs) > 1 else ""
     print(f"  same {len(runs[0]['keys'])} keys in all runs; texts that differ from ours: {other}{again}", flush=True)
-    return statistics.median(ratio[OURS])
+    middle: float = statistics.median(ratio[OURS])
+    return middle
 
 
 def compare(server: Server, model: str, size: int, chosen: argparse.Namespace) -> bool:

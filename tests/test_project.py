@@ -13,7 +13,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
-from tomserve import benchmarks
+from tests.helpers.documents import Reader, commands
 from tomserve.runs.manifest import portable
 
 PUBLIC = [
@@ -186,61 +186,19 @@ def test_make_alone_explains_itself() -> None:
     assert "make eval" in make().stdout
 
 
-def readme_commands() -> list[str]:
-    """Every command line of the README's shell blocks, without comments."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    return [line for block in blocks for row in block.splitlines() if (line := row.split("#")[0].strip())]
-
-
-BY_OTHER_TESTS = {"make eval", "make test", "make serve MODEL=llama3-70b"}
-"""Run by tests/serving/test_serving.py (embedded and served), by whoever runs the tests, and refused here for want of GPUs."""
-
-
-def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_path: Path) -> None:
     """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
-    endpoint.models = ["reference", "my-model"]
-    venv = tmp_path / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin/python").symlink_to(sys.executable)
-    (venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {sys.executable} -m tomserve "$@"\n')
-    (venv / "bin/tomserve").chmod(0o755)
-    for stamp in (".core", ".dev"):
-        (venv / stamp).touch()
-    runs = tmp_path / "runs"
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        (runs / "example").mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "runs/example" / name, runs / "example" / name)
-    theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
-    (tmp_path / "theirs.jsonl").write_text(json.dumps(theirs))
-    shutil.copy(ROOT / "tests/data/hitom_small.json", tmp_path / "Hi-ToM_data.json")
-    question = next(benchmarks.load("hitom", tmp_path / "Hi-ToM_data.json"))
-    (tmp_path / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
-    env = {**os.environ, "TOMSERVE_RUNS": str(runs), "PYTHONPATH": str(ROOT)}
-    env["PATH"] = f"{venv / 'bin'}:{env['PATH']}"
-    first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11"]
-    subprocess.run([venv / "bin/tomserve", *first], env=env, cwd=tmp_path, check=True, capture_output=True)
-    commands = readme_commands()
-    assert len(commands) > 12
-    for command in commands:
-        words = command.replace("http://localhost:8000/v1", endpoint.url).split()
-        if command in BY_OTHER_TESTS:
-            assert make("-n", *words[1:]).returncode == 0, command
-            continue
-        if words[0] == "make":
-            words += ["-C", str(ROOT), f"VENV={venv}"]
-        if words[1] == "eval" and "RUN=mine" not in words and "--benchmark" not in words:
-            words.append("MODEL=my-model")  # the endpoint of this test serves two
-        if "--benchmark" in words:
-            words += ["--model", "my-model"]
-        kept = {k: v for k, v in env.items() if not k.startswith(("MAKE", "MFLAGS"))}
-        done = subprocess.run(words, env=kept, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    assert {path.name for path in runs.iterdir()} == {
+    page = (ROOT / "README.md").read_text()
+    assert len(commands(page)) > 12
+    reader = Reader(tmp_path, endpoint)
+    reader.follow(page)
+    assert {path.name for path in reader.runs.iterdir()} == {
         "perturbed-reference",
         "perturbed-my-model",
         "items-my-model",
         "hitom-my-model",
         "mine",
+        "notebook",
         "example",
     }
     assert (tmp_path / "tables/accuracy.csv").exists()

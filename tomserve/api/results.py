@@ -15,7 +15,7 @@ from tomserve.api.run import Run
 from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
-from tomserve.runs import scores as stored
+from tomserve.runs import scores as scores_of_runs
 from tomserve.scoring import table
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.studies import Study
@@ -30,9 +30,8 @@ Source = str | Path | Run
 def load(benchmark: str, path: str | Path | None = None, gold: str | None = None) -> list[Item]:
     """The items of a benchmark, in its order.
 
-    benchmark: its name, e.g. "perturbed"; "items" for a file of your own items; or a FILE.py that declares one. path:
-    the file (or folder) it is read from, where it takes one. gold: which set of answers counts, where a benchmark has
-    several.
+    benchmark: its name, e.g. "perturbed"; "items" for a file of your own. path: the file (or folder) it is read from,
+    where it takes one. gold: which set of answers counts, where a benchmark has several.
 
     Raises ConfigError for an unknown name, ContentError by file, line and field for a mistake in a file.
 
@@ -108,7 +107,7 @@ def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl
     >>> tomserve.load_scores("example").group_by("strategy").len().sort("strategy").rows()
     [('cot', 176), ('vanilla', 176)]
     """
-    return stored.load_scores(_source(source), note=note)
+    return scores_of_runs.load_scores(_source(source), note=note)
 
 
 def analyze(

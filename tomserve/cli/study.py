@@ -26,7 +26,7 @@ def score(
     ] = "run",
 ) -> None:
     """Score runs again from their folders alone, or what another tool answered; offline."""
-    from tomserve.runs import rescore
+    from tomserve.cli import rescore
 
     if responses is not None:
         answers = None if gold == "run" else gold
@@ -48,8 +48,8 @@ def analyze(
     """Compute a study's tables from runs or score tables, offline."""
     import polars as pl
 
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs import rescore
     from tomserve.runs.runfolder import existing_run
     from tomserve.runs.scores import load_scores
     from tomserve.scoring.table import TABLES
@@ -85,8 +85,8 @@ def compare(
     form: Annotated[str, typer.Option("--format", help="With --out: csv, md, latex or json.")] = "csv",
 ) -> None:
     """Compare two runs on the same questions: paired differences, flips, what differs between them."""
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs import rescore
     from tomserve.studies import compare as comparing
 
     if form not in tables.FORMATS or form == "table":
@@ -142,8 +142,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML file: verdicts, figures, tables, every item. It opens offline, anywhere."""
     from tomserve import benchmarks
+    from tomserve.cli import rescore
     from tomserve.reporting.html.build import write_report
-    from tomserve.runs import rescore
     from tomserve.runs.runfolder import existing_run
 
     if benchmark is not None:

@@ -184,7 +184,7 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     made = plan(options)
-    path = runfolder.run_path(options.run or runfolder.default_name(made.benchmark.name, made.name))
+    path = runfolder.run_path(options.run or runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # or an empty run would stay behind where vLLM is missing
         preflight.need_engine(listener, setup=options.setup)
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
@@ -206,12 +206,12 @@ def _resumed(
     manifest = Manifest.new(
         folder.path,
         made.questions.strategies,
-        benchmark=made.benchmark.name,
+        benchmark=made.called,
         benchmark_path=str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
-        **made.benchmark.provenance,
         benchmark_digest=items_digest(made.every),
         benchmark_items=len(made.every),
+        **made.benchmark.provenance,
         model=made.target.model,
         revision=made.target.revision,
         preset=made.target.preset.name if made.target.preset else None,

@@ -103,9 +103,9 @@ class Manifest(_Record):
     benchmark: str
     benchmark_path: str | None = None
     benchmark_gold: str | None = None
-    benchmark_file: dict[str, Any] | None = None
     benchmark_digest: str | None = None
     benchmark_items: int | None = None
+    benchmark_file: dict[str, Any] | None = None
     model: str
     revision: str | None = None
     preset: str | None = None

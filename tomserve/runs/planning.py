@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
-from tomserve.benchmarks.benchmark import ANYBODYS
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
@@ -26,7 +25,7 @@ from tomserve.serving.target import Target
 class EvalOptions:
     """What the command line and `tomserve.ask` offer; None or empty means the default that their help states.
 
-    items: the questions themselves, where they are at hand; `benchmark` is then the name that they go by.
+    items: the questions themselves, where they are at hand; `benchmark` is then only the name that they go by.
     """
 
     benchmark: str | None = None
@@ -52,7 +51,7 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an evaluation is to ask of whom. every: all its items; questions: what is asked of it; again:
+    """What an evaluation is to ask of whom. every: all items of the benchmark; questions: what is asked of it; again:
     what the noise check asks again; name: how the run is called unless the user names it."""
 
     options: EvalOptions
@@ -64,6 +63,11 @@ class Plan:
     sampling: Sampling
     name: str
 
+    @property
+    def called(self) -> str:
+        """The benchmark's name in the run: that of the items that were given, else the benchmark's own."""
+        return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
+
 
 def plan(options: EvalOptions) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies. Raises TomserveError for what does not
@@ -73,7 +77,7 @@ def plan(options: EvalOptions) -> Plan:
     noise_check.check_share(options.noise_check)
     _check_numbers(options)
     benchmark = _benchmark(options)
-    every = _items(options, benchmark)
+    every = _given(options.items) if options.items else list(benchmark.items(options.path, options.gold))
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
@@ -104,19 +108,18 @@ def _check_numbers(options: EvalOptions) -> None:
 
 
 def _benchmark(options: EvalOptions) -> Benchmark:
-    """The benchmark of that name; items that are at hand may call theirs what they like."""
-    if not options.items or options.benchmark is None:
-        return benchmarks.get(options.benchmark)
-    return benchmarks.known(options.benchmark) or replace(benchmarks.get(ANYBODYS), name=options.benchmark)
-
-
-def _items(options: EvalOptions, benchmark: Benchmark) -> list[Item]:
-    """The items that were given, or those of the benchmark."""
+    """What is known of the benchmark; items that are at hand may name any, of which nothing else has to be known."""
     if not options.items:
-        return list(benchmark.items(options.path, options.gold))
-    if twice := [name for name, count in Counter(item.id for item in options.items).items() if count > 1]:
+        return benchmarks.get(options.benchmark)
+    found = benchmarks.known(options.benchmark or benchmarks.ANYBODYS)
+    return found or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
+
+
+def _given(items: tuple[Item, ...]) -> list[Item]:
+    """Items that are at hand. Raises ConfigError where two have one id."""
+    if twice := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
         raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
-    return list(options.items)
+    return list(items)
 
 
 def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
