@@ -45,6 +45,7 @@ from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.phases import Questions
+from tomserve.runs.stock import Stock
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
@@ -72,7 +73,7 @@ def orders(model: str, items: list[Item], max_tokens: int, seed: int) -> dict[st
     """The same requests three times. Ours comes from the evaluation itself, the others are built here."""
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
     sampling = Sampling()
-    ours = list(Questions(items, strategies).requests(model, None, sampling))
+    ours = list(Questions(Stock(items), strategies).requests(model, None, sampling))
     plain = [
         Request.build(
             Identity(item.id, strategy.name, 0), strategy.turn(item), model=model, revision=None, sampling=sampling

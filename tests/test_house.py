@@ -108,11 +108,10 @@ def _is_docstring(node: ast.Constant, path: Path) -> bool:
     """Whether a text only explains: examples in docstrings may name what they like."""
     for parent in ast.walk(ast.parse(path.read_text("utf-8"))):
         body = getattr(parent, "body", None)
-        if isinstance(body, list):
-            for statement in body:
-                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                    if statement.value.lineno == node.lineno and statement.value.value == node.value:
-                        return True
+        for statement in body if isinstance(body, list) else ():
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and (value.lineno, value.value) == (node.lineno, node.value):
+                return True
     return False
 
 

@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tomserve.engine.request import Identity, Request
-from tomserve.items import items_digest
 from tomserve.runs import preflight, runfolder
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
 from tomserve.runs.noise_check import NoiseCheck
-from tomserve.runs.phases import Asker, Phase, Questions
+from tomserve.runs.phases import Asker, Done, Phase, Questions
 from tomserve.runs.planning import EvalOptions, Plan, plan
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
@@ -111,16 +110,17 @@ class Evaluation:
         return Phase(
             self.journal,
             questions.identities,
-            lambda: self.requests(questions),
+            lambda: self.requests(questions, lambda identity: identity in self.journal.final),
             lambda left, total: f"asking {where}: {left} of {total} questions to go",
             options.concurrency,
             options.hedge,
             session=session,
         )
 
-    def requests(self, questions: Questions) -> Iterator[Request]:
-        """The requests of these questions, lazily, as they are sent to the target."""
-        return questions.requests(self.target.model, self.target.revision, self.plan.sampling)
+    def requests(self, questions: Questions, done: Done | None = None) -> Iterator[Request]:
+        """The requests of these questions as they are sent to the target, but those that are done."""
+        asked = self.target.model, self.target.revision, self.plan.sampling
+        return questions.requests(*asked, done) if done else questions.requests(*asked)
 
     def noise_check(self) -> NoiseCheck:
         """The noise check, of no questions where none is wanted."""
@@ -143,6 +143,9 @@ class Evaluation:
 
     def complete(self) -> bool:
         """Whether every item of the run has a final row for every turn of every strategy of the run."""
+        wanted = len(self.known) * sum(strategy.turns for strategy in self.manifest.strategies.values())
+        if len(self.journal.final) < wanted:
+            return False  # without a look at each of a million
         return all(
             Identity(item, name, turn) in self.journal.final
             for item in self.known
@@ -165,7 +168,7 @@ class Evaluation:
         """Statuses of the last rows that are no answers, and conversations that have begun but not ended."""
         found: Counter[str] = Counter()
         questions = self.plan.questions
-        items, turns = {item.id for item in questions.items}, {one.name: one.turns for one in questions.strategies}
+        items, turns = set(questions.items.ids), {one.name: one.turns for one in questions.strategies}
         for identity, status in self.journal.failed.items():
             found[status] += identity.item in items and identity.turn < turns.get(identity.strategy, 0)
         for name in (name for name, count in turns.items() if count > 1):
@@ -209,7 +212,7 @@ def _resumed(
         benchmark=made.called,
         benchmark_path=str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
-        benchmark_digest=items_digest(made.every),
+        benchmark_digest=made.every.digest(),
         benchmark_items=len(made.every),
         **made.benchmark.provenance,
         model=made.target.model,

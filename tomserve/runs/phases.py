@@ -20,11 +20,11 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Timeouts, Transport
 from tomserve.errors import JournalError, ServerLostError, StoppedError
-from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Tally
 from tomserve.runs.manifest import Session
+from tomserve.runs.stock import Stock
 from tomserve.runs.stopping import INTERRUPTED, Stop
 from tomserve.serving import keys
 
@@ -33,11 +33,21 @@ SPARE_FILES = 128
 """Open files that are no connections."""
 
 
+Done = Callable[[Identity], bool]
+"""Whether an identity has its final row already."""
+
+
+def _nothing(identity: Identity) -> bool:
+    """Nothing is done yet."""
+    del identity
+    return False
+
+
 @dataclass(frozen=True)
 class Questions:
     """Items and the strategies that ask about each: in all, items times the turns of every strategy."""
 
-    items: Sequence[Item]
+    items: Stock
     strategies: Sequence[Strategy]
 
     def __len__(self) -> int:
@@ -46,17 +56,30 @@ class Questions:
     def identities(self) -> Iterator[Identity]:
         """What a row is wanted for: every turn of every strategy for every item."""
         for strategy in self.strategies:
-            for item in self.items:
+            for item in self.items.ids:
                 for turn in range(strategy.turns):
-                    yield Identity(item.id, strategy.name, turn)
+                    yield Identity(item, strategy.name, turn)
 
-    def requests(self, model: str, revision: str | None, sampling: Sampling) -> Iterator[Request]:
-        """All requests, lazily: what shares the longest beginning of a prompt comes together."""
+    def requests(
+        self, model: str, revision: str | None, sampling: Sampling, done: Done = _nothing
+    ) -> Iterator[Request]:
+        """The requests, made as they are needed; those that share the longest beginning of a prompt come together.
+
+        done: tells which identities need no request, so that a resumed run renders only what is left.
+        """
         for strategy in self.strategies:
-            for item in sorted(self.items, key=strategy.order):
+            for place in self._in_order(strategy, done):
+                item = self.items[place]
                 turn = strategy.turn(item)
                 identity = Identity(item.id, strategy.name, turn.number)
                 yield Request.build(identity, turn, model=model, revision=revision, sampling=sampling)
+
+    def _in_order(self, strategy: Strategy, done: Done) -> list[int]:
+        """The places of the items that the strategy has still to ask about, in the order in which it asks."""
+        last = strategy.turns - 1
+        left = [place for place, item in enumerate(self.items.ids) if not done(Identity(item, strategy.name, last))]
+        keys = {place: strategy.order(self.items[place]) for place in left}
+        return sorted(keys, key=keys.__getitem__)
 
 
 @dataclass(frozen=True)

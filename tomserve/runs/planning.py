@@ -12,10 +12,10 @@ from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
-from tomserve.items.draw import drawn, limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
 from tomserve.runs.phases import TRANSPORTS, Questions
+from tomserve.runs.stock import Stock
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
@@ -56,7 +56,7 @@ class Plan:
 
     options: EvalOptions
     benchmark: Benchmark
-    every: list[Item]
+    every: Stock
     target: Target
     questions: Questions
     again: Questions
@@ -77,13 +77,13 @@ def plan(options: EvalOptions) -> Plan:
     noise_check.check_share(options.noise_check)
     _check_numbers(options)
     benchmark = _benchmark(options)
-    every = _given(options.items) if options.items else list(benchmark.items(options.path, options.gold))
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.stratum)
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
-    items = limited(every, options.limit, benchmark.stratum)
-    again = drawn(items, options.noise_check, benchmark.stratum) if options.noise_check else []
+    items = every.limited(options.limit)
+    again = items.drawn(options.noise_check) if options.noise_check else Stock()
     switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     return Plan(
         options,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tomserve.engine.request import Sampling
-from tomserve.items import Item
 from tomserve.prompting.strategy import Message
 from tomserve.runs.listening import Listener
 from tomserve.runs.phases import Questions
@@ -72,27 +71,14 @@ def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, tuple[Mes
     text and those with the most parts make the longest prompts. Only these are rendered: each of the others is rendered
     once in the whole evaluation, when it is asked.
     """
-    long = (heapq.nlargest(CHECKED_PROMPTS, questions.items, key) for key in (_characters, _parts))
-    few = {item.id: item for items in long for item in items}
+    items = questions.items
+    sizes = list(zip(items.characters, items.parts, strict=True))
+    by_text = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: sizes[place])
+    by_parts = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: sizes[place][::-1])
+    few = [items[place] for place in dict.fromkeys((*by_text, *by_parts))]
     return (
         (item.id, strategy.name, turn.messages, turn.max_tokens)
         for strategy in questions.strategies
-        for item in few.values()
+        for item in few
         for turn in [strategy.turn(item)]
     )
-
-
-def _characters(item: Item) -> tuple[int, int]:
-    return _text(item), _count(item)
-
-
-def _parts(item: Item) -> tuple[int, int]:
-    return _count(item), _text(item)
-
-
-def _text(item: Item) -> int:
-    return sum(map(len, item.story)) + len(item.question) + sum(map(len, item.choices))
-
-
-def _count(item: Item) -> int:
-    return len(item.story) + len(item.choices)

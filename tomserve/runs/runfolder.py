@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,8 +19,9 @@ from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
-from tomserve.items import Item, read_items, write_items
+from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.stock import Stock
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are changed in place."""
@@ -89,15 +89,21 @@ def without_manifest(journal: Path) -> RunMismatchError:
     return RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
 
 
-def keep_items(folder: Path, items: Sequence[Item], *, fresh: bool) -> frozenset[str]:
+def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
     """Keep every item ever asked in ``items.jsonl``: a run explains itself. Returns their ids.
 
-    fresh: forget the items of an earlier attempt that asked nothing."""
+    Items that are there were checked when they were written: their ids are read, and the rest only where some are new.
+    fresh: forget the items of an earlier attempt that asked nothing.
+    """
     path = folder / "items.jsonl"
-    known = {item.id: item for item in read_items(path)} if path.exists() and not fresh else {}
-    if not known or any(item.id not in known for item in items):
-        known.update({item.id: item for item in items})
-        write_items(path, [known[identifier] for identifier in sorted(known)])
+    there = path.exists() and not fresh
+    own = {identifier: identifier for identifier in items.ids}  # of equal texts one is kept
+    known = {own.get(identifier, identifier) for identifier in read_ids(path)} if there else set()
+    if not known or not known.issuperset(own):
+        lines = {item.id: item.to_json() for item in read_items(path)} if there else {}
+        lines.update(zip(items.ids, items.lines, strict=True))
+        write_chunks(path, (lines[identifier] + b"\n" for identifier in sorted(lines)))
+        known = set(lines)
     return frozenset(known)
 
 
