@@ -70,7 +70,7 @@ def test_a_run_gives_its_scores_tables_and_report(example: Path, tmp_path: Path)
     assert tomserve.load_scores(run).equals(tomserve.load_scores(example))
     assert run.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert run.report().samefile(example / "report.html")
-    assert {"accuracy", "effects"} <= set(tomserve.analyze(run.scores(), intervals="published"))
+    assert {"accuracy", "failures"} <= set(tomserve.analyze(run.scores(), intervals="published"))
     with pytest.raises(ConfigError, match="no run there"):
         tomserve.Run.open("exampel")
     with pytest.raises(ConfigError, match="unknown intervals"):

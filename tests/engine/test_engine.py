@@ -14,9 +14,9 @@ from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion
-from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.request import AHEAD, Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.runner import AHEAD, Runner
+from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply, Timeouts, read_reply
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, ServerError, ServerLostError
 from tomserve.prompting.strategy import Turn

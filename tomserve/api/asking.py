@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast
@@ -20,6 +20,11 @@ from tomserve.runs.planning import EvalOptions
 from tomserve.runs.stopping import INTERRUPTED, Stop
 
 Place = str | Path
+
+
+LOOK_EVERY = 0.2
+"""Seconds for which a notebook's thread waits without listening to Ctrl-C. Polars has signals restart what they
+interrupt, so a wait without an end would not notice it."""
 
 
 class AskOptions(TypedDict, total=False):
@@ -91,6 +96,8 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
     with ThreadPoolExecutor(1, thread_name_prefix="tomserve-ask") as pool:
         asking = pool.submit(evaluate, made, listener, stop=stop)
         try:
+            while not wait([asking], timeout=LOOK_EVERY).done:
+                pass
             return _run(asking.result())
         except BaseException:
             stop.set()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from tomserve.engine.request import Identity
+from tomserve.engine.clock import now
+from tomserve.engine.request import Identity, Request
+from tomserve.engine.transport import Reply
 
 Row = dict[str, Any]
 """One row: a reply with the identity it answers, as the data contract Response has it."""
@@ -44,3 +46,25 @@ class Rows(Protocol):
     def sync(self) -> None:
         """Make sure that what was appended survives a power cut."""
         ...
+
+
+def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
+    """The journal row of one exchange (data contract: Response)."""
+    item, strategy, turn = request.identity
+    return {
+        "item": item,
+        "strategy": strategy,
+        "turn": turn,
+        "key": request.key,
+        "status": reply.status,
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "finish_reason": reply.finish_reason,
+        "usage": reply.usage,
+        "error": reply.error,
+        "timings": reply.timings,
+        "attempts": attempts,
+        "endpoint": endpoint,
+        "time": now(),
+        "reused": False,
+    }

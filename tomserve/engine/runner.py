@@ -12,18 +12,16 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from tomserve.engine.adaptive import MOST
-from tomserve.engine.clock import now
 from tomserve.engine.fleet import GOOD, Fleet
 from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
-from tomserve.engine.request import Identity, Request
+from tomserve.engine.request import Identity, Request, ahead
 from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.rows import Rows
+from tomserve.engine.rows import Rows, row_of
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
 from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
@@ -36,9 +34,6 @@ PROBE_WAITS = 30.0
 
 FEW = 8
 """Workers that there may be, waiting ones included, however low the limits are that were found."""
-
-AHEAD = 32
-"""Requests made at a time: rendered one after the other they cost a third less than between two replies."""
 
 
 @dataclass
@@ -91,7 +86,7 @@ class Runner:
         ServerError for a refused key, or where the first requests are all refused alike; JournalError when rows cannot
         be written. In all cases what completed is kept.
         """
-        self._requests = _ahead(requests)
+        self._requests = ahead(requests)
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
@@ -191,7 +186,7 @@ class Runner:
             if answered is None:
                 return
             self.prefix.answered(shared, request.prompt, answered[0].usage)
-            row = _row(request, *answered)
+            row = row_of(request, *answered)
             self._write(self._refusals.take(row))
             if waiting := self._pending[request.key]:
                 self._reuse(row, waiting)
@@ -321,33 +316,3 @@ class Runner:
         gone = self.alive() if reply.status in MAYBE_GONE else None
         if reason := gone or (self._fleet.lost() if not reply.final else None):
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")
-
-
-def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
-    """The same requests, made a few at a time."""
-    iterator = iter(requests)
-    yield from islice(iterator, 1)  # the first goes out at once
-    while block := list(islice(iterator, AHEAD)):
-        yield from block
-
-
-def _row(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
-    """The journal row of one exchange (data contract: Response)."""
-    item, strategy, turn = request.identity
-    return {
-        "item": item,
-        "strategy": strategy,
-        "turn": turn,
-        "key": request.key,
-        "status": reply.status,
-        "text": reply.text,
-        "reasoning": reply.reasoning,
-        "finish_reason": reply.finish_reason,
-        "usage": reply.usage,
-        "error": reply.error,
-        "timings": reply.timings,
-        "attempts": attempts,
-        "endpoint": endpoint,
-        "time": now(),
-        "reused": False,
-    }

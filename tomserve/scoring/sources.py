@@ -23,7 +23,7 @@ from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 Row = dict[str, Any]
 
 NOISE = "noise.jsonl"
-"""What was asked again lies beside the journal (see tomserve.runs.reasking)."""
+"""What was asked again lies beside the journal (see tomserve.runs.noise_check)."""
 
 CACHED = 4096
 """Items kept at hand; rows are scored in the order of their items, so few are enough."""
