@@ -41,6 +41,9 @@ def evaluate_command(
     noise_check: Annotated[
         float | None, typer.Option(metavar="SHARE", help="Re-ask that share with others in flight: the noise floor.")
     ] = None,
+    accept_change: Annotated[
+        bool, typer.Option("--accept-change", help="Resume although another server or model answers; it is recorded.")
+    ] = False,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
     report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
@@ -73,6 +76,7 @@ def evaluate_command(
         hedge=hedge,
         noise_check=noise_check,
         setup=setup,
+        accept_change=accept_change,
     )
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)

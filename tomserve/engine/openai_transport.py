@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, masked, read_reply, retry_after
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after, without_key
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
@@ -55,7 +55,7 @@ class OpenAITransport:
                 reply = await self._exchange(endpoint, orjson.loads(body))
         except TimeoutError:
             reply = Reply(TIMEOUT, error="no complete reply in time")
-        reply.error = masked(reply.error, self._key)
+        without_key(reply, self._key)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
 

@@ -49,7 +49,10 @@ class Rows(Protocol):
 
 
 def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
-    """The journal row of one exchange (data contract: Response)."""
+    """The journal row of one exchange (data contract: Response).
+
+    `served_model` is the model that the reply names; in `model` scoring would take it for that of the score table.
+    """
     item, strategy, turn = request.identity
     return {
         "item": item,
@@ -65,6 +68,7 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
         "timings": reply.timings,
         "attempts": attempts,
         "endpoint": endpoint,
+        "served_model": reply.model,
         "time": now(),
         "reused": False,
     }

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tomserve.engine.adaptive import MOST
+from tomserve.engine.answering import Answering
 from tomserve.engine.fleet import GOOD, Fleet
 from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
@@ -44,8 +45,8 @@ class Runner:
     tomserve.engine.adaptive). stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a
     reason once the server is known to be gone (an embedded one whose process ended), else None. hedge: seconds after
     which a request without an answer is sent to a second endpoint as well, the first answer counting (None: never).
-    probe: a simple question (a request's body) that tells a failing server from failing items. clock: seconds,
-    injectable.
+    probe: a simple question (a request's body) that tells a failing server from failing items. answering: the models
+    that replies name, with those of earlier sessions. clock: seconds, injectable.
 
     After a run `prefix` has the tokens that the server's prefix cache saved, beside the most it could have.
     """
@@ -62,6 +63,7 @@ class Runner:
     alive: Callable[[], str | None] = lambda: None
     hedge: float | None = None
     probe: bytes | None = None
+    answering: Answering = field(default_factory=Answering)
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -83,8 +85,9 @@ class Runner:
         """Ask everything not final yet; True when all was asked, False when stopped early by `stop`.
 
         Raises ServerLostError after `policy.lost_after` seconds without contact, or of failures without an answer;
-        ServerError for a refused key, or where the first requests are all refused alike; JournalError when rows cannot
-        be written. In all cases what completed is kept.
+        ServerError for a refused key, where the first requests are all refused alike, or where a reply names another
+        model than those before it (it is not kept, and its question asked again on resume); JournalError when rows
+        cannot be written. In all cases what completed is kept.
         """
         self._requests = ahead(requests)
         self._fleet = self._new_fleet()
@@ -132,11 +135,12 @@ class Runner:
 
     def _left(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
+        error = None if worker.cancelled() else worker.exception()  # looked at, or asyncio complains of each
         if self._finished.done():
             return
         if worker.cancelled():
             self._finished.cancel()
-        elif (error := worker.exception()) is not None:
+        elif error is not None:
             self._finished.set_exception(error)
         elif not self._workers:  # one alone is never too many: the requests are used up
             self._finished.set_result(None)
@@ -185,6 +189,7 @@ class Runner:
             answered = await self._exchange(request)
             if answered is None:
                 return
+            self.answering.heard(answered[0], answered[1])
             self.prefix.answered(shared, request.prompt, answered[0].usage)
             row = row_of(request, *answered)
             self._write(self._refusals.take(row))

@@ -19,6 +19,7 @@ import yarl
 from tomserve.status import CONNECTION, FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, http
 
 MAX_BODY = 16 * 2**20  # a larger reply is not a chat completion
+LONGEST_NAME = 200  # characters kept of the name that a server gives its model
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class AiohttpTransport:
         finally:
             del self._due[task]
             self._overdue.discard(task)
-        reply.error = masked(reply.error, self._key)
+        without_key(reply, self._key)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
 
@@ -194,6 +195,15 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
     return b"".join(pieces)
 
 
+def without_key(reply: Reply, key: str | None) -> None:
+    """Take the key out of what a server says of itself and of an error, and bound both: servers echo what they like."""
+    reply.error = masked(reply.error, key)
+    if reply.model:
+        if key and key in reply.model:
+            reply.model = reply.model.replace(key, "***")
+        reply.model = reply.model[:LONGEST_NAME]
+
+
 def masked(error: str | None, key: str | None) -> str | None:
     """One line of bounded length without the key: masked before it is cut, or half a key would be left."""
     if not error:
@@ -232,7 +242,9 @@ def read_reply(code: int, raw: bytes) -> Reply:
         refusal = _text(message.get("refusal"))
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
-    reply = Reply(OK, reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")))
+    reply = Reply(
+        OK, reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")) or None
+    )
     if refusal or finish == "content_filter":
         reply.status, reply.text = REFUSAL, text or refusal or ""
     elif isinstance(text, str):

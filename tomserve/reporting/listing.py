@@ -14,6 +14,7 @@ from tomserve.errors import ConfigError
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
+from tomserve.serving import identity
 from tomserve.status import listed
 
 
@@ -65,6 +66,8 @@ def show_run(name: str, console: Console) -> None:
         console.print(
             Text(f"{'noise check':<17} {wanted}" + (f"; answers came from {', '.join(others)}" if others else ""))
         )
+    for change in identity.history(manifest.get("sessions")):
+        console.print(Text(f"{'changed':<17} {change}"), soft_wrap=True)
     for field, value in manifest.get("server", {}).items():
         shown = " ".join(value) if isinstance(value, list) else value
         console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)

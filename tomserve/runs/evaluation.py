@@ -15,11 +15,12 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tomserve.engine.request import Identity, Request
 from tomserve.runs import preflight, runfolder
+from tomserve.runs.changes import Changes
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
@@ -62,6 +63,7 @@ class Evaluation:
     target: Target
     alive: Callable[[], str | None] = lambda: None
     added: int = 0
+    session: Session = field(default_factory=Session)
 
     async def ask(self) -> None:
         """Ask everything that is not final yet, phase by phase. Raises TomserveError; whatever completed is kept.
@@ -81,6 +83,8 @@ class Evaluation:
             options.transport,
             options.policy,
             self.alive,
+            self._changes.answering(self.journal.models),
+            None if self.plan.target.embedded else self._changes.vigil(self.target),  # ours is not exchanged
         )
         try:
             with contextlib.closing(self.phases()) as phases:
@@ -96,14 +100,27 @@ class Evaluation:
         if self.plan.again.items:
             yield from self.noise_check().phases(self.manifest)
 
-    def _begin_session(self) -> Session:
-        left, options = self._questions().left(), self.plan.options
+    @property
+    def _changes(self) -> Changes:
+        return Changes(self.session, self.plan.options.accept_change, (self.folder.log, self.listener.message))
+
+    def check_server(self) -> None:
+        """Compare the server with the one that answered before.
+
+        Raises RunMismatchError where it is another, unless `accept_change` was given. A session that only re-asks for
+        the noise check may use another server: that check says so itself.
+        """
+        left = self._questions().left()
         told = portable(self.target.server)
-        session = Session.begun(self.target.endpoints, told, asked=bool(left), limit=options.limit)
-        if left and options.concurrency:  # now, in case that this session is killed; what is found comes later
-            session.concurrency = options.concurrency
-        self.manifest.began(session, told)
-        return session
+        self.session = Session.begun(self.target, told, asked=bool(left), limit=self.plan.options.limit)
+        if left:
+            self._changes.check(self.folder.path, self.manifest)
+
+    def _begin_session(self) -> Session:
+        if self.session.asked and self.plan.options.concurrency:
+            self.session.concurrency = self.plan.options.concurrency  # now, in case that this session is killed
+        self.manifest.began(self.session, portable(self.target.server))
+        return self.session
 
     def _questions(self, session: Session | None = None) -> Phase:
         options, questions = self.plan.options, self.plan.questions
@@ -244,6 +261,7 @@ def _reach(evaluation: Evaluation, stack: contextlib.ExitStack) -> None:
         preflight.need_engine(listener, setup=made.options.setup)
         server, evaluation.target = preflight.start(stack, made.target, folder.path, note)
         evaluation.alive = server.gone
+    evaluation.check_server()
     longest = preflight.check(evaluation.target, made.questions, made.sampling, made.options.timeout)
     folder.log(f"longest prompt: {longest or 'not counted by this server, so unknown'} tokens")
 

@@ -22,6 +22,7 @@ from tomserve.content.yamlfile import first_error
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.prompting.strategy import Strategy
+from tomserve.serving.target import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
 
@@ -59,28 +60,53 @@ class Session(_Record):
 
     What the server told of itself (engine_version, root, hardware, ...) stands beside these fields. asked: whether it
     asked the run's own questions rather than the noise check alone; concurrency: requests in flight that it found or
-    was given; prompt_tokens: what the server's prefix cache saved.
+    was given; prompt_tokens: what the server's prefix cache saved; answers: replies in which the model said something;
+    served_models: the models that these named; changes: when the server or that model became another.
     """
 
     time: str | None = None
     endpoints: list[str] = []
+    model: str | None = None
+    revision: str | None = None
     asked: bool = True
     tomserve: str | None = None
     limit: int | None = None
     concurrency: int | None = None
     prompt_tokens: dict[str, Any] | None = None
+    answers: int | None = None
+    served_models: list[str] | None = None
+    changes: list[dict[str, Any]] | None = None
 
     @classmethod
-    def begun(cls, endpoints: Sequence[str], told: Mapping[str, Any], *, asked: bool, limit: int | None) -> Session:
+    def begun(cls, target: Target, told: Mapping[str, Any], *, asked: bool, limit: int | None) -> Session:
         """A session that begins now. told: what the server says of itself."""
+        known = {name: value for name, value in told.items() if value is not None or name != "revision"}
+        named = {"model": target.model, "revision": target.revision, **known}
         own = {"asked": asked, "tomserve": tomserve.__version__, "limit": limit}
-        return cls.model_validate({"time": now(), "endpoints": list(endpoints), **told, **own})
+        return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that were set, and those that this version does not know."""
+        return self.model_dump(exclude_unset=True)
 
     def found(self, concurrency: int | None, prompt_tokens: dict[str, Any]) -> None:
         """Note what asking found out."""
         if concurrency is not None:
             self.concurrency = concurrency
         self.prompt_tokens = prompt_tokens
+
+    def answered(self, answers: int, served_models: Sequence[str]) -> None:
+        """Note how many answers came in one phase, and which models the replies named so far."""
+        self.answers = (self.answers or 0) + answers
+        self.served_models = list(served_models)
+
+    def changed(self, change: Mapping[str, Any], *, accepted: bool) -> None:
+        """Note that the server, or the model that answers, is no longer what it was."""
+        self.changes = [*(self.changes or []), {"time": now(), **change, "accepted": accepted}]
+
+    def widened(self, name: str, value: Any) -> None:
+        """From now on the session stands for servers of which this field has this value."""
+        setattr(self, name, value)
 
 
 class NoiseRecord(_Record):

@@ -7,14 +7,17 @@ before, and when it ends badly.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
 from tomserve.engine.adaptive import MOST
+from tomserve.engine.answering import Answering
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
@@ -27,6 +30,8 @@ from tomserve.runs.manifest import Session
 from tomserve.runs.stock import Stock
 from tomserve.runs.stopping import INTERRUPTED, Stop
 from tomserve.serving import keys
+from tomserve.serving.vigil import Vigil
+from tomserve.status import SPOKEN
 
 TRANSPORTS = ("aiohttp", "openai")
 SPARE_FILES = 128
@@ -114,7 +119,8 @@ class Asker:
     """Who is asked, and how; the same for all phases of an evaluation.
 
     timeout: seconds a request. alive: returns a reason once the server is known to be gone. log: takes a line for the
-    run's log. save: writes the manifest as things stand. `added` counts the rows of all phases so far.
+    run's log. save: writes the manifest as things stand. answering: the models that replies name, the same for all
+    phases. vigil: looks now and then whether the server is still the same. `added` counts the rows of all phases.
     """
 
     endpoints: Sequence[str]
@@ -127,6 +133,8 @@ class Asker:
     transport: str = "aiohttp"
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     alive: Callable[[], str | None] = lambda: None
+    answering: Answering = field(default_factory=Answering)
+    vigil: Vigil | None = None
     added: int = 0
 
     async def ask(self, phase: Phase) -> None:
@@ -154,18 +162,37 @@ class Asker:
         transport = _transport(self.transport, Timeouts(stall=self.timeout, total=self.timeout))
         runner = self._runner(phase, tally, transport)
         try:
-            done = await runner.run(phase.requests())
+            done = await self._watched(runner.run(phase.requests()))
         except ServerLostError as error:
             raise ServerLostError(f"{error}; {self._left(phase)}") from None
         finally:
             if phase.session is not None:
                 limit = tally.now.limit if tally.now.found else phase.concurrency
                 phase.session.found(limit, runner.prefix.to_dict())
+                answers = sum(tally.statuses[status] for status in SPOKEN)
+                phase.session.answered(answers, sorted(self.answering.named))
             await transport.close()
         if not done:
             raise StoppedError(
                 f"stopped; {self._left(phase)}, everything else is kept; repeat the command to resume", INTERRUPTED
             )
+
+    async def _watched(self, asking: Coroutine[Any, Any, bool]) -> bool:
+        """Ask, and look whether the server is still the same meanwhile and in the end; whether all was asked."""
+        if self.vigil is None or not self.vigil.useful:
+            return await asking
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(asking), asyncio.create_task(self.vigil.keep())]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            results = [task.result() for task in ended]  # raises what any of them ended by
+            done = all(results)
+            if done:  # else it was stopped
+                await self.vigil.look()
+            return done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _left(self, phase: Phase) -> str:
         return f"{phase.left()} of {phase.total()} left {phase.what}"
@@ -183,6 +210,7 @@ class Asker:
             stop=self.stop.event(),
             alive=self.alive,
             hedge=phase.hedge,
+            answering=self.answering,
             probe=orjson.dumps(probe),
         )
 

@@ -46,6 +46,7 @@ class EvalOptions:
     hedge: float | None = None
     noise_check: float | None = None
     setup: bool = False
+    accept_change: bool = False
     policy: RetryPolicy = field(default_factory=RetryPolicy)
 
 
