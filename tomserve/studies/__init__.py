@@ -1,1 +1,50 @@
-"""Studies: loading a study of the analysis room and the contrasts, comparisons and plans that studies share."""
+"""Studies: loading a study of the analysis room, computing it, and the contrasts, comparisons and plans they share.
+
+    from tomserve.scoring.table import load_scores
+    from tomserve.studies import analyze
+
+    tables = analyze(load_scores("example"), "accuracy")
+"""
+
+from tomserve.studies.analysis import Analysis, analyze, compute, labelled
+from tomserve.studies.loading import default_study, load_study, names
+from tomserve.studies.showing import (
+    BAD,
+    GOOD,
+    OPEN,
+    Card,
+    Chance,
+    Context,
+    Excerpt,
+    Figure,
+    Layout,
+    Panel,
+    Section,
+    Verdict,
+    Version,
+)
+from tomserve.studies.study import Study
+
+__all__ = [
+    "BAD",
+    "GOOD",
+    "OPEN",
+    "Analysis",
+    "Card",
+    "Chance",
+    "Context",
+    "Excerpt",
+    "Figure",
+    "Layout",
+    "Panel",
+    "Section",
+    "Study",
+    "Verdict",
+    "Version",
+    "analyze",
+    "compute",
+    "default_study",
+    "labelled",
+    "load_study",
+    "names",
+]
