@@ -19,7 +19,7 @@ lower_order_match   where the answer is that of the first-order question, of any
                     thing that all asked agents saw together (joint witness), and where it is not
 twins               matched twins: deceptive, truthful and filler lines against none and against each other
 baselines           what these rules and a guess score on the same questions
-errors              wrong answers by explanation (see _hitom_errors.py)
+errors              wrong answers by explanation (see errors.py)
 chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
                     chain which ends wrongly
 scorer              which answers counted as right (tracked:SEMANTICS for generated items), and how replies were read
@@ -28,16 +28,22 @@ scorer              which answers counted as right (tracked:SEMANTICS for genera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import _hitom_notes
 import polars as pl
-from _hitom_chains import COLUMNS as CHAINS
-from _hitom_chains import chains
-from _hitom_errors import COLUMNS as ERRORS
-from _hitom_errors import errors
-from _hitom_rows import (
+
+from tomserve.items import Item
+from tomserve.studies import Context, Figure, Layout, Study
+from tomserve.studies.contrasts import Record, pair
+from tomserve.studies.showing import Chance, Tables
+
+from . import notes
+from .chains import COLUMNS as CHAINS
+from .chains import chains
+from .errors import COLUMNS as ERRORS
+from .errors import errors
+from .rows import (
     OVERALL,
     REQUIRED,
     RULES,
@@ -52,14 +58,9 @@ from _hitom_rows import (
     share_of,
     with_control,
 )
-from _hitom_summary import summary, warnings
+from .summary import summary, warnings
+from .verdicts import verdicts
 
-from tomserve.reporting.layout import Layout
-from tomserve.studies.contrasts import Record, pair
-
-__all__ = ["INTERVALS", "LAYOUTS", "REQUIRED", "VALUES", "notes", "summary", "tables", "warnings"]
-VALUES: dict[str, tuple[str, ...]] = {}
-INTERVALS = ("recommended", "published")
 TWINS = (
     ("deceptive", "filler"),
     ("deceptive", "truthful"),
@@ -69,9 +70,9 @@ TWINS = (
 )
 """Treatment and control; the first is the primary one: lines that lie against lines that say nothing."""
 LAYOUTS = {
-    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), rows="deception", by="model"),
+    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), "deception", "model"),
     "prompting_effects": Layout(
-        "risk_difference", ("rd_low", "rd_high"), rows="deception", columns=("model", "treatment"), by="model"
+        "risk_difference", ("rd_low", "rd_high"), "deception", "model", columns=("model", "treatment")
     ),
 }
 SHARE = (
@@ -99,7 +100,7 @@ COLUMNS = {
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name. scores: a score table; intervals: one of INTERVALS."""
+    """Every table of the study, by name. scores: a score table; intervals: the way to count."""
     rows = prepared(scores)
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
@@ -118,11 +119,6 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     if intervals == "published":
         del made["prompting_effects"]
     return {name: frame(records, COLUMNS[name]) for name, records in made.items()}
-
-
-def notes(intervals: str) -> dict[str, str]:
-    """One line a table: what its interval means, and for which population."""
-    return _hitom_notes.RECOMMENDED if intervals == "recommended" else _hitom_notes.PUBLISHED
 
 
 def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
@@ -290,3 +286,53 @@ def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
         counted = part.group_by(keys).agg(rows=pl.len().cast(pl.Int64), correct=pl.col("correct").sum().cast(pl.Int64))
         for record in counted.sort(*keys).iter_rows(named=True):
             yield {"model": model, "strategy": strategy, **record, "share": record["rows"] / part.height}
+
+
+# What belongs to the tables
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+    from .figures import figures as draw
+
+    return draw(tables, context)
+
+
+def chance(items: list[Item]) -> Chance:
+    """1 / number of containers that the story mentions: many of the choices stand nowhere in the story."""
+    shares = [1 / _guesses(item) for item in items]
+    known = {"all": sum(shares) / len(shares)} if shares else {}
+    return Chance(known, "mean over questions of 1 / number of containers mentioned")
+
+
+def _guesses(item: Item) -> int:
+    mentioned = item.factors.get("n_containers_mentioned")
+    return mentioned if isinstance(mentioned, int) and mentioned > 0 else len(item.choices)
+
+
+def notes_of(intervals: str) -> Mapping[str, str]:
+    """What each table means, counted in that way."""
+    return notes.RECOMMENDED if intervals == "recommended" else notes.PUBLISHED
+
+
+STUDY = Study(
+    name="hitom",
+    tables=tables,
+    required=REQUIRED,
+    intervals=("recommended", "published"),
+    notes=notes_of,
+    warnings=warnings,
+    summary=summary,
+    layouts=LAYOUTS,
+    figures=figures,
+    verdicts=verdicts,
+    chance=chance,
+    labels={
+        "order": "Order",
+        "length": "Chapters",
+        "deception": "Deception",
+        "tell_relevant": "Tells matter",
+        "equals_joint_witness": "Joint witness right",
+        "twin_kind": "Twin",
+    },
+)

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,7 @@ from tomserve.cli.study import console
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from tomserve.studies import Analysis
 
 app = typer.Typer(
     add_completion=False,
@@ -160,9 +160,10 @@ def evaluate_command(
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
     from tomserve.engine.transport import FINAL
+    from tomserve.reporting import tables
     from tomserve.runs.evaluation import EvalOptions, evaluate
     from tomserve.scoring.table import scores_of
-    from tomserve.studies import noise
+    from tomserve.studies import compute, noise
 
     screen = console()
     options = EvalOptions(
@@ -191,11 +192,12 @@ def evaluate_command(
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
         screen.print("nothing left to ask", highlight=False)
-    _print_study(scores, screen)
+    analysis = compute(scores)
+    tables.show_analysis(analysis, screen)
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := _report(result.folder, bool(result.added))) is not None:
+    if report and (path := _report(result.folder, analysis, bool(result.added))) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(path.resolve()))
@@ -207,26 +209,17 @@ def evaluate_command(
     return 1 if bad else 0
 
 
-def _report(folder: Path, again: bool) -> Path | None:
+def _report(folder: Path, analysis: Analysis, again: bool) -> Path | None:
     """The run's report; what goes wrong with a picture must not look like a failed run."""
     from tomserve.reporting.html.build import write_report
 
     if not again and (folder / "report.html").exists():
         return folder / "report.html"
     try:
-        return write_report([str(folder) + "/"])
+        return write_report([str(folder) + "/"], analysis=analysis)
     except TomserveError as error:
         print(f"warning: no report ({error})", file=sys.stderr)
         return None
-
-
-def _print_study(scores: Any, screen: Console) -> None:
-    from tomserve.reporting import tables
-    from tomserve.studies.study import analyze, default_study, load_study, notes, printable
-
-    study = load_study(default_study(scores))
-    found = analyze(scores, study)
-    tables.show(printable(study, found), screen, notes(study, None, found))
 
 
 @app.command()

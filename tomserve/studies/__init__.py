@@ -1,9 +1,9 @@
 """Studies: loading a study of the analysis room, computing it, and the contrasts, comparisons and plans they share.
 
-    from tomserve.scoring.table import load_scores
-    from tomserve.studies import analyze
+from tomserve.scoring.table import load_scores
+from tomserve.studies import analyze
 
-    tables = analyze(load_scores("example"), "accuracy")
+tables = analyze(load_scores("example"), "accuracy")
 """
 
 from tomserve.studies.analysis import Analysis, analyze, compute, labelled

@@ -17,10 +17,10 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.table import TABLES, Note, load_scores
+from tomserve.studies.checking import check
 from tomserve.studies.contrasts import Record, adjusted, contrast, pair
 from tomserve.studies.noise import line, measured, noise_floor, reach
 from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.checking import check
 from tomserve.studies.rows import REQUIRED, prepared
 
 SHOWN = 20
@@ -151,7 +151,7 @@ def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
         "n",
         *shown_noise(comparison.effects),
     )
-    frames = {"paired differences, with 95% t intervals over tasks (overall: over stages) and p of sign-flip tests": effects}
+    frames = {"paired differences, with 95% intervals over tasks (overall: over stages) and sign-flip p": effects}
     if not comparison.flips.is_empty():
         more = f", first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
         frames[f"flips{more}"] = comparison.flips.select("strategy", "flip", "item", "answer_a", "answer_b").head(SHOWN)

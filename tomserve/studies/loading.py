@@ -1,7 +1,7 @@
-"""Finding studies and loading them: ``analysis/NAME.py``, ``analysis/NAME/study.py``, or a path to such a file or folder.
+"""Finding and loading studies: ``analysis/NAME.py``, ``analysis/NAME/study.py``, or a path to such a file or folder.
 
-    >>> load_study("accuracy").intervals
-    ('recommended', 'published')
+>>> load_study("accuracy").intervals
+('recommended', 'published')
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _file(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _modules_beside(folder: Path) -> Iterator[None]:
-    """Let modules of that folder be imported, and forget them afterwards: another study may have some of these names."""
+    """Let modules of that folder be imported, and forget them afterwards: another study may use the same names."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     try:
@@ -113,7 +113,7 @@ def _modules_beside(folder: Path) -> Iterator[None]:
 
 
 def _folder(path: Path) -> ModuleType:
-    """Run a study that is a folder, as a package of its own: its modules import each other by ``from .rows import ...``.
+    """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import ...``).
 
     The package is named after the folder's place, so that studies do not see each other's modules; it stays loaded, so
     that a function of the study may import a module of it when it is called. Loading it again reads the files anew.

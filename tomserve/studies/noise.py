@@ -52,7 +52,7 @@ BESIDE = (
     "of the comparison, added; noise_high adds the upper ends of their intervals. An effect (risk difference) that is "
     "not larger than this cannot be told from batching noise."
 )
-UNMEASURED = "The effect of batching on the answers (columns noise and noise_high) was not measured (eval --noise-check)."
+UNMEASURED = "What batching does to the answers (noise, noise_high) was not measured (eval --noise-check)."
 
 
 def noise_floor(scores: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,9 @@ BASELINE = "vanilla"
 """The strategy that asks for the answer alone: what other strategies are compared with."""
 
 
-def prepared(scores: pl.LazyFrame, kept: Sequence[str] = REQUIRED, wanted: Mapping[str, Any] | None = None) -> pl.LazyFrame:
+def prepared(
+    scores: pl.LazyFrame, kept: Sequence[str] = REQUIRED, wanted: Mapping[str, Any] | None = None
+) -> pl.LazyFrame:
     """One row an answer, sorted by model, strategy and item, so that sums do not depend on the order of the rows.
 
     kept: columns of the table to keep as they are. wanted: columns to have of these types, empty where the table lacks

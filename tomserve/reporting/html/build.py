@@ -15,18 +15,14 @@ import polars as pl
 import tomserve
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.reporting.html import generic
 from tomserve.reporting.html import page as pages
-from tomserve.reporting.html.figures import figures
-from tomserve.reporting.html.headline import verdicts
-from tomserve.reporting.html.items import packed
+from tomserve.reporting.html.items import browser_of, packed
 from tomserve.reporting.html.sources import Source, load, provenance
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
-from tomserve.studies import noise
-from tomserve.studies import study as studies
-
-MENTIONED = "n_containers_mentioned"
-"""The factor that says how many of the choices a story names."""
+from tomserve.studies import Analysis, Chance, Context, Figure, compute, noise
+from tomserve.studies.rows import answered
 
 
 def write_report(
@@ -36,13 +32,17 @@ def write_report(
     labels: Sequence[str] = (),
     study: str | None = None,
     note: Note | None = None,
+    analysis: Analysis | None = None,
 ) -> Path:
     """Write the report of these runs (None: the newest) and return its path.
 
     out: where to; without it `report.html` in the run's folder, or for several runs in the current one. intervals,
-    study, labels: as for `tomserve analyze`. note: told what could not be read. Raises ConfigError.
+    study, labels: as for `tomserve analyze`. note: called with what could not be read. analysis: what the study found
+    in the scores of these runs, where the caller has it already; study and intervals are then those of the analysis.
+    Raises ConfigError.
     """
-    sources, text = _report(runs or (None,), intervals, labels, study, note)
+    sources, scores = load(runs or (None,), labels, note)
+    text = _page(sources, scores, analysis or compute(scores, study, intervals))
     path = out or (sources[0].folder if len(sources) == 1 else Path()) / "report.html"
     partial = path.with_name(path.name + ".part")
     try:
@@ -64,88 +64,63 @@ def report(
     note: Note | None = None,
 ) -> str:
     """The report as text; see write_report."""
-    return _report(runs, intervals, labels, study, note)[1]
-
-
-def _report(
-    runs: Sequence[str | None],
-    intervals: str | None,
-    labels: Sequence[str],
-    study: str | None,
-    note: Note | None,
-) -> tuple[list[Source], str]:
     sources, scores = load(runs, labels, note)
-    name = study or studies.default_study(scores)
-    module = studies.load_study(name)
-    found = studies.analyze(scores, module, intervals)
-    kind = intervals or getattr(module, "INTERVALS", ("published",))[0]
-    said = studies.notes(module, intervals, found)
-    items = _items(sources)
-    chance = _chance(scores, items)
-    extra = {"tables": pages.copies(found, getattr(module, "LAYOUTS", {}))}
-    data, cut = packed(sources, extra)
+    return _page(sources, scores, compute(scores, study, intervals))
+
+
+def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
+    study, tables = analysis.study, analysis.tables
+    browser = browser_of(sources, study.version)
+    asked = sorted(set(scores["item"].unique()) & set(browser.asked))
+    chance = study.chance([browser.asked[name] for name in asked])
+    context = Context(chance.shares)
+    data, cut = packed(browser, {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)})
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
-        facts=tuple(_facts(sources, scores, name, kind, chance)),
+        facts=tuple(_facts(sources, scores, analysis, chance)),
         warnings=tuple(_warnings(sources)),
-        intervals=kind,
-        verdicts=tuple(verdicts(found, chance.get("all"))),
-        figures=figures(found, chance),
-        tables=tuple(pages.shown(title, frame, said.get(title, "")) for title, frame in found.items()),
+        intervals=analysis.intervals,
+        verdicts=tuple(study.verdicts(tables, context)),
+        sections=pages.sections(_figures(scores, analysis, context, browser.asked)),
+        tables=tuple(pages.shown(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=tuple(_failures(scores)),
         provenance=tuple((source.run, provenance(portable(dict(source.manifest)))) for source in sources),
-        canaries=tuple(sorted({item.canary for item in items.values() if item.canary})),
+        canaries=tuple(sorted({item.canary for item in browser.asked.values() if item.canary})),
         cut=cut,
         data=data,
         version=tomserve.__version__,
     )
-    return sources, pages.render(page)
+    return pages.render(page)
 
 
-def _items(sources: Sequence[Source]) -> dict[str, Item]:
-    return {item.id: item for source in sources for item, _ in source.answers()}
-
-
-def _chance(scores: pl.DataFrame, items: Mapping[str, Item]) -> dict[str, float]:
-    """For each subset of the design what a guesser gets right: the mean over its questions of 1 / number of choices, or
-    where many choices stand nowhere in the story (Hi-ToM) 1 / those that do."""
-    asked = scores.select("item", *(name for name in ("scenario", "question_kind") if name in scores.columns)).unique()
-    subsets = {"all": asked}
-    if asked.width == 3:
-        text = asked.with_columns(pl.col("scenario", "question_kind").cast(pl.String))
-        subsets["false_belief"] = text.filter(scenario="false_belief", question_kind="belief")
-    shares = {
-        name: [1 / _guesses(items[item]) for item in sorted(part["item"].unique()) if item in items]
-        for name, part in subsets.items()
-    }
-    return {name: sum(values) / len(values) for name, values in shares.items() if values}
-
-
-def _guesses(item: Item) -> int:
-    mentioned = item.factors.get(MENTIONED)
-    return mentioned if isinstance(mentioned, int) and mentioned > 0 else len(item.choices)
+def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, items: Mapping[str, Item]) -> Sequence[Figure]:
+    """The study's own figures, or what can be drawn of any study."""
+    if analysis.study.figures is not None:
+        return analysis.study.figures(analysis.tables, context)
+    named = dict.fromkeys(name for item in items.values() for name in item.factors)
+    factors = [name for name in named if name in scores.columns]
+    return generic.figures(analysis.tables, scores, factors, context.chance)
 
 
 def _facts(
-    sources: Sequence[Source], scores: pl.DataFrame, study: str, kind: str, chance: Mapping[str, float]
+    sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
     strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
-    found = [
+    facts = [
         ("benchmark", benchmarks or "unknown"),
         ("questions", f"{scores['item'].n_unique():,}"),
         ("strategies", strategies),
         ("answers", f"{scores.height:,}"),
         ("runs", ", ".join(source.run for source in sources)),
-        ("study", f"{study}, {kind} intervals"),
+        ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
     if (floor := noise.line(scores)) is not None:
-        found.append(("noise floor", floor.partition(": ")[2]))
-    if "all" in chance:
-        what = "containers mentioned" if MENTIONED in scores.columns else "choices"
-        found.append(("chance", f"{chance['all']:.2f} (mean over questions of 1 / number of {what})"))
-    return found
+        facts.append(("noise floor", floor.partition(": ")[2]))
+    if "all" in chance.shares:
+        facts.append(("chance", f"{chance.shares['all']:.2f} ({chance.meaning})"))
+    return facts
 
 
 def _warnings(sources: Sequence[Source]) -> list[str]:
@@ -159,7 +134,7 @@ def _warnings(sources: Sequence[Source]) -> list[str]:
 def _failures(scores: pl.DataFrame) -> list[str]:
     """How many rows hold no answer, by model and strategy; a difference between strategies can fake an effect."""
     counted = (
-        scores.with_columns(failed=~studies.answered())
+        scores.with_columns(failed=~answered())
         .group_by("model", "strategy", maintain_order=True)
         .agg(pl.len().alias("asked"), pl.col("failed").sum())
         .sort("model", "strategy")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,13 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
+from tomserve.studies.showing import Version
 
 BUDGET = 3_300_000
 """Bytes that the packed data may take; longer texts are cut until it does, and say so."""
 
 CUTS = (None, 6000, 3000, 1500, 700, 300)
 """Characters kept of a text, tried in this order."""
-
-MATCHED = ("stage", "scenario", "question_kind", "swapped")
-"""Factors that an item and its unperturbed version share."""
 
 
 @dataclass
@@ -47,9 +45,16 @@ class Pool:
 
 
 class Browser:
-    """Collects items and answers. Items of one id that differ between runs are kept apart."""
+    """Collects items and answers. Items of one id that differ between runs are kept apart.
 
-    def __init__(self) -> None:
+    version: which question an item is a version of (see Study.version); its original is shown beside it. After runs
+    were added, `asked` holds every item that they have an answer to, by its id.
+    """
+
+    def __init__(self, version: Callable[[Item], Version | None]) -> None:
+        self.asked: dict[str, Item] = {}
+        self._version = version
+        self._versions: list[tuple[int, Version | None]] = []  # of each item: which of its id, and what it is one of
         self.words = Pool()  # labels, factor values, statuses, names
         self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
         self.arms: list[dict[str, Any]] = []
@@ -65,6 +70,7 @@ class Browser:
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
         for item, row in source.answers():
+            self.asked[item.id] = item
             strategy = str(row["strategy"])
             # A label renames the run's model; several models in one run keep their names.
             model = next(iter(names.values())) if len(names) == 1 else str(row["model"])
@@ -107,6 +113,7 @@ class Browser:
             return known
         number = self._ids[item.id] = self._ids.get(item.id, 0) + 1
         place = self._known[text] = len(self.items)
+        self._versions.append((number, self._version(item)))
         self.items.append(
             {
                 "id": item.id if number == 1 else f"{item.id} (version {number})",
@@ -157,21 +164,16 @@ class Browser:
         }
 
     def _bases(self) -> list[int]:
-        """For each item the place of its unperturbed version, -1 where there is none."""
-        described = []
-        for item in self.items:
-            described.append({self.factors.values[name]: value for name, value in item["factors"]})
-        none = self.words.place("none")
-        plain: dict[tuple[Any, ...], int] = {}
-        keys = []
-        for place, (item, factors) in enumerate(zip(self.items, described, strict=True)):
-            version = item["id"].rpartition(" (version ")[2] if " (version " in item["id"] else ""
-            matched = tuple(factors.get(name, -1) for name in MATCHED)
-            key = (version, *matched) if "perturbation" in factors and -1 not in matched else None
-            keys.append(key)
-            if key is not None and factors["perturbation"] == none:
-                plain.setdefault(key, place)
-        return [-1 if key is None or plain.get(key, place) == place else plain[key] for place, key in enumerate(keys)]
+        """For each item the place of its original, -1 where there is none or where it is the original itself."""
+        originals: dict[tuple[int, Hashable], int] = {}
+        for place, (number, version) in enumerate(self._versions):
+            if version is not None and version.original:
+                originals.setdefault((number, version.of), place)
+        bases = []
+        for place, (number, version) in enumerate(self._versions):
+            original = -1 if version is None else originals.get((number, version.of), -1)
+            bases.append(-1 if original == place else original)
+        return bases
 
 
 _COLUMNS = (
@@ -197,11 +199,16 @@ def _cut(text: str, cut: int | None) -> str:
     return text if cut is None or len(text) <= cut else f"{text[:cut]} […]"
 
 
-def packed(sources: Iterable[Source], extra: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole)."""
-    browser = Browser()
+def browser_of(sources: Iterable[Source], version: Callable[[Item], Version | None]) -> Browser:
+    """A browser that holds every scored answer of these runs, each of which is read once."""
+    browser = Browser(version)
     for source in sources:
         browser.add(source)
+    return browser
+
+
+def packed(browser: Browser, extra: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole)."""
     best = ""
     for cut in CUTS:
         best = pack({**browser.data(cut), **extra})

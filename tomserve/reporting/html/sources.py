@@ -16,12 +16,12 @@ from tomserve.items import Item
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, load_scores
-from tomserve.studies import study as studies
+from tomserve.studies import labelled
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run: where it lies, what it says of itself, and its scores (models named as --label says)."""
+    """One run: its folder, name and manifest, and its scores, whose models are named as --label says."""
 
     folder: Path
     run: str
@@ -29,7 +29,10 @@ class Source:
     scores: pl.DataFrame
 
     def answers(self) -> Iterator[tuple[Item, Mapping[str, Any]]]:
-        """Every response that counts with its item, in the order of the scores."""
+        """Every response that counts with its item, in the order of the scores.
+
+        Every call indexes and reads both files anew, which takes as long as they are large: call it once.
+        """
         journal = self.folder / "responses.jsonl"
         if not journal.exists():
             return
@@ -40,21 +43,21 @@ class Source:
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
     """The runs, and all their scores in one table. Raises ConfigError for what is no run folder."""
-    found: list[tuple[Path, Mapping[str, Any], pl.DataFrame]] = []
+    loaded: list[tuple[Path, Mapping[str, Any], pl.DataFrame]] = []
     for run in runs:
         if run is not None and run.endswith(TABLES):
             raise ConfigError(
                 f"{run}: a report shows items and texts, which a table does not hold; give the run folder"
             )
         folder = existing_run(run)
-        if any(folder.resolve() == other.resolve() for other, _, _ in found):
+        if any(folder.resolve() == other.resolve() for other, _, _ in loaded):
             raise ConfigError(f"{folder}: given twice")
-        found.append((folder, read_manifest(folder) or {}, load_scores(str(folder.resolve()), note=note)))
-    scores = studies.labelled(pl.concat([frame for _, _, frame in found], how="diagonal_relaxed"), labels)
+        loaded.append((folder, read_manifest(folder) or {}, load_scores(str(folder.resolve()), note=note)))
+    scores = labelled(pl.concat([frame for _, _, frame in loaded], how="diagonal_relaxed"), labels)
     if not scores.height:
-        raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in found)}: nothing was answered yet")
+        raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in loaded)}: nothing was answered yet")
     sources, start = [], 0
-    for folder, manifest, frame in found:
+    for folder, manifest, frame in loaded:
         part = scores.slice(start, frame.height)
         sources.append(Source(folder, folder.resolve().name, manifest, part))
         start += frame.height
