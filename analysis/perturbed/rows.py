@@ -15,7 +15,7 @@ from tomserve.studies.rows import prepared as prepared_rows
 DESIGN = ("stage", "perturbation", "scenario", "question_kind")
 """Factors that the items of this benchmark have, and that the study needs."""
 CONTROL, OVERALL, VANILLA = "none", "overall", BASELINE
-"""The class of the unperturbed stories, the row of all classes together, and what other strategies are compared with."""
+"""The class of the unperturbed stories, that of all stories together, and what other strategies are compared with."""
 SUBSETS = {"all": "all questions", "false_belief": "false-belief subset"}
 """The parts of the questions that the tables count, as readers know them."""
 PERTURBED = tuple(name for name in PERTURBATIONS if name != CONTROL)

@@ -113,7 +113,7 @@ def _modules_beside(folder: Path) -> Iterator[None]:
 
 
 def _folder(path: Path) -> ModuleType:
-    """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import ...``).
+    """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import x``).
 
     The package is named after the folder's place, so that studies do not see each other's modules; it stays loaded, so
     that a function of the study may import a module of it when it is called. Loading it again reads the files anew.
