@@ -24,7 +24,7 @@ RECOMMENDED = {
     "(Benjamini and Yekutieli's method). p_smallest and p_adjusted_smallest are the least that so few stages can give, "
     "whatever the answers. For all classes together (overall_perturbed) read p_permutation first.",
     "prompting_effects": "Each strategy against vanilla on the same items. Read this difference and its interval: "
-    "whether the overlapping intervals of two accuracies are apart is no test. The interval of a class counts tasks; "
+    "overlapping intervals of two accuracies are no test of it. The interval of a class counts tasks; "
     "the row overall stands twice, for new stages and for new tasks. The columns gained and lost, McNemar's test and "
     "Tango's interval take the questions as independent, which they are not; they only describe.",
     "strategies": "Cochran's Q tests whether all strategies are right equally often. It takes the questions as "

@@ -41,12 +41,10 @@ def warnings(tables: Tables) -> list[str]:
 def summary(tables: Tables) -> list[Excerpt]:
     """The tables to print: classes down, strategies across, ``k/n share [interval]``; two strategies fit 80 columns."""
     by_task = "method" in tables["accuracy"].columns
-    excerpts = _accuracy(tables, "95% intervals, counting tasks" if by_task else "published intervals")
+    excerpts = _accuracy(tables, "95% intervals" if by_task else "published intervals")
     effects = _effects(tables) if by_task else None
     if effects is not None:
-        title = (
-            "effects to be expected of new stages, with 95% intervals: read these, not whether two intervals overlap"
-        )
+        title = "effects expected of new stages: read these, not whether two intervals overlap"
         excerpts.append(Excerpt(title, effects, ("perturbation_effects", "prompting_effects")))
     kept = ["ostensible", "classes_above", "limited_robust", "robust", *(["tasks_solved"] if by_task else [])]
     verdicts = tables["criteria"].filter(rule="strict").select("subset", "model", "strategy", *kept)

@@ -39,7 +39,7 @@ _ROBUST = {
     "no": ("No", BAD),
     "open": ("Not shown, but not ruled out", OPEN),
 }
-_DIFFERS = ("It depends: the verdict differs between strategies, or between all and false-belief questions", OPEN)
+_DIFFERS = ("Differs by strategy or by set of questions", OPEN)
 
 
 def _robust(tables: Tables) -> Card | None:
@@ -54,14 +54,12 @@ def _robust(tables: Tables) -> Card | None:
         tested = row.get("classes_tested", 10)
         text = f"More than half right in {row['classes_above']} of {tested} classes, {control} on unperturbed stories."
         if above + below + undecided:
-            text += (
-                f" The 95% interval lies wholly above one half in {above} classes, wholly below in {below}, and holds "
-                f"one half in {undecided}, which are undecided."
-            )
+            text += f" Counting only what is certain: {above} above one half, {below} below, {undecided} undecided."
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), text))
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else _DIFFERS
     remark = (
-        "The paper calls a model robust that has more than half right on unperturbed stories and in all ten classes."
+        "The paper calls a model robust that has more than half right on unperturbed stories and in all ten classes. A "
+        "class is certain if its 95% interval lies wholly above one half, or wholly below."
     )
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
 
