@@ -35,11 +35,9 @@ def show(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[st
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
     """Print what a study found, as its summary says, and below it the notes of the tables that the summary shows."""
-    excerpts = analysis.summary()
-    names = dict.fromkeys(name for excerpt in excerpts for name in excerpt.notes if name in analysis.notes)
-    for excerpt in excerpts:
+    for excerpt in analysis.summary():
         _print(excerpt.title, excerpt.frame, console)
-    show({}, console, {name: analysis.notes[name] for name in names})
+    show({}, console, analysis.summary_notes())
 
 
 def _print(title: str, frame: pl.DataFrame, console: Console) -> None:

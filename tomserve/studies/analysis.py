@@ -37,6 +37,13 @@ class Analysis:
             excerpts.append(Excerpt(noise.TITLE, self.tables[noise.TABLE], ("noise", noise.TABLE)))
         return excerpts
 
+    def summary_notes(self) -> dict[str, str]:
+        """The notes of the tables that the summary shows, by table; what noise is, once, where it was measured."""
+        own = self.study.notes(self.intervals)
+        noted = {name: note for name, note in self.notes.items() if name not in self.tables or name == noise.TABLE}
+        names = dict.fromkeys(name for excerpt in self.summary() for name in excerpt.notes)
+        return {name: known[name] for name in names for known in (own, noted) if name in known}
+
 
 def compute(
     scores: pl.DataFrame | pl.LazyFrame, study: Study | str | None = None, intervals: str | None = None
