@@ -3,8 +3,8 @@
     tomserve analyze items-mymodel --study accuracy
 
 `accuracy`: model, strategy, correct, total, accuracy, ci_low, ci_high. `prompting_effects`: every strategy against
-vanilla on the same items. recommended: the unit is the cluster (story, task; an item without one is its own), failures
-count as wrong; published: items as independent.
+vanilla on the same items. `metrics`: means of what the benchmark computes from replies. recommended: the unit is the
+cluster (story, task; an item without one is its own), failures count as wrong; published: items as independent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.scoring.metric import BEGINNING
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import Excerpt, Study
+from tomserve.studies import Excerpt, Study, metrics
 from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.rows import BASELINE, prepared
+from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
 
 NOTES = {
@@ -29,6 +30,7 @@ NOTES = {
     "this difference and its interval: whether the intervals of two accuracies overlap is no test. p_sign_flip is the "
     "p value of a sign-flip test: the share of all ways of flipping the signs of the clusters' differences that give "
     "an effect at least as large.",
+    metrics.TABLE: metrics.NOTE,
 }
 PUBLISHED = {
     "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
@@ -42,14 +44,21 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """`accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked."""
-    rows = prepared(scores).collect()
+    """`accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked, and `metrics` where the
+    benchmark has some."""
+    computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
+    rows = prepared(scores, (*REQUIRED, *computed)).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
     shares = pl.DataFrame([{"model": key[0], "strategy": key[1], **_share(part, intervals)} for key, part in arms])
     if intervals == "published":
         return {"accuracy": shares}
     effects = list(_effects(rows))
-    return {"accuracy": shares, **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {})}
+    means = metrics.means(rows)
+    return {
+        "accuracy": shares,
+        **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
+        **({metrics.TABLE: means} if means.height else {}),
+    }
 
 
 def _share(rows: pl.DataFrame, intervals: str) -> dict[str, Any]:
@@ -68,13 +77,15 @@ def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def summary(tables: Tables) -> list[Excerpt]:
-    """What the terminal shows: the first columns of both tables."""
+    """What the terminal shows: the first columns of the tables."""
     accuracy = tables["accuracy"]
     excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",))]
     if (effects := tables.get("prompting_effects")) is not None:
         columns = ("model", "treatment", "control", "risk_difference", "rd_low", "rd_high", "p_sign_flip")
         frame = effects.select(*columns, "gained", "lost", *shown_noise(effects))
         excerpts.append(Excerpt("effects, paired on the same items", frame, ("prompting_effects",)))
+    if metrics.TABLE in tables:
+        excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
     return excerpts
 
 

@@ -136,7 +136,7 @@ class Watch(Silent):
 def requests(model: str, strategy_name: str, tag: str) -> Iterator[Request]:
     """The dataset, over and over, without end; no prompt twice, nor in two runs of different `tag`."""
     strategy, sampling = Strategy.load(strategy_name), Sampling()
-    base = list(get("perturbed").load(None))
+    base = list(get("perturbed").items())
     for number, item in enumerate(itertools.cycle(base)):
         story = (f"Story {tag}-{number}.", *item.story)
         changed = item.model_copy(update={"id": f"{number}/{item.id}", "story": story, "gold": None})

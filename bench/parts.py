@@ -49,7 +49,7 @@ def microseconds(part: Callable[[Any], object], over: Sequence[Any]) -> float:
 
 def main() -> None:
     """Print a line a part."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     raw = orjson.dumps(ANSWER)
     reply = read_reply(200, raw)
     print(f"{'part':44s} {'vanilla':>8s} {'cot':>8s}   microseconds a request")

@@ -63,7 +63,7 @@ Run = dict[str, Any]
 
 def subset(stories: int, seed: int) -> list[Item]:
     """All items of some stories, drawn with `seed`, in the order of the file; of all stories for 0."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     every = sorted({item.story for item in items})
     chosen = set(random.Random(seed).sample(every, min(stories or len(every), len(every))))
     return [item for item in items if item.story in chosen]

@@ -27,7 +27,7 @@ from tomserve import benchmarks
 from tomserve.items import Item, write_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import EvalOptions, evaluate
-from tomserve.scoring.table import scores_of
+from tomserve.runs.scores import scores_of
 from tomserve.serving import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))

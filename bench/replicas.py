@@ -88,7 +88,7 @@ class Watch(Silent):
 def requests(model: str, tag: str, max_tokens: int, part: int, parts: int) -> Iterator[Request]:
     """The dataset, SLICE stories at a time, each in the order of an evaluation, over and over without end; of several
     parts the one with that number."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     stories = sorted({item.story for item in items})
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
     sampling = Sampling()

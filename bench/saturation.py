@@ -54,7 +54,7 @@ OURS, THEIRS = "ours", "bench serve"
 def prompts(count: int) -> Iterator[str]:
     """What an evaluation renders for the dataset, over and over, no two equal from the first words of the story on."""
     strategy = Strategy.load("vanilla")
-    base = list(get("perturbed").load(None))
+    base = list(get("perturbed").items())
     for number in range(count):
         item = base[number % len(base)]
         turn = strategy.turn(item.model_copy(update={"story": (f"Story {number}.", *item.story), "gold": None}))

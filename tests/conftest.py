@@ -26,13 +26,24 @@ DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")
 """Data of others, never committed; read before the tests get surroundings of their own."""
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests share is made before a test has surroundings of its own, and keeps out of the user's state, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test reads or writes the checkout's runs, the user's keys or a content folder of the shell."""
+def _own_surroundings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test reads or writes the checkout's runs, the user's keys or state, or a content folder of the shell."""
     for name in list(os.environ):
         if name.startswith("TOMSERVE_"):
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
 

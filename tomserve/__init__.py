@@ -29,8 +29,8 @@ _PUBLIC = {
     "TomserveError": "errors",
     "evaluate": "runs.evaluation",
     "read_items": "items",
-    "score_run": "scoring.table",
-    "scores_of": "scoring.table",
+    "score_run": "runs.scores",
+    "scores_of": "runs.scores",
 }
 
 __all__ = ["__version__", *_PUBLIC]

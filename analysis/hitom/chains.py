@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.stats import association
+from tomserve.stats import association, leaveout
 from tomserve.studies.contrasts import Record
 
 from .rows import CHAIN_MEANS as MEANS
@@ -33,7 +33,10 @@ def _path(rows: pl.DataFrame) -> Record:
     """Phi of a right path with a right answer; its last state, which a proper chain shares with the answer, aside."""
     known = rows.filter(~pl.col("faulty") & pl.col("chain_path_proper").is_not_null() & pl.col("chain_length").gt(0))
     path, right = (known[name].cast(pl.Float64).to_numpy() for name in ("chain_path_proper", "correct"))
-    found = association.jackknife(lambda x, y: association.phi(x, y).phi, (path, right), known["cluster"].to_numpy())
+    clusters = known["cluster"].to_numpy()
+    found = association.jackknife(
+        lambda x, y: association.phi(x, y).phi, (path, right), clusters, without=leaveout.correlations
+    )
     return {"path_phi": found.estimate, "path_phi_low": found.low, "path_phi_high": found.high}
 
 

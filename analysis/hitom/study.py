@@ -28,15 +28,14 @@ scorer              which answers counted as right (tracked:SEMANTICS for genera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from tomserve.items import Item
-from tomserve.studies import Context, Figure, Layout, Study
+from tomserve.studies import Asked, Context, Figure, Layout, Study
 from tomserve.studies.contrasts import Record, pair
-from tomserve.studies.showing import Chance, Tables
+from tomserve.studies.showing import Chance, Tables, mean_of
 
 from . import notes
 from .chains import COLUMNS as CHAINS
@@ -298,16 +297,15 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     return draw(tables, context)
 
 
-def chance(items: list[Item]) -> Chance:
+def chance(items: Iterable[Asked]) -> Chance:
     """1 / number of containers that the story mentions: many of the choices stand nowhere in the story."""
-    shares = [1 / _guesses(item) for item in items]
-    known = {"all": sum(shares) / len(shares)} if shares else {}
-    return Chance(known, "mean over questions of 1 / number of containers mentioned")
+    share = mean_of([1 / _guesses(item) for item in items])
+    return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of containers mentioned")
 
 
-def _guesses(item: Item) -> int:
+def _guesses(item: Asked) -> int:
     mentioned = item.factors.get("n_containers_mentioned")
-    return mentioned if isinstance(mentioned, int) and mentioned > 0 else len(item.choices)
+    return mentioned if isinstance(mentioned, int) and mentioned > 0 else item.choices
 
 
 def notes_of(intervals: str) -> Mapping[str, str]:
@@ -327,6 +325,7 @@ STUDY = Study(
     figures=figures,
     verdicts=verdicts,
     chance=chance,
+    strata=("order",),
     labels={
         "order": "Order",
         "length": "Chapters",

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.stats import association, paired
-from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, contrast, matched, share
+from tomserve.stats import association, leaveout, paired
+from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, codes, contrast, matched, share
 
 from .rows import (
     CONTROL,
@@ -80,8 +80,8 @@ def faithfulness(rows: pl.DataFrame) -> Iterator[Record]:
     chosen = with_chains(rows.filter("false_belief")).filter(~pl.col("faulty") & pl.col("chain_length").gt(0))
     for (model, strategy), part in chosen.group_by(["model", "strategy"], maintain_order=True):
         key = {"model": model, "strategy": strategy, "sample": "complete"}
-        right, stages = part["correct"].to_numpy().astype(float), part["stage"].to_numpy()
-        classes = part["perturbation"].to_numpy()
+        right, stages = part["correct"].to_numpy().astype(float), codes(part["stage"])
+        classes = codes(part["perturbation"])
         for metric in (METRICS[0], "chain_path_proper", *METRICS[1:]):
             binary = metric in ("chain_proper", "chain_path_proper")
             values = part[metric].cast(pl.Float64).to_numpy()
@@ -100,8 +100,10 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
     def value_of(x: Any, y: Any) -> float:
         return association.phi(x, y).phi if binary else association.separation(x, y).point_biserial
 
-    interval = association.jackknife(value_of, (values, right), stages)
-    within = association.jackknife(association.within_correlation, (values, right, classes), stages)
+    interval = association.jackknife(value_of, (values, right), stages, without=leaveout.correlations)
+    within = association.jackknife(
+        association.within_correlation, (values, right, classes), stages, without=_within_without
+    )
     found: Record = {"value": interval.estimate, "ci_low": interval.low, "ci_high": interval.high, "n": len(right)}
     known = not math.isnan(interval.estimate) and not math.isnan(interval.low)
     found["faithful"] = interval.estimate >= 0.4 and interval.low > 0 if known else None
@@ -112,11 +114,19 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
         found |= {"only_chain": table.only_x, "only_answer": table.only_y, "p_value": table.p}
     else:
         auc = association.jackknife(
-            lambda x, y: association.separation(x, y).auc, (values, right), stages, scale=(0, 1)
+            lambda x, y: association.separation(x, y).auc,
+            (values, right),
+            stages,
+            scale=(0, 1),
+            without=leaveout.aucs,
         )
         found |= {"auc": auc.estimate, "auc_low": auc.low, "auc_high": auc.high}
         found["within_auc"] = association.within_auc(values, right, classes)
     return {**found, "method": interval.method}
+
+
+def _within_without(values: Any, right: Any, classes: Any, stages: Any) -> Any:
+    return leaveout.correlations(values, right, stages, classes - classes.min())
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[Record]:

@@ -28,15 +28,14 @@ failures              by status, with the accuracy if all failures were wrong or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS
-from tomserve.items import Item
-from tomserve.studies import Context, Figure, Layout, Study, Version
+from tomserve.studies import Asked, Context, Figure, Layout, Study, Versions
 from tomserve.studies.rows import REQUIRED
-from tomserve.studies.showing import Chance, Tables, by_choices
+from tomserve.studies.showing import Chance, Tables, by_choices, mean_of
 
 from . import notes, published, recommended
 from .counted import chains, failures, subtasks, tasks
@@ -135,23 +134,16 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
     return draw(tables, context)
 
 
-def chance(items: list[Item]) -> Chance:
+def chance(items: Iterable[Asked]) -> Chance:
     """1 / number of choices over all asked items, and over those of the false-belief subset."""
-    belief = [i for i in items if (i.factors.get("scenario"), i.factors.get("question_kind")) == FALSE_BELIEF]
-    whole, part = by_choices(items), by_choices(belief)
-    shares = {"all": whole.shares, "false_belief": part.shares}
-    return Chance({name: known["all"] for name, known in shares.items() if known}, whole.meaning)
-
-
-FALSE_BELIEF = ("false_belief", "belief")
-"""Scenario and kind of question of the false-belief subset."""
-
-
-def version(item: Item) -> Version | None:
-    """Items of one stage, scenario and question are versions of each other; the original is the unperturbed one."""
-    shared = tuple(item.factors.get(name) for name in ("stage", "scenario", "question_kind", "swapped"))
-    perturbation = item.factors.get("perturbation")
-    return None if perturbation is None or None in shared else Version(shared, perturbation == CONTROL)
+    every: list[float] = []
+    belief: list[float] = []
+    for item in items:
+        every.append(1 / item.choices)
+        if (item.factors.get("scenario"), item.factors.get("question_kind")) == ("false_belief", "belief"):
+            belief.append(1 / item.choices)
+    shares = {"all": mean_of(every), "false_belief": mean_of(belief)}
+    return Chance({name: share for name, share in shares.items() if share is not None}, by_choices(()).meaning)
 
 
 def notes_of(intervals: str) -> Mapping[str, str]:
@@ -176,6 +168,7 @@ STUDY = Study(
     figures=figures,
     verdicts=verdicts,
     chance=chance,
-    version=version,
+    versions=Versions("perturbation", CONTROL, ("stage", "scenario", "question_kind", "swapped")),
+    strata=("scenario", "question_kind"),
     labels={"perturbation": "Class", "stage": "Stage", "scenario": "Scenario", "question_kind": "Question"},
 )

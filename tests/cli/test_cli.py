@@ -40,6 +40,7 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
         "items.jsonl",
         "responses.jsonl",
         "scores.parquet",
+        "scores.json",
         "log.txt",
         ".lock",
     }
@@ -189,10 +190,10 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
 
 def test_limit_takes_the_classes_in_turn() -> None:
     items = [make_item(n, factors={"perturbation": "ab"[n % 2]}) for n in range(100)]
-    chosen = limited(items, 10)
+    chosen = limited(items, 10, "perturbation")
     assert sorted(item.factors["perturbation"] for item in chosen) == ["a"] * 5 + ["b"] * 5
     assert chosen == [item for item in items if item in chosen]
-    assert set(map(id, limited(items, 10))) < set(map(id, limited(items, 11)))
+    assert set(map(id, limited(items, 10, "perturbation"))) < set(map(id, limited(items, 11, "perturbation")))
     assert limited(items, None) == items
 
 

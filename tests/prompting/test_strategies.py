@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import Endpoint, fill, make_item
-from tomserve.benchmarks import get, load, strategies
+from tomserve.benchmarks import get, load
 from tomserve.errors import ConfigError, ContentError
 from tomserve.prompting.strategy import Strategy, names
 
@@ -47,7 +47,7 @@ def test_the_demonstration_is_right_and_from_outside_the_dataset() -> None:
     assert reply["answer"] == "the toolshed"
     assert [entry["sentence"] for entry in reply["beliefs"]] == [1, 2, 3, 4, 5, 6]
     assert [entry["belief"] for entry in reply["beliefs"]] == ["the sandpit"] * 4 + ["the toolshed"] * 2
-    dataset = " ".join(sentence for item in get("perturbed").load() for sentence in item.story).lower()
+    dataset = " ".join(sentence for item in load("perturbed") for sentence in item.story).lower()
     for word in ("ravi", "lotte", "kite", "sandpit", "toolshed"):
         assert word not in dataset
 
@@ -135,10 +135,10 @@ def test_more_choices_than_letters_are_offered_without() -> None:
 
 
 def test_a_benchmark_names_its_own_strategies() -> None:
-    assert strategies("hitom") == ("hitom_vanilla", "hitom_cot")
-    assert strategies("perturbed") == strategies("items") == ("vanilla", "cot")
+    assert get("hitom").strategies == ("hitom_vanilla", "hitom_cot")
+    assert get("perturbed").strategies == get("items").strategies == ("vanilla", "cot")
     with pytest.raises(ConfigError, match="unknown benchmark 'hitm'; did you mean 'hitom'"):
-        strategies("hitm")
+        get("hitm")
 
 
 def test_hitom_is_asked_its_own_way_by_default(cli, endpoint: Endpoint, tmp_path: Path) -> None:

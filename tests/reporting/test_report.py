@@ -20,6 +20,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tomserve import benchmarks
+from tomserve.benchmarks.hitom.explain import places
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.reporting.html import items as items_module
@@ -87,7 +88,7 @@ def hitom_run(folder: Path) -> Path:
     items = list(benchmarks.load("hitom", ROOT / "tests/data/hitom_small.json"))
     vanilla, chain = {}, {}
     for item in items:
-        first = str(benchmarks.score_columns(item)["places_mentioned"]).split()[0]
+        first = str(places(item)["places_mentioned"]).split()[0]
         vanilla[item.id] = {"text": json.dumps({"answer": first})}
         gold = item.gold.chains[0] if item.gold and item.gold.chains else ["unknown"] * len(item.story)
         beliefs = [{"sentence": number, "belief": label} for number, label in enumerate(gold, 1)]
@@ -597,11 +598,11 @@ def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
     runs = bench.make(tmp_path / "runs", 6)
     sources, scores = load(runs, [], None)
     assert scores.height == 13_056
-    data, cut = items_module.packed(items_module.browser_of(sources, lambda item: None), {})
+    data, cut = items_module.packed(sources, {})
     assert cut is None
     rest = len(report([runs[0]])) - len(data_of_bytes(runs[0]))
     assert len(data) + 6 * rest < 5_000_000
 
 
 def data_of_bytes(run: str) -> str:
-    return items_module.packed(items_module.browser_of(load([run], [], None)[0], lambda item: None), {})[0]
+    return items_module.packed(load([run], [], None)[0], {})[0]

@@ -11,13 +11,15 @@ import pytest
 from tests.conftest import make_item
 from tests.reporting.test_report import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
+from tomserve.reporting.html import sources as sources_module
 from tomserve.reporting.html.build import report, write_report
-from tomserve.scoring.table import load_scores
+from tomserve.runs.scores import load_scores
+from tomserve.scoring.sources import ResponseFile
 from tomserve.studies import Analysis, Study, compute
 
 STUDY = """
 import polars as pl
-from tomserve.studies import Card, Chance, Study, Verdict, Version, GOOD
+from tomserve.studies import Card, Chance, Study, Verdict, Versions, GOOD
 
 
 def tables(scores, intervals):
@@ -42,8 +44,8 @@ STUDY = Study(
     figures=figures,
     verdicts=verdicts,
     notes=lambda intervals: {"mine": "How much is right."},
-    chance=lambda items: Chance({"all": 0.125}, f"one of eight doors, {len(items)} times"),
-    version=lambda item: Version(item.factors["place"], item.factors["kind"] == "plain"),
+    chance=lambda items: Chance({"all": 0.125}, f"one of eight doors, {len(list(items))} times"),
+    versions=Versions("kind", "plain", ("place",)),
     labels={"kind": "Sort"},
 )
 """
@@ -144,15 +146,17 @@ def test_what_is_handed_on_is_not_computed_again_and_files_are_read_once(
         return {"count": scores.select(pl.len()).collect()}
 
     scores = load_scores(str(run))
-    opened: list[str] = []
-    opening = Path.open
-    monkeypatch.setattr(
-        Path, "open", lambda path, *given, **more: opened.append(path.name) or opening(path, *given, **more)
-    )
+    read: list[str] = []
+
+    class Counted(ResponseFile):
+        def __init__(self, path: Path, *given: Any, **more: Any) -> None:
+            read.append(path.name)
+            super().__init__(path, *given, **more)
+
+    monkeypatch.setattr(sources_module, "ResponseFile", Counted)
     write_report([str(run)], analysis=compute(scores, Study(name="mine", tables=tables)))
     assert calls == ["recommended"]
-    assert opened.count("responses.jsonl") == 1
-    assert opened.count("items.jsonl") == 1
+    assert read == ["responses.jsonl"]
 
 
 def test_an_evaluation_computes_its_study_once(

@@ -315,10 +315,11 @@ def test_a_record_of_another_is_not_removed(endpoint: Endpoint) -> None:
     assert not path.exists()
     record(endpoint, "tiny")
     told = orjson.loads(path.read_bytes())
-    path.write_bytes(orjson.dumps({**told, "pid": 1}))
-    records.remove(path)
-    assert path.exists()
-    assert records.started_here([endpoint.url]) is not None
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        path.write_bytes(orjson.dumps({**told, "pid": other.pid, "born": records.birth(other.pid)}))
+        records.remove(path)
+        assert path.exists()
+        assert records.started_here([endpoint.url]) is not None
     path.write_bytes(orjson.dumps({**told, "host": "elsewhere"}))
     assert records.started_here([endpoint.url]) is None  # its 127.0.0.1 is not ours
 
@@ -470,7 +471,8 @@ def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: 
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tomserve import cli, evaluation\n"
+        "from tomserve import cli\n"
+        "from tomserve.runs import evaluation\n"
         "from tomserve.serving.command import Command\n"
         "from tomserve.serving.server import Server\n"
         "def evaluate(options, console):\n"

@@ -23,7 +23,7 @@ from tomserve.items import write_items
 from tomserve.items.draw import drawn
 from tomserve.runs import evaluation, reasking
 from tomserve.runs.journal import read_rows
-from tomserve.scoring.table import load_scores
+from tomserve.runs.scores import load_scores
 from tomserve.stats.proportions import exact
 from tomserve.studies import noise
 
@@ -132,11 +132,11 @@ def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
     shuffled = random.Random(3).sample(items, len(items))
     before: set[str] = set()
     for share in (0.001, 0.02, 0.1, 0.5, 1):
-        found = {item.id for item in drawn(items, share)}
-        assert {item.id for item in drawn(shuffled, share)} == found >= before
+        found = {item.id for item in drawn(items, share, "perturbation")}
+        assert {item.id for item in drawn(shuffled, share, "perturbation")} == found >= before
         assert len(found) == max(1, round(200 * share))
         before = found
-    assert set(Counter(item.factors["perturbation"] for item in drawn(items, 0.1)).values()) == {5}
+    assert set(Counter(item.factors["perturbation"] for item in drawn(items, 0.1, "perturbation")).values()) == {5}
 
 
 @pytest.mark.parametrize("share", ["0", "-0.1", "1.01", "nan", "inf", "much"])

@@ -131,7 +131,7 @@ def _options(
 def evaluate_command(
     model: Annotated[str | None, typer.Option(help="Model or preset to ask [what is served; else reference].")] = None,
     base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
-    benchmark: Annotated[str, typer.Option(help="Benchmark to run.")] = "perturbed",
+    benchmark: Annotated[str | None, typer.Option(help="Benchmark, or FILE.py of your own [the default one].")] = None,
     path: PathOption = None,
     gold: GoldOption = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
@@ -162,7 +162,7 @@ def evaluate_command(
     from tomserve.engine.transport import FINAL
     from tomserve.reporting import tables
     from tomserve.runs.evaluation import EvalOptions, evaluate
-    from tomserve.scoring.table import scores_of
+    from tomserve.runs.scores import scores_of
     from tomserve.studies import compute, noise
 
     screen = console()
@@ -187,7 +187,7 @@ def evaluate_command(
         quiet=quiet,
     )
     result = evaluate(options, screen)
-    scores = scores_of(result.folder, fresh=True)
+    scores = scores_of(result.folder)
     if result.added:
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
@@ -197,7 +197,7 @@ def evaluate_command(
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := _report(result.folder, analysis, bool(result.added))) is not None:
+    if report and (path := _report(result.folder, analysis)) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(path.resolve()))
@@ -209,14 +209,14 @@ def evaluate_command(
     return 1 if bad else 0
 
 
-def _report(folder: Path, analysis: Analysis, again: bool) -> Path | None:
-    """The run's report; what goes wrong with a picture must not look like a failed run."""
+def _report(folder: Path, analysis: Analysis) -> Path | None:
+    """The run's report, the one that is there where it still says the same; what goes wrong with a picture must not
+    look like a failed run."""
     from tomserve.reporting.html.build import write_report
+    from tomserve.reporting.html.standing import standing
 
-    if not again and (folder / "report.html").exists():
-        return folder / "report.html"
     try:
-        return write_report([str(folder) + "/"], analysis=analysis)
+        return standing(folder) or write_report([str(folder) + "/"], analysis=analysis)
     except TomserveError as error:
         print(f"warning: no report ({error})", file=sys.stderr)
         return None
@@ -259,7 +259,7 @@ for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study
 
 @app.command()
 def items(
-    benchmark: Annotated[str, typer.Argument(help="Benchmark name.")],
+    benchmark: Annotated[str, typer.Argument(help="Benchmark, or FILE.py of your own.")],
     path: PathOption = None,
     gold: GoldOption = None,
     where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,

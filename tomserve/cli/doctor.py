@@ -28,15 +28,12 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("presets", lambda: ", ".join(Preset.load(name).name for name in content.names("launch/models", ".yaml"))),
         ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.names())),
         ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
-        ("dataset", lambda: f"{sum(1 for _ in benchmarks.get('perturbed').load())} items in the perturbed benchmark"),
+        ("dataset", _dataset),
         ("runs", _runs),
         ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in hardware.gpus()) or "none"),
         ("vLLM", _vllm),
         ("reference", lambda: f"{reference.folder()}, {reference.revision()[:19]}"),
-        (
-            "servers",
-            lambda: ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running",
-        ),
+        ("servers", _servers),
         ("API key", lambda: "set" if api_key() else "not set (needed only by endpoints that ask for one)"),
     ]
     checks += [(url, lambda url=url: _endpoint(url)) for url in base_urls]  # type: ignore[misc]
@@ -52,6 +49,11 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
     return 1 if broken else 0
 
 
+def _dataset() -> str:
+    default = benchmarks.get()
+    return f"{sum(1 for _ in default.items())} items in the {default.name} benchmark"
+
+
 def _runs() -> str:
     root = runs_root()
     place = root if root.exists() else root.resolve().parent
@@ -60,6 +62,11 @@ def _runs() -> str:
     if not os.access(place, os.W_OK):
         raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
     return f"{root.resolve()} ({len(list(root.glob('*/manifest.json')))} runs)"
+
+
+def _servers() -> str:
+    running = ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running"
+    return "; ".join([running, *(f"not used: {doubt}" for doubt in records.doubts())])
 
 
 def _vllm() -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -80,3 +81,17 @@ def digest(*parts: bytes | Path) -> str:
         data = part.read_bytes() if isinstance(part, Path) else part
         sha.update(len(data).to_bytes(8, "big") + data)
     return "sha256:" + sha.hexdigest()
+
+
+CODE = frozenset((".py", ".js", ".css", ".j2"))
+"""Suffixes of files that are programs or templates."""
+
+
+def code_digest(places: Iterable[Path]) -> str:
+    """The `digest` of all code below these folders, or in these files, with the names below the place."""
+    parts: list[bytes | Path] = []
+    for place in places:
+        found = place.rglob("*") if place.is_dir() else [place]
+        for path in sorted(path for path in found if path.suffix in CODE):
+            parts += [path.relative_to(place.parent).as_posix().encode(), path]
+    return digest(*parts)

@@ -11,31 +11,37 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tomserve.items import Item
 
 LIMIT_SEED = 0
 
-STRATUM = "perturbation"
-"""The factor over which a draw is spread, unless the benchmark names another; items without it are one stratum."""
 
+def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None) -> list[Item]:
+    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept.
 
-def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
+    stratum: the factor over which the draw is spread, None for none; items without it are one stratum. limit: None for
+    all items.
+    """
     if limit is None or limit >= len(items):
         return list(items)
-    strata: dict[object, list[Item]] = defaultdict(list)
-    for item in sorted(items, key=lambda item: hashlib.sha256(f"{LIMIT_SEED}:{item.id}".encode()).digest()):
-        strata[item.factors.get(stratum)].append(item)
-    ranked = sorted(
-        ((place, name, item.id) for name, members in strata.items() for place, item in enumerate(members)),
-        key=lambda entry: (entry[0], str(entry[1])),
-    )
-    chosen = {identifier for _, _, identifier in ranked[:limit]}
+    chosen = spread(((item.id, item.factors.get(stratum) if stratum else None) for item in items), limit)
     return [item for item in items if item.id in chosen]
 
 
-def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:
+def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
+    """So many of these (name, stratum), in a seeded order of names that takes the strata in turn."""
+    strata: dict[object, list[str]] = defaultdict(list)
+    for name, stratum in sorted(members, key=lambda one: hashlib.sha256(f"{LIMIT_SEED}:{one[0]}".encode()).digest()):
+        strata[stratum].append(name)
+    ranked = sorted(
+        ((place, stratum, name) for stratum, names in strata.items() for place, name in enumerate(names)),
+        key=lambda entry: (entry[0], str(entry[1])),
+    )
+    return {name for _, _, name in ranked[:limit]}
+
+
+def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
     """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
     return limited(items, max(1, round(share * len(items))), stratum)

@@ -8,7 +8,6 @@ True
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,8 +17,8 @@ import orjson
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from tomserve.content import digest
-from tomserve.content.yamlfile import explain, first_error
+from tomserve.content import digest, files
+from tomserve.content.yamlfile import explain, first_error, load, validate
 from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
 
@@ -36,8 +35,9 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_")
-"""Columns of the score table, and how the others begin: names that no factor may have."""
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
+"""Columns of the score table, and how the others begin: names that no factor may have. What scoring declares has to be
+covered by these two, which a test compares; items know nothing of scoring."""
 
 
 def nfc(text: str) -> str:
@@ -174,23 +174,40 @@ class Item(BaseModel):
 
 
 def read_items(path: Path) -> Iterator[Item]:
-    """Items of a JSONL file, in order. Raises ContentError with file, line and field; refuses a repeated id."""
+    """Items of a file, in order: JSONL, one a line; or, where the name ends in .yaml or .yml, the list `items` of a
+    YAML file. Raises ContentError with file, line and field; refuses a repeated id."""
     seen: dict[str, int] = {}
+    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
+        if (first := seen.setdefault(item.id, number)) != number:
+            raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+        yield item
+    if not seen:
+        raise ContentError("holds no items", path=path)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                item = read_line(path, number, line)
-                if (first := seen.setdefault(item.id, number)) != number:
-                    raise ContentError(
-                        f"{item.id!r} was already given in line {first}", path=path, line=number, field="id"
-                    )
-                yield item
+                if line.strip():
+                    yield number, read_line(path, number, line)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-    if not seen:
-        raise ContentError("holds no items", path=path)
+
+
+class _ItemsFile(BaseModel):
+    """A YAML file of items."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    items: list[Item]
+
+
+def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
+    data, lines = load(path)
+    found = validate(data, _ItemsFile, path=path, lines=lines)
+    for place, item in enumerate(found.items):
+        yield lines[("items", place)], item
 
 
 def read_line(path: Path, number: int, line: bytes) -> Item:
@@ -213,23 +230,19 @@ def write_items(path: Path, items: Iterable[Item]) -> None:
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
-    """Replace `path` by these bytes in one step; nothing is left behind where making them fails."""
-    partial = path.with_name(path.name + ".part")
+    """Replace `path` by these bytes in one step; nothing is left behind where making them fails.
+
+    Raises JournalError where it cannot be written, ConfigError where it is a folder, a device or the like.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with files.replacing(path) as file:
             for chunk in chunks:
                 file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
     except OSError as error:
         raise JournalError(
             f"{path}: cannot be written ({error.strerror}); free space or choose another place"
         ) from None
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def items_digest(items: Iterable[Item]) -> str:

@@ -12,27 +12,27 @@ from rich.text import Text
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs.journal import identity_of, read_rows
-from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.scoring.table import NOISE
+from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
+from tomserve.scoring.sources import NOISE
 
 
 def list_runs(console: Console) -> None:
     """Name, model, benchmark, questions asked, completeness of every run, newest first."""
-    manifests = sorted(runs_root().glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime_ns)
-    if not manifests:
+    folders = newest_first()
+    if not folders:
         console.print(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)", markup=False)
         return
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("run", "model", "benchmark", "strategies", "created", "complete"):
         table.add_column(heading, no_wrap=heading == "run", min_width=30 if heading == "run" else None)
-    for path in manifests:
+    for folder in folders:
         try:
-            manifest = read_manifest(path.parent) or {}
+            manifest = read_manifest(folder) or {}
         except ConfigError as error:  # one broken run must not hide the others
             console.print(str(error), markup=False, soft_wrap=True)
             continue
         cells = (
-            path.parent.name,
+            folder.name,
             str(manifest.get("model")),
             str(manifest.get("benchmark")),
             ", ".join(manifest.get("strategies", {})),

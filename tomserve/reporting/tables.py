@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import latex
 from tomserve.studies import Analysis, Layout
@@ -143,12 +144,17 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
             path = folder / f"{name}.{'tex' if form == 'latex' else form}"
-            path.write_text(render(frame, form, (layouts or {}).get(name)), encoding="utf-8")
+            _replace(path, render(frame, form, (layouts or {}).get(name)))
             written.append(path)
         if notes:
             path = folder / "notes.txt"
-            path.write_text("".join(f"{name}: {notes[name]}\n" for name in frames if name in notes), encoding="utf-8")
+            _replace(path, "".join(f"{name}: {notes[name]}\n" for name in frames if name in notes))
             written.append(path)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
     return written
+
+
+def _replace(path: Path, text: str) -> None:
+    with files.replacing(path) as file:
+        file.write(text.encode())

@@ -24,7 +24,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
-from tomserve.items.draw import STRATUM, drawn, limited
+from tomserve.items.draw import drawn, limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import reasking, runfolder
 from tomserve.runs.asking import TRANSPORTS, Asking, Phase
@@ -43,7 +43,7 @@ from tomserve.serving.target import Target
 class EvalOptions:
     """What the command line offers; None or empty means the default that its help states."""
 
-    benchmark: str = "perturbed"
+    benchmark: str | None = None
     path: Path | None = None
     gold: str | None = None
     strategies: tuple[str, ...] = ()
@@ -82,7 +82,8 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     reasking.check_share(options.noise_check)
-    every = list(benchmarks.load(options.benchmark, options.path, options.gold))
+    benchmark = benchmarks.get(options.benchmark)
+    every = list(benchmark.items(options.path, options.gold))
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
@@ -94,24 +95,23 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
             max_tokens=options.max_tokens or 0,
             thinking=thinking,
         )
-        for name in dict.fromkeys(options.strategies or benchmarks.strategies(options.benchmark))
+        for name in dict.fromkeys(options.strategies or benchmark.strategies)
     ]
     if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
         raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
     sampling = Sampling(extra=preset.extra(options.thinking) if preset else {})
-    stratum = getattr(benchmarks.get(options.benchmark), "STRATUM", STRATUM)
-    items = limited(every, options.limit, stratum)
-    again = drawn(items, options.noise_check, stratum) if options.noise_check else []
+    items = limited(every, options.limit, benchmark.stratum)
+    again = drawn(items, options.noise_check, benchmark.stratum) if options.noise_check else []
     job = _Job(options, chosen, items, strategies, sampling, console, again)
     switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     named = f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model
-    path = runfolder.run_path(options.run or runfolder.default_name(options.benchmark, named))
+    path = runfolder.run_path(options.run or runfolder.default_name(benchmark.name, named))
     if chosen.embedded and not path.exists():  # or an empty run would stay behind where vLLM is missing
         _need_engine(options, console)
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         manifest = run_manifest(
             folder.path,
-            options.benchmark,
+            benchmark.name,
             options.path,
             options.gold,
             every,
@@ -120,6 +120,7 @@ def evaluate(options: EvalOptions, console: Console) -> EvalResult:
             sampling,
             journal.asked,
         )
+        manifest |= benchmark.provenance
         known = snapshot(folder.path, job.items, fresh=not journal.asked)
         if journal.torn:
             folder.log(f"the last line was torn; moved to {journal.torn.name}")

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from tomserve.content import files
 from tomserve.engine.request import Identity
 from tomserve.engine.transport import FINAL
 from tomserve.errors import ConfigError, JournalError
@@ -30,11 +31,12 @@ _NEEDED = ("item", "strategy", "turn", "key", "status")
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """(byte offset, row) of every complete line. A torn last line is left out.
 
-    Raises ConfigError naming the line for anything that is not a row: somebody edited the file.
+    Raises ConfigError naming the line for anything that is not a row: somebody edited the file; and where `path` is a
+    link, a pipe or the like.
     """
     offset = 0
     try:
-        with path.open("rb") as file:
+        with files.reading(path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
@@ -90,7 +92,7 @@ class Journal:
                 self._index(row, offset)
         self._move_torn_line()
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = files.opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise ConfigError(
                 f"{path}: cannot be written ({error.strerror}); choose another place by TOMSERVE_RUNS"
@@ -119,7 +121,7 @@ class Journal:
     def _move_torn_line(self) -> None:
         """A crash can leave half a line at the end; keep it beside, so that the next append starts a line."""
         try:
-            with self.path.open("r+b") as file:
+            with os.fdopen(files.opened(self.path, os.O_RDWR), "r+b") as file:
                 data_end = file.seek(0, os.SEEK_END)
                 start = data_end
                 while start > 0:
@@ -134,8 +136,9 @@ class Journal:
                     return
                 file.seek(start)
                 torn = file.read()
-                self.torn = self.path.with_name(f"{self.path.stem}.torn-{int(time.time())}.txt")
-                self.torn.write_bytes(torn)
+                with files.created(self.path.with_name(f"{self.path.stem}.torn-{int(time.time())}.txt")) as kept:
+                    kept.write(torn)
+                self.torn = Path(kept.name)
                 file.truncate(start)
                 os.fsync(file.fileno())
         except FileNotFoundError:

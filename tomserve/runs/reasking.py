@@ -19,7 +19,7 @@ from tomserve.engine.request import Identity, Request
 from tomserve.errors import ConfigError
 from tomserve.items.draw import LIMIT_SEED
 from tomserve.runs.journal import Journal
-from tomserve.scoring.table import NOISE
+from tomserve.scoring.sources import NOISE
 
 LEVELS = (1, 64, 16)
 """Requests in flight to re-ask at, the most telling first: alone, in a large batch, in a small one."""

@@ -16,12 +16,20 @@ from typing import Any
 
 import orjson
 
+from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 
 FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
 """Manifest fields that may not change within a run; prompts are compared strategy by strategy."""
+
+
+CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
+"""Files of a run that are changed in place."""
+
+REPLACED = ("manifest.json", "items.jsonl", "scores.parquet", "report.html")
+"""Files of a run that are only ever replaced as a whole."""
 
 
 def run_path(run: str) -> Path:
@@ -33,18 +41,36 @@ def run_path(run: str) -> Path:
     return runs_root() / run
 
 
+def newest_first() -> list[Path]:
+    """Folders of all runs, the one whose manifest was written last first: what "the newest" means to a user. It only
+    chooses what is shown; whether anything is up to date is never told by the time of a file."""
+    found = (path.parent for path in runs_root().glob("*/manifest.json"))
+    return sorted(found, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name), reverse=True)
+
+
 def existing_run(run: str | None) -> Path:
     """Folder of a run that is there; with None the newest. Raises ConfigError listing what there is."""
     if run is None:
-        found = [path.parent for path in runs_root().glob("*/manifest.json")]
-        if not found:
+        if not (found := newest_first()):
             raise ConfigError(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)")
-        return max(found, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name))
+        check_files(found[0])
+        return found[0]
     path = run_path(run)
     if not (path / "manifest.json").exists():
         known = sorted(p.parent.name for p in runs_root().glob("*/manifest.json"))
         raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, known)}")
+    check_files(path)
     return path
+
+
+def check_files(folder: Path, *, change: bool = False) -> None:
+    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like: the run may come from
+    somebody else, and would lead to other files of the user's. The folder itself may be reached through a link.
+
+    change: the run is going on, so files that are changed in place may have no second name either.
+    """
+    for name in REPLACED + CHANGED:
+        files.check(folder / name, alone=change and name in CHANGED)
 
 
 def default_name(benchmark: str, model: str) -> str:
@@ -53,10 +79,12 @@ def default_name(benchmark: str, model: str) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest, or None where there is none. Raises ConfigError for a broken one."""
+    """The manifest, or None where there is none. Raises ConfigError for a broken one, and as `check_files` does."""
+    check_files(folder)
     path = folder / "manifest.json"
     try:
-        data = orjson.loads(path.read_bytes())
+        with files.reading(path) as file:
+            data = orjson.loads(file.read())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -99,21 +127,24 @@ def _short(value: Any) -> str:
 
 
 class RunFolder:
-    """A run folder held by this process. Raises MachineError while another process holds it."""
+    """A run folder held by this process. Raises MachineError while another process holds it, ConfigError as
+    `check_files` does."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            check_files(path, change=True)
+            self._lock = files.opened(path / ".lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
             raise MachineError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = os.pread(self._lock, 100, 0).decode("ascii", "replace").strip()
             os.close(self._lock)
+            holder = holder if holder.isdigit() else "unknown"
             raise MachineError(
                 f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
             ) from None
@@ -132,18 +163,17 @@ class RunFolder:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest in one step. Raises JournalError where the folder cannot be written any more."""
         path = self.path / "manifest.json"
-        partial = path.with_suffix(".part")
         text = orjson.dumps(dict(manifest), option=orjson.OPT_INDENT_2) + b"\n"
         try:
-            with partial.open("wb") as file:
+            with files.replacing(path) as file:
                 file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
         except OSError as error:
             raise JournalError(f"{path}: cannot be written ({error.strerror})") from None
 
     def log(self, message: str) -> None:
         """Add a line with the time to ``log.txt``, if that is possible: a log must not end a run."""
-        with contextlib.suppress(OSError), (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{now()} {message}\n")
+        line = f"{now()} {files.one_line(message)}\n".encode()
+        with contextlib.suppress(OSError, ConfigError):
+            log = files.opened(self.path / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with os.fdopen(log, "ab") as file:
+                file.write(line)

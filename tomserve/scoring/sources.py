@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,14 @@ import orjson
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line
 from tomserve.items.automaton import Automaton
-from tomserve.scoring.score import STATUS, automaton
+from tomserve.scoring.pinned import PinnedFile, changed
+from tomserve.scoring.score import STATUS
+from tomserve.scoring.standard import automaton
 
 Row = dict[str, Any]
+
+NOISE = "noise.jsonl"
+"""What was asked again lies beside the journal (see tomserve.runs.reasking)."""
 
 CACHED = 4096
 """Items kept at hand; rows are scored in the order of their items, so few are enough."""
@@ -41,14 +46,12 @@ class ItemFile:
         self._lines: list[tuple[int, int, int]] = []  # line number, offset, hash of the story
         self._told: dict[int, list[int]] = {}
         try:
-            self._file = path.open("rb")
+            self.file = PinnedFile(path)
         except OSError as error:
             raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-        offset = 0
-        for number, line in enumerate(self._file, 1):
+        for number, offset, line in self.file.lines():
             if line.strip():
                 self._index(number, offset, line)
-            offset += len(line)
         if not self._lines:
             raise ContentError("holds no items", path=path)
         self.item = lru_cache(maxsize=CACHED)(self._load)
@@ -82,8 +85,7 @@ class ItemFile:
 
     def _load(self, place: int) -> Item:
         number, offset, _ = self._lines[place]
-        self._file.seek(offset)
-        return read_line(self.path, number, self._file.readline().removeprefix(_BOM))
+        return read_line(self.path, number, self.file.line(offset).removeprefix(_BOM))
 
     def others(self, place: int) -> list[Automaton]:
         """Rationales of the other questions about the story of this item, each once."""
@@ -118,14 +120,16 @@ class ResponseFile:
 
     A row needs `item` and `text` (or a `status` that says why there is none); `strategy` ("vanilla"), `model`,
     `turn` (0) and `status` ("ok") may be left out. Lines that are not such rows, or of unknown items, are counted in
-    `problems`.
+    `problems`. size: how many bytes of the file are read, None for as many as it has when it is opened.
     Raises ConfigError where the file cannot be read, or no line of it can.
     """
 
     _needed = True
     """Whether a file without a usable line is refused."""
 
-    def __init__(self, path: Path, known: ItemFile, model: str, *, foreign: bool = False) -> None:
+    def __init__(
+        self, path: Path, known: ItemFile, model: str, *, foreign: bool = False, size: int | None = None
+    ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
         self._foreign = foreign
@@ -134,16 +138,15 @@ class ResponseFile:
         self._known = known
         self._at: dict[int, int] = {}  # packed: a tuple a row would cost more than the rest together
         try:
-            self._file = path.open("rb")
+            self.file = PinnedFile(path, size)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        offset, example = 0, b""
-        for number, line in enumerate(self._file, 1):
+        example = b""
+        for number, offset, line in self.file.lines():
             if not line.endswith(b"\n") and not _is_json(line):
                 self.problems.add("torn off at the end", number)
             elif line.strip() and not self._index(number, offset, line):
                 example = example or line
-            offset += len(line)
         if (example or foreign) and not self._at and self._needed:
             raise ConfigError(
                 f"{path}: no line of it is a response to a known item"
@@ -196,19 +199,23 @@ class ResponseFile:
     def __len__(self) -> int:
         return len(self._at)
 
-    def rows(self) -> Iterator[tuple[int, Row]]:
-        """The rows that count with the place of their item, sorted by item, model and strategy."""
+    def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
+        """The rows that count with the place of their item, sorted by item, model and strategy; with `places` only
+        those of these items."""
         items = {
             place: rank
             for rank, place in enumerate(sorted(range(len(self._known.ids)), key=self._known.ids.__getitem__))
         }
         arms = {arm: rank for rank, (_, arm) in enumerate(sorted(self._arms.items()))}
-        for key in sorted(self._at, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
+        wanted = self._at if places is None else [key for key in self._at if key >> 20 in places]
+        for key in sorted(wanted, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
             yield key >> 20, self._row(key)
 
     def _row(self, key: int) -> Row:
-        self._file.seek(self._at[key] & 0xFFFFFFFFFFFF)
-        row = orjson.loads(self._file.readline().removeprefix(_BOM))  # seen to be a row before
+        try:
+            row = orjson.loads(self.file.line(self._at[key] & 0xFFFFFFFFFFFF).removeprefix(_BOM))
+        except orjson.JSONDecodeError:  # it was a row when the file was opened
+            raise changed(self.file.path) from None
         return {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tomserve.errors import ServerError
+from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import install, keys, provenance, records, reference
 from tomserve.serving.launching import Replica, Wanted, prepare
 from tomserve.serving.ports import check_port, reserved
@@ -86,7 +86,7 @@ class _Started:
     def begin(cls, replica: Replica, wanted: Wanted, *, several: bool) -> _Started:
         log: Path | None = records.folder() / f"{replica.port}.log"
         try:
-            records.folder().mkdir(parents=True, exist_ok=True)
+            records.make_folder()
         except OSError:
             log = None  # then it speaks for itself, and a failure is not explained
         echo = f"[{replica.port}] " if several else ""
@@ -113,11 +113,13 @@ class _Started:
                 command=command.argv,
                 server=told,
             )
+            doubt = records.judge(self.record).doubt
         except OSError as error:
-            say(
-                f"{records.folder()}: cannot be written ({error.strerror}); "
-                "give `tomserve eval` the address by --base-url"
-            )
+            doubt = f"{records.folder()}: cannot be written ({error.strerror})"
+        except ConfigError as error:
+            doubt = str(error)
+        if doubt:
+            say(f"{doubt}; `tomserve eval` will not find this server: give it the address by --base-url")
 
     def forget(self) -> None:
         """Remove the record: nobody is to find what does not answer."""

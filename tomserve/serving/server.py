@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
 
+from tomserve.content import files
 from tomserve.errors import MachineError, ServerError
 from tomserve.serving import failures
 from tomserve.serving.command import Command
@@ -40,16 +40,13 @@ class Server:
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         self.root, self.url, self.log = f"http://{shown}:{port}", f"http://{shown}:{port}/v1", log
         self._healthy = self._told = False
-        reading, self._pipe = os.pipe()
-        output: IO[bytes] | None = None
         try:
-            output = log.open("wb") if log else None
+            output = files.emptied(log) if log else None
         except OSError as error:
-            os.close(reading)
-            os.close(self._pipe)
             raise MachineError(
                 f"{log}: cannot be written ({error.strerror}); set TOMSERVE_RUNS to a folder that can"
             ) from None
+        reading, self._pipe = os.pipe()
         try:
             self.process = subprocess.Popen(
                 command.argv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,13 +34,19 @@ class Target:
 
 
 def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
-    """Decide and, for existing endpoints, ask them. Raises ConfigError or ServerError with the way out."""
+    """Decide and, for existing endpoints, ask them. Raises ConfigError or ServerError with the way out.
+
+    Without addresses only servers that this user started on this machine are asked (see tomserve.serving.records):
+    they are shown the API key.
+    """
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize, base_urls)))
         ours = records.started_here(endpoints)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None))
         return _told(target, ours) if ours else target
     found = records.live()
+    for doubt in records.doubts():
+        print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
     if found:
         serving = [record for record in found if model in (None, record.model)]
         names = sorted({record.model for record in found})

@@ -17,6 +17,8 @@ from tomserve.stats.paired import varies
 from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
+LOOKED = 1_000_000
+"""Rows that a jackknife looks at when it computes every replicate anew: rows x groups."""
 
 
 @dataclass(frozen=True)
@@ -152,23 +154,30 @@ def jackknife(
     group: npt.ArrayLike,
     level: float = 0.95,
     scale: tuple[float, float] = (-1.0, 1.0),
+    without: Callable[..., Floats] | None = None,
 ) -> Interval:
     """Delete-one-group interval of `statistic(*columns)`: groups (stages) as the unit, t with groups - 1 df.
 
     Computed on the scale atanh, mapped from `scale` (-1, 1 for correlations; 0, 1 for an AUC), which keeps it inside.
     nan bounds where the statistic or one of the replicates is undefined or at an end of the scale, or with fewer
     than three groups. Raises ValueError for columns of unequal length.
+
+    without: gives all replicates at once, of the columns and the groups as codes from 0 (see tomserve.stats.leaveout);
+    used where computing them anew would look at more than LOOKED rows.
     """
     arrays = [np.asarray(column) for column in columns]
     groups = np.asarray(group)
     if len({array.shape[0] for array in [*arrays, groups]}) != 1:
         raise ValueError("columns and groups of unequal length")
-    estimate, names = statistic(*arrays), np.unique(groups)
+    estimate, (names, codes) = statistic(*arrays), np.unique(groups, return_inverse=True)
     undefined = Interval(estimate, math.nan, math.nan, f"undefined: jackknife over {len(names)} groups")
     if len(names) < 3:
         return undefined
     middle, half = sum(scale) / 2, (scale[1] - scale[0]) / 2
-    left_out = [statistic(*(array[groups != name] for array in arrays)) for name in names]
+    if without is not None and len(names) * groups.size > LOOKED:
+        left_out = without(*arrays, codes).tolist()
+    else:
+        left_out = [statistic(*(array[codes != code] for array in arrays)) for code in range(len(names))]
     values = (np.array([estimate, *left_out]) - middle) / half
     if np.isnan(values).any() or np.abs(values).max() >= 1:
         return undefined

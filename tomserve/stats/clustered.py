@@ -89,15 +89,20 @@ def paired_effect(
     clusters' means (new strata). The sign-flip test is primary. Zero variance: Newcombe with n = units, which ignores
     the pairing and so is wide. Raises ValueError for columns of unequal length.
     """
-    t, c = np.asarray(treated_outcome, dtype=float), np.asarray(control_outcome, dtype=float)
-    clusters = np.asarray(cluster)
-    strata = clusters if stratum is None else np.asarray(stratum)
-    _same_length(t, c, clusters, strata)
-    known = ~(np.isnan(t) | np.isnan(c))
-    t1, of_stratum, tasks = _unit_means(t[known], clusters[known], strata[known])
-    t0, _, _ = _unit_means(c[known], clusters[known], strata[known])
+    t1, t0, tasks = _paired_means(treated_outcome, control_outcome, cluster, stratum)
     what = "clusters" if stratum is None else "strata"
-    return _unit_effect(t1, t0, tasks, tasks, level, f", {len(of_stratum)} {what} paired")
+    return _unit_effect(t1, t0, tasks, tasks, level, f", {t1.size} {what} paired")
+
+
+def paired_estimate(
+    treated_outcome: npt.ArrayLike,
+    control_outcome: npt.ArrayLike,
+    cluster: npt.ArrayLike,
+    stratum: npt.ArrayLike | None = None,
+) -> float:
+    """The estimate of `paired_effect` alone, without interval and tests; nan where there is no unit."""
+    t1, t0, _ = _paired_means(treated_outcome, control_outcome, cluster, stratum)
+    return float((t1 - t0).mean()) if t1.size else math.nan
 
 
 def unmatched_effect(
@@ -143,6 +148,30 @@ def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float
     known = ~np.isnan(y)
     m = len(np.unique(clusters[known]))
     return wilson(float(y[known].mean()) * m, m, level) if m else wilson(0, 0, level)
+
+
+def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """Mean of any numbers with the t interval (m - 1 df) of m clusters, by the sums of residuals within each.
+
+    nan values are left out. The bounds are nan where they are undefined: fewer than two clusters, or no spread between
+    them (a width of zero would claim certainty). Raises ValueError for columns of unequal length.
+    """
+    y, clusters = np.asarray(values, dtype=float), np.asarray(cluster)
+    _same_length(y, clusters)
+    known = ~np.isnan(y)
+    if not known.any():
+        return Interval(math.nan, math.nan, math.nan, "undefined: no values")
+    mean = float(y[known].mean())
+    names, codes = np.unique(clusters[known], return_inverse=True)
+    sums = np.asarray(np.bincount(codes, weights=y[known] - mean), dtype=float)
+    m = len(names)
+    if m < 2 or not varies(sums):
+        return Interval(mean, math.nan, math.nan, f"undefined: {'one cluster' if m < 2 else 'zero variance'}")
+    from scipy.stats import t as student
+
+    spread = math.sqrt(m / (m - 1) * float(sums @ sums)) / int(known.sum())
+    half = float(student.ppf(0.5 + level / 2, m - 1)) * spread
+    return Interval(mean, mean - half, mean + half, f"t, {m - 1} df, clusters")
 
 
 def new_units_share(
@@ -215,6 +244,19 @@ def _unit_effect(t: Floats, c: Floats, tasks: int, tasks_an_arm: int, level: flo
 def undefined(method: str, tasks: int) -> Effect:
     """The effect that cannot be given, with the reason as its method."""
     return Effect(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, 0, tasks, method, True)
+
+
+def _paired_means(
+    treated: npt.ArrayLike, control: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None
+) -> tuple[Floats, Floats, int]:
+    """Means of the units in both arms, over the items with both outcomes, and the number of clusters."""
+    t, c, clusters = np.asarray(treated, dtype=float), np.asarray(control, dtype=float), np.asarray(cluster)
+    strata = clusters if stratum is None else np.asarray(stratum)
+    _same_length(t, c, clusters, strata)
+    known = ~(np.isnan(t) | np.isnan(c))
+    t1, _, tasks = _unit_means(t[known], clusters[known], strata[known])
+    t0, _, _ = _unit_means(c[known], clusters[known], strata[known])
+    return t1, t0, tasks
 
 
 def _cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats import gee
 from tomserve.stats.clustered import FEW, Effect, matched_cells, undefined
 from tomserve.stats.proportions import newcombe
 
 Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+Fit = tuple[float, float] | None
+"""A risk difference and its standard error; None where the fit fails."""
+DESIGN = 2_000_000
+"""Numbers in a design matrix, of rows x (strata + 1): 16 MB, of which a fit holds several copies."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,8 @@ def these_strata_effect(
     (clusters of the smaller arm - 1) df, since that arm carries the variance. Where logit coefficients do not exist (a
     stratum or an arm all right or all wrong) or the fit fails: the same with Gaussian family and identity link, whose
     treatment coefficient is the difference itself; no residual variance: Newcombe with n = clusters. `method`
-    names what was used. No sign-flip test. Strata without both arms are left out.
+    names what was used. No sign-flip test. Strata without both arms are left out. Where rows x strata exceed DESIGN the
+    same equations are solved from sums by cluster (tomserve.stats.gee); undefined there if a cluster is in both arms.
     Raises ValueError for columns of unequal length.
     """
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
@@ -57,11 +65,12 @@ def these_strata_effect(
     y, arm, clusters, codes = _matched_rows(y, arm, clusters, strata)
     n0, n1 = (int(count) for count in cells.counts.sum(axis=0))
     tasks, smaller = n0 + n1, min(n0, n1)
-    design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
-    fit = None if _separated(y, arm, codes) else _standardised(y, design, clusters)
-    how = "GEE binomial, standardised"
+    fits = _fits(y, arm, clusters, codes)
+    if fits is None:
+        return undefined("undefined: clusters lie in several arms, which is not fitted for so many strata", tasks)
+    fit, how = None if _separated(y, arm, codes) else fits(True), "GEE binomial, standardised"
     if fit is None:
-        fit, how = _linear(y, design, clusters), "GEE linear (a stratum or arm is all right or all wrong)"
+        fit, how = fits(False), "GEE linear (a stratum or arm is all right or all wrong)"
     few = smaller < FEW
     if fit is None or smaller < 2 or not fit[1] > 1e-9:
         p0, p1 = (float(share) for share in cells.means.mean(axis=0))
@@ -96,13 +105,15 @@ def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt
     known = ~np.isnan(y)
     y, arm, strata = y[known], arm[known], strata[known]
     tables, top, bottom = [], 0.0, 0.0
-    for name in np.unique(strata):
-        here = strata == name
-        t, c = y[here & arm], y[here & ~arm]
-        if t.size and c.size:
-            weight = t.size * c.size / (t.size + c.size)
-            top, bottom = top + weight * float(t.mean() - c.mean()), bottom + weight
-            tables.append([[t.sum(), t.size - t.sum()], [c.sum(), c.size - c.sum()]])
+    names, codes = np.unique(strata, return_inverse=True)
+    cells, shape = codes * 2 + arm, (names.size, 2)
+    counts = np.bincount(cells, minlength=2 * names.size).reshape(shape)
+    sums = np.bincount(cells, weights=y, minlength=2 * names.size).reshape(shape)
+    for (c, t), (n0, n1) in zip(sums.tolist(), counts.tolist(), strict=True):
+        if n1 and n0:
+            weight = n1 * n0 / (n1 + n0)
+            top, bottom = top + weight * (t / n1 - c / n0), bottom + weight
+            tables.append([[t, n1 - t], [c, n0 - c]])
     if not tables:
         return MantelHaenszel(math.nan, math.nan, math.nan, 0)
     from statsmodels.stats.contingency_tables import StratifiedTable
@@ -133,6 +144,15 @@ def _separated(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.intp
     shares = np.bincount(codes, weights=y) / np.bincount(codes)
     arms = np.array([y[arm].mean(), y[~arm].mean()])
     return bool(np.any((shares <= 0) | (shares >= 1)) or np.any((arms <= 0) | (arms >= 1)))
+
+
+def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) -> Callable[[bool], Fit] | None:
+    """How to fit these rows, binomial or not; None where they are too many for it."""
+    if y.size * (int(codes.max()) + 2) > DESIGN:
+        data = gee.clusters_of(y, arm, clusters, codes)
+        return None if data is None else lambda binomial: gee.risk_difference(data, binomial=binomial)
+    design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
+    return lambda binomial: (_standardised if binomial else _linear)(y, design, clusters)
 
 
 def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:

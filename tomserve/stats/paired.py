@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.flips import flipped_p
 from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
@@ -79,8 +80,8 @@ def smallest_p(units: int) -> float:
 def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
     """Test that the differences are symmetric around zero. Missing (nan) differences are left out.
 
-    Exact up to 16 nonzero differences (a zero is its own mirror image, so it changes no p), beyond scipy's
-    `permutation_test` with 65536 draws and the given seed. All zero: p = 1. None: nan.
+    Exact up to 16 nonzero differences (a zero is its own mirror image, so it changes no p), beyond with 65535 draws and
+    the given seed (see tomserve.stats.flips). All zero: p = 1. None: nan.
 
         >>> sign_flip([0.5, 0.25, 0.5, 1.0]).p
         0.125
@@ -98,18 +99,7 @@ def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
         # a relative margin, so that patterns that tie with the observed one count whatever the order of summation
         p, exact = float(np.mean(sums >= observed - 1e-9 * np.abs(moved).sum())), True
     else:
-        from scipy.stats import permutation_test
-
-        drawn = permutation_test(
-            (moved,),
-            lambda x, axis: np.mean(x, axis=axis),
-            permutation_type="samples",
-            vectorized=True,
-            n_resamples=2**EXACT_UNITS - 1,
-            batch=4096,
-            rng=np.random.default_rng(seed),
-        )
-        p, exact = float(drawn.pvalue), False
+        p, exact = flipped_p(moved, 2**EXACT_UNITS - 1, seed), False
     return SignFlip(float(d.mean()), p, smallest_p(d.size), int(d.size), int(moved.size), exact)
 
 
@@ -213,7 +203,7 @@ def adjust(p_values: Sequence[float]) -> list[float]:
 
 
 def differential_failure(
-    failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike, cluster: Sequence[Hashable] | None = None
+    failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike, cluster: npt.ArrayLike | None = None
 ) -> DifferentialFailure:
     """Compare failures (1 = no usable output) of two conditions over the same items.
 
@@ -224,7 +214,7 @@ def differential_failure(
     found = mcnemar(t, c)
     clustered = math.nan
     if cluster is not None and t.size:
-        _, index = np.unique(np.asarray([str(name) for name in cluster]), return_inverse=True)
+        _, index = np.unique(np.asarray(cluster), return_inverse=True)
         clustered = sign_flip(np.bincount(index, weights=t - c)).p
     n = found.both + found.gained + found.lost + found.neither
     rates = ((found.both + found.gained) / n, (found.both + found.lost) / n) if n else (math.nan, math.nan)

@@ -9,11 +9,13 @@ bench/coverage.py prints those beside what stands here.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.clustered import FEW, Effect, matched_cells, undefined, units_share
+from tomserve.stats.flips import batches
 from tomserve.stats.paired import sign_flip, smallest_p, varies
 from tomserve.stats.proportions import square_and_add
 
@@ -68,19 +70,37 @@ def permutation_p(
         return math.nan
     rng, known = np.random.default_rng(seed), ~np.isnan(y)
     moved = np.zeros(draws)
-    for name in np.unique(strata[known]):
-        here = known & (strata == name)
-        _, index = np.unique(clusters[here], return_inverse=True)
-        sizes, answers = np.bincount(index), np.bincount(index, weights=arm[here])
-        if np.any((answers > 0) & (answers < sizes)):
-            raise ValueError(f"stratum {name}: a cluster is in both arms; use clustered.paired_effect")
-        means = np.bincount(index, weights=y[here]) / sizes
-        n1, n = int(np.sum(answers > 0)), means.size
-        if 0 < n1 < n:
-            shuffled = rng.permuted(np.broadcast_to(means, (draws, n)), axis=1)
-            moved += shuffled[:, :n1].mean(axis=1) - shuffled[:, n1:].mean(axis=1)
+    for means, n1 in _strata(y[known], arm[known], clusters[known], strata[known]):
+        if 0 < n1 < means.size:
+            start = 0
+            for part in _moves(means, n1, draws, rng):
+                moved[start : start + part.size] += part
+                start += part.size
     total = abs(float(np.sum(observed[:, 1] - observed[:, 0])))
     return (1 + int(np.sum(np.abs(moved) >= total - 1e-9))) / (1 + draws)
+
+
+def _strata(
+    y: Floats, arm: npt.NDArray[np.bool_], clusters: npt.NDArray[np.generic], strata: npt.NDArray[np.generic]
+) -> Iterator[tuple[Floats, int]]:
+    """Stratum by stratum the means of its clusters, by cluster, and how many of them are treated."""
+    names, codes = np.unique(strata, return_inverse=True)
+    _, index = np.unique(clusters, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes))
+    for name, here in zip(names, np.split(order, ends[:-1]), strict=True):
+        _, inside = np.unique(index[here], return_inverse=True)
+        sizes, answers = np.bincount(inside), np.bincount(inside, weights=arm[here])
+        if np.any((answers > 0) & (answers < sizes)):
+            raise ValueError(f"stratum {name}: a cluster is in both arms; use clustered.paired_effect")
+        yield np.bincount(inside, weights=y[here]) / sizes, int(np.sum(answers > 0))
+
+
+def _moves(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Treated less control mean of shuffled clusters, in batches of bounded memory; the same whatever their size."""
+    for rows in batches(draws, means.size):
+        shuffled = rng.permuted(np.broadcast_to(means, (rows, means.size)), axis=1)
+        yield shuffled[:, :n1].mean(axis=1) - shuffled[:, n1:].mean(axis=1)
 
 
 def _bounds(t: Floats, c: Floats, level: float) -> tuple[float, float]:

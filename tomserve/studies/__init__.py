@@ -12,6 +12,7 @@ from tomserve.studies.showing import (
     BAD,
     GOOD,
     OPEN,
+    Asked,
     Card,
     Chance,
     Context,
@@ -21,7 +22,7 @@ from tomserve.studies.showing import (
     Panel,
     Section,
     Verdict,
-    Version,
+    Versions,
 )
 from tomserve.studies.study import Study
 
@@ -30,6 +31,7 @@ __all__ = [
     "GOOD",
     "OPEN",
     "Analysis",
+    "Asked",
     "Card",
     "Chance",
     "Context",
@@ -40,7 +42,7 @@ __all__ = [
     "Section",
     "Study",
     "Verdict",
-    "Version",
+    "Versions",
     "analyze",
     "compute",
     "default_study",

@@ -20,7 +20,8 @@ class Analysis:
     """What a study found in a score table.
 
     `tables`: by name, with the noise floor beside every effect. `notes`: what a reader must know of a table, by its
-    name. `warnings`: what makes the numbers doubtful, a line each.
+    name. `warnings`: what makes the numbers doubtful, a line each. `by_default`: neither study nor way to count was
+    chosen.
     """
 
     study: Study
@@ -28,6 +29,7 @@ class Analysis:
     tables: Mapping[str, pl.DataFrame]
     notes: Mapping[str, str]
     warnings: tuple[str, ...]
+    by_default: bool = False
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
@@ -53,6 +55,7 @@ def compute(
     study: a study, its name, or its path; None for that of the answers' benchmark. intervals: one of the study's ways
     to count, None for its first. Raises ConfigError for a table that does not fit, ContentError where the study fails.
     """
+    by_default = study is None and intervals is None
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
     if not isinstance(study, Study):
         study = load_study(default_study(frame) if study is None else study)
@@ -72,7 +75,7 @@ def compute(
         raise failure(error, study.path, "failed") from None
     for name, more in noise.notes(tables).items():
         notes[name] = f"{notes[name]} {more}" if name in notes else more
-    return Analysis(study, intervals, tables, notes, warnings)
+    return Analysis(study, intervals, tables, notes, warnings, by_default)
 
 
 def analyze(

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +19,7 @@ from types import ModuleType
 import polars as pl
 
 from tomserve import benchmarks, content
+from tomserve.content.pyfile import failed, load_module
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.studies.study import FIELDS, Study
 
@@ -53,12 +52,7 @@ def load_study(name: str) -> Study:
     path = _given(name) or _places().get(name)
     if path is None:
         raise ConfigError(f"{one_of('study', name, names())}; a path ends in .py or, of a folder, in /")
-    if not path.is_file():
-        raise ConfigError(f"study {name!r}: no such file ({path})")
-    try:
-        module = _folder(path) if path.name == FILE else _file(path)
-    except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        raise failure(error, path, "cannot be loaded") from None
+    module = _folder(path) if path.name == FILE else load_module(path, "study")
     study = vars(module).get("STUDY")
     if not isinstance(study, Study):
         raise ContentError(_no_study(module, study), path=path)
@@ -86,38 +80,14 @@ def _no_study(module: ModuleType, found: object) -> str:
     )
 
 
-def _file(path: Path) -> ModuleType:
-    """Run a study that is one file. What lies beside it can be imported by name while it is loaded, as by a script."""
-    spec = importlib.util.spec_from_file_location(f"tomserve_study_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ContentError("is not a Python file", path=path)
-    module = importlib.util.module_from_spec(spec)
-    with _modules_beside(path.resolve().parent):
-        spec.loader.exec_module(module)
-    return module
-
-
-@contextlib.contextmanager
-def _modules_beside(folder: Path) -> Iterator[None]:
-    """Let modules of that folder be imported, and forget them afterwards: another study may use the same names."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        for name in set(sys.modules) - before:
-            origin = getattr(sys.modules[name], "__file__", None)
-            if origin and Path(origin).parent == folder:
-                del sys.modules[name]
-
-
 def _folder(path: Path) -> ModuleType:
     """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import x``).
 
     The package is named after the folder's place, so that studies do not see each other's modules; it stays loaded, so
     that a function of the study may import a module of it when it is called. Loading it again reads the files anew.
     """
+    if not path.is_file():
+        raise ConfigError(f"study {str(path.parent)!r}: no such file ({path})")
     folder = path.resolve().parent
     package = f"tomserve_study_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
@@ -130,33 +100,27 @@ def _folder(path: Path) -> ModuleType:
     spec.submodule_search_locations = [str(folder)]
     module = importlib.util.module_from_spec(spec)
     sys.modules[package] = module
-    if spec.loader is not None:
-        spec.loader.exec_module(module)
-    return importlib.import_module(f"{package}.{path.stem}")
+    try:
+        if spec.loader is not None:
+            spec.loader.exec_module(module)
+        return importlib.import_module(f"{package}.{path.stem}")
+    except (Exception, SystemExit) as error:
+        raise failure(error, path, "cannot be loaded") from None
 
 
-def failure(error: Exception, path: Path, what: str) -> ContentError:
+def failure(error: BaseException, path: Path, what: str) -> ContentError:
     """The error of a study's code as one line, with the last line of the study's own files that was reached."""
     own = path.resolve().parent
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).resolve().parent == own]
-    reason = " ".join((str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}").split())
-    place = frames[-1] if frames else None
-    where = Path(place.filename) if place is not None else path
-    line = place.lineno if place is not None else error.lineno if isinstance(error, SyntaxError) else None
-    return ContentError(f"{what} ({reason[:300]})", path=where, line=line)
+    places = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append(Path(error.filename))
+    reached = [place for place in places if place.resolve().parent == own]
+    return failed(error, reached[-1] if reached else path, what)
 
 
 def default_study(scores: pl.DataFrame) -> str:
     """The study that the benchmark of these answers names, where all are of one benchmark that is known by name; else
     the study that fits any items."""
     asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
-    return _study_of(asked[0] if len(asked) == 1 and asked[0] in benchmarks.names() else ANY)
-
-
-ANY = "items"
-"""The benchmark of anybody's items, whose study fits all of them."""
-
-
-def _study_of(benchmark: str) -> str:
-    """The name of the study that a benchmark declares."""
-    return benchmarks.get(benchmark).STUDY
+    known = benchmarks.known(asked[0]) if len(asked) == 1 else None
+    return benchmarks.Benchmark.study if known is None else known.study

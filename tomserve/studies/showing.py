@@ -5,13 +5,13 @@ These are plain values. A study makes them; the terminal and the report show the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import polars as pl
 from markupsafe import Markup
-
-from tomserve.items import Item
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, object]
@@ -98,12 +98,22 @@ class Context:
     chance: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """Which question an item is a version of: items with equal `of` are versions of one, `original` the plain one."""
+class Asked(NamedTuple):
+    """What a guesser has to know of an item: its id, how many choices it offers, and its factors by name."""
 
-    of: Hashable
-    original: bool
+    item: str
+    choices: int
+    factors: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """How the versions of a question are found: items that agree in all the factors `matched` are versions of one
+    question, and its original is the item whose factor `factor` is `original`."""
+
+    factor: str
+    original: str
+    matched: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +141,12 @@ class Layout:
     above: float | None = None
 
 
-def by_choices(items: list[Item]) -> Chance:
+def by_choices(items: Iterable[Asked]) -> Chance:
     """The chance of somebody who picks one of the offered choices blindly."""
-    shares = [1 / len(item.choices) for item in items]
-    known = {"all": sum(shares) / len(shares)} if shares else {}
-    return Chance(known, "mean over questions of 1 / number of choices")
+    share = mean_of([1 / item.choices for item in items])
+    return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of choices")
+
+
+def mean_of(shares: list[float]) -> float | None:
+    """The mean, the same whatever the order; None of nothing."""
+    return math.fsum(shares) / len(shares) if shares else None

@@ -14,16 +14,16 @@ lies in ``analysis/mine.py``, or in ``analysis/mine/study.py`` where it has modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.items import Item
 from tomserve.studies.rows import REQUIRED
 from tomserve.studies.showing import (
+    Asked,
     Chance,
     Context,
     Excerpt,
@@ -31,7 +31,7 @@ from tomserve.studies.showing import (
     Layout,
     Tables,
     Verdict,
-    Version,
+    Versions,
     by_choices,
 )
 from tomserve.studies.verdicts import overall
@@ -45,11 +45,6 @@ def _nothing_said(intervals: str) -> Mapping[str, str]:
 def _no_doubts(tables: Tables) -> Sequence[str]:
     del tables
     return ()
-
-
-def _no_version(item: Item) -> Version | None:
-    del item
-    return None
 
 
 def _whole(tables: Tables) -> Sequence[Excerpt]:
@@ -98,12 +93,15 @@ class Study:
     """Makes the verdicts that the report begins with, one a model. Without it they are how much each strategy has
     right, and whether reasoning helps where the table `prompting_effects` says so."""
 
-    chance: Callable[[list[Item]], Chance] = by_choices
-    """What a guesser gets right of the asked items; unless the study says otherwise, 1 / number of choices each."""
+    chance: Callable[[Iterable[Asked]], Chance] = by_choices
+    """What a guesser gets right of the asked items, each of which is given once, in any order; unless the study says
+    otherwise, 1 / number of choices each."""
 
-    version: Callable[[Item], Version | None] = _no_version
-    """Which question an item is a version of, so that the report can set it beside the original; None where it has
-    no versions."""
+    versions: Versions | None = None
+    """How the versions of a question are found, so that the report can set them beside the original."""
+
+    strata: tuple[str, ...] = ()
+    """Factors over whose values the questions are spread that a report shows where it cannot show all of them."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     """Factors by which a reader of the report filters the answers, in order, each with its name on the page. Without
@@ -113,19 +111,21 @@ class Study:
     """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""
 
     def __post_init__(self) -> None:
-        for name in ("tables", "notes", "warnings", "summary", "verdicts", "chance", "version", "figures"):
+        for name in ("tables", "notes", "warnings", "summary", "verdicts", "chance", "figures"):
             value = getattr(self, name)
             if not callable(value) and not (name == "figures" and value is None):
                 raise ConfigError(f"Study.{name}: {value!r} is no function")
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigError(f"Study.name: {self.name!r}; expected the study's name as text")
-        for name in ("required", "intervals"):
+        for name in ("required", "intervals", "strata"):
             _check_names(name, getattr(self, name))
         if not self.intervals:
             raise ConfigError("Study.intervals: is empty; name at least one way to count, or leave it out")
         for name in ("values", "layouts", "labels"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ConfigError(f"Study.{name}: {getattr(self, name)!r}; expected a mapping by name")
+        if self.versions is not None and not isinstance(self.versions, Versions):
+            raise ConfigError(f"Study.versions: {self.versions!r}; expected Versions(...)")
         for column, known in self.values.items():
             _check_names(f"values[{column!r}]", known)
         for table, layout in self.layouts.items():

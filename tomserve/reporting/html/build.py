@@ -6,22 +6,23 @@ PosixPath('runs/perturbed-reference/report.html')
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 import tomserve
+from tomserve.content import files
 from tomserve.errors import ConfigError
-from tomserve.items import Item
 from tomserve.reporting.html import generic
 from tomserve.reporting.html import page as pages
-from tomserve.reporting.html.items import browser_of, packed
-from tomserve.reporting.html.sources import Source, load, provenance
+from tomserve.reporting.html.choice import choose
+from tomserve.reporting.html.items import packed
+from tomserve.reporting.html.sources import Source, load, made_from, provenance
+from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
-from tomserve.studies import Analysis, Chance, Context, Figure, compute, noise
+from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, noise
 from tomserve.studies.rows import answered
 
 
@@ -43,16 +44,15 @@ def write_report(
     """
     sources, scores = load(runs or (None,), labels, note)
     text = _page(sources, scores, analysis or compute(scores, study, intervals))
-    path = out or (sources[0].folder if len(sources) == 1 else Path()) / "report.html"
-    partial = path.with_name(path.name + ".part")
+    path = out or (sources[0].folder if len(sources) == 1 else Path()) / PAGE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with files.replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
+    if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
+        keep(sources[0], text, Wishes(intervals, labels, study))
     return path
 
 
@@ -70,11 +70,14 @@ def report(
 
 def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
     study, tables = analysis.study, analysis.tables
-    browser = browser_of(sources, study.version)
-    asked = sorted(set(scores["item"].unique()) & set(browser.asked))
-    chance = study.chance([browser.asked[name] for name in asked])
+    outlined = _Outlined(sources, scores)
+    chance = study.chance(outlined)
+    for _ in outlined:  # what the study has not looked at
+        pass
     context = Context(chance.shares)
-    data, cut = packed(browser, {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)})
+    chosen = choose(scores, versions=study.versions, strata=study.strata)
+    extra = {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)}
+    data, cut = packed(sources, extra, study.versions, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
@@ -82,25 +85,52 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
         warnings=tuple(_warnings(sources)),
         intervals=analysis.intervals,
         verdicts=tuple(study.verdicts(tables, context)),
-        sections=pages.sections(_figures(scores, analysis, context, browser.asked)),
+        sections=pages.sections(_figures(scores, analysis, context, list(outlined.factors))),
         tables=tuple(pages.shown(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=tuple(_failures(scores)),
-        provenance=tuple((source.run, provenance(portable(dict(source.manifest)))) for source in sources),
-        canaries=tuple(sorted({item.canary for item in browser.asked.values() if item.canary})),
+        provenance=tuple((source.run, _provenance(source)) for source in sources),
+        canaries=tuple(sorted(outlined.canaries)),
         cut=cut,
+        chosen=chosen.said,
         data=data,
         version=tomserve.__version__,
     )
     return pages.render(page)
 
 
-def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, items: Mapping[str, Item]) -> Sequence[Figure]:
+class _Outlined:
+    """The items that were asked, each once, as they are read: a million of them are never held together. Afterwards
+    `factors` has the names of their factors, and `canaries` their canaries."""
+
+    def __init__(self, sources: Sequence[Source], scores: pl.DataFrame) -> None:
+        self.factors: dict[str, None] = {}
+        self.canaries: set[str] = set()
+        self._left = set(scores["item"].unique())
+        self._items = self._read(sources)
+
+    def __iter__(self) -> Iterator[Asked]:
+        return self._items
+
+    def _read(self, sources: Sequence[Source]) -> Iterator[Asked]:
+        for source in sources:
+            for outline in source.outlines():
+                if outline.asked.item in self._left:
+                    self._left.discard(outline.asked.item)
+                    self.factors |= dict.fromkeys(outline.asked.factors)
+                    self.canaries |= {outline.canary} if outline.canary else set()
+                    yield outline.asked
+
+
+def _provenance(source: Source) -> list[tuple[str, str]]:
+    return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
+
+
+def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
     """The study's own figures, or what can be drawn of any study."""
     if analysis.study.figures is not None:
         return analysis.study.figures(analysis.tables, context)
-    named = dict.fromkeys(name for item in items.values() for name in item.factors)
-    factors = [name for name in named if name in scores.columns]
-    return generic.figures(analysis.tables, scores, factors, context.chance)
+    known = [name for name in factors if name in scores.columns]
+    return generic.figures(analysis.tables, scores, known, context.chance)
 
 
 def _facts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
-from tomserve.studies.showing import Version
+from tomserve.studies.showing import Versions
 
 BUDGET = 3_300_000
 """Bytes that the packed data may take; longer texts are cut until it does, and say so."""
@@ -47,14 +47,12 @@ class Pool:
 class Browser:
     """Collects items and answers. Items of one id that differ between runs are kept apart.
 
-    version: which question an item is a version of (see Study.version); its original is shown beside it. After runs
-    were added, `asked` holds every item that they have an answer to, by its id.
+    versions: how the versions of a question are found; the original is shown beside each of them.
     """
 
-    def __init__(self, version: Callable[[Item], Version | None]) -> None:
-        self.asked: dict[str, Item] = {}
-        self._version = version
-        self._versions: list[tuple[int, Version | None]] = []  # of each item: which of its id, and what it is one of
+    def __init__(self, versions: Versions | None) -> None:
+        self._versions = versions
+        self._kinds: list[tuple[int, tuple[Any, ...] | None, bool]] = []  # of each item: see _kind
         self.words = Pool()  # labels, factor values, statuses, names
         self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
         self.arms: list[dict[str, Any]] = []
@@ -64,13 +62,13 @@ class Browser:
         self._ids: dict[str, int] = {}
         self.columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
 
-    def add(self, source: Source) -> None:
-        """Every scored answer of a run."""
-        wanted = {row[:3]: row[3:] for row in _selected(source.scores).iter_rows()}
+    def add(self, source: Source, chosen: Collection[str] | None = None) -> None:
+        """Every scored answer of a run, or those to the chosen items."""
+        scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
+        wanted = {row[:3]: row[3:] for row in _selected(scores).iter_rows()}
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
-        for item, row in source.answers():
-            self.asked[item.id] = item
+        for item, row in source.answers(chosen):
             strategy = str(row["strategy"])
             # A label renames the run's model; several models in one run keep their names.
             model = next(iter(names.values())) if len(names) == 1 else str(row["model"])
@@ -113,7 +111,7 @@ class Browser:
             return known
         number = self._ids[item.id] = self._ids.get(item.id, 0) + 1
         place = self._known[text] = len(self.items)
-        self._versions.append((number, self._version(item)))
+        self._kinds.append((number, *self._kind(item)))
         self.items.append(
             {
                 "id": item.id if number == 1 else f"{item.id} (version {number})",
@@ -123,8 +121,7 @@ class Browser:
                 "answer": self.words.place(item.answer),
                 "gold": self._gold(item),
                 "beliefs": [
-                    [heading, [self.words.place(label) for label in labels]]
-                    for heading, labels in benchmarks.beliefs(item)
+                    [heading, [self.words.place(label) for label in labels]] for heading, labels in _beliefs(item)
                 ],
                 "factors": [
                     [self.factors.place(name), self.words.place(_string(value))]
@@ -163,16 +160,24 @@ class Browser:
             "cut": cut,
         }
 
+    def _kind(self, item: Item) -> tuple[tuple[Any, ...] | None, bool]:
+        """What versions of one question have in common, None where the item is none, and whether it is the original."""
+        versions = self._versions
+        if versions is None or item.factors.get(versions.factor) is None:
+            return None, False
+        shared = tuple(item.factors.get(name) for name in versions.matched)
+        return None if None in shared else shared, item.factors[versions.factor] == versions.original
+
     def _bases(self) -> list[int]:
         """For each item the place of its original, -1 where there is none or where it is the original itself."""
-        originals: dict[tuple[int, Hashable], int] = {}
-        for place, (number, version) in enumerate(self._versions):
-            if version is not None and version.original:
-                originals.setdefault((number, version.of), place)
+        originals: dict[tuple[int, tuple[Any, ...]], int] = {}
+        for place, (number, shared, original) in enumerate(self._kinds):
+            if shared is not None and original:
+                originals.setdefault((number, shared), place)
         bases = []
-        for place, (number, version) in enumerate(self._versions):
-            original = -1 if version is None else originals.get((number, version.of), -1)
-            bases.append(-1 if original == place else original)
+        for place, (number, shared, _) in enumerate(self._kinds):
+            base = -1 if shared is None else originals.get((number, shared), -1)
+            bases.append(-1 if base == place else base)
         return bases
 
 
@@ -180,6 +185,12 @@ _COLUMNS = (
     *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
     *("text", "reasoning"),
 )
+
+
+def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
+    """What the item's benchmark knows of beliefs beside the gold chain; nothing where nobody knows the benchmark."""
+    benchmark = benchmarks.known(item.benchmark)
+    return benchmark.beliefs(item) if benchmark is not None else ()
 
 
 def _selected(scores: pl.DataFrame) -> pl.DataFrame:
@@ -199,16 +210,19 @@ def _cut(text: str, cut: int | None) -> str:
     return text if cut is None or len(text) <= cut else f"{text[:cut]} […]"
 
 
-def browser_of(sources: Iterable[Source], version: Callable[[Item], Version | None]) -> Browser:
-    """A browser that holds every scored answer of these runs, each of which is read once."""
-    browser = Browser(version)
+def packed(
+    sources: Iterable[Source],
+    extra: Mapping[str, Any],
+    versions: Versions | None = None,
+    chosen: Collection[str] | None = None,
+) -> tuple[str, int | None]:
+    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole).
+
+    versions: see Browser. chosen: ids of the items that are shown; None for all. Each run's journal is read once.
+    """
+    browser = Browser(versions)
     for source in sources:
-        browser.add(source)
-    return browser
-
-
-def packed(browser: Browser, extra: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole)."""
+        browser.add(source, chosen)
     best = ""
     for cut in CUTS:
         best = pack({**browser.data(cut), **extra})

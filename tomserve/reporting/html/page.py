@@ -20,6 +20,8 @@ from tomserve.reporting import tables
 from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
+MOST = 2_000
+"""Rows of a table that a page shows and offers to copy."""
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
 """Names of the page's own sections."""
@@ -29,7 +31,7 @@ RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "proven
 class Table:
     """A study's table as it is shown: its note, its columns (name, whether numbers), its cells as text.
 
-    empty: columns that hold nothing and are left out.
+    empty: columns that hold nothing and are left out; total: rows of the whole table, of which MOST at most are shown.
     """
 
     name: str
@@ -37,11 +39,13 @@ class Table:
     columns: tuple[tuple[str, bool], ...]
     rows: tuple[tuple[str, ...], ...]
     empty: tuple[str, ...]
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page says, from top to bottom. data: what the item browser unpacks."""
+    """What the page says, from top to bottom. data: what the item browser unpacks; chosen: what of the run it is, where
+    it is not all."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -54,6 +58,7 @@ class Page:
     provenance: tuple[tuple[str, Sequence[tuple[str, str]]], ...]
     canaries: tuple[str, ...]
     cut: int | None
+    chosen: str | None
     data: str
     version: str
 
@@ -77,8 +82,8 @@ def shown(name: str, frame: pl.DataFrame, note: str) -> Table:
     empty = tuple(column for column in frame.columns if frame.height and frame[column].null_count() == frame.height)
     kept = frame.drop(empty)
     columns = tuple((column, kind.is_numeric()) for column, kind in kept.schema.items())
-    rows = tuple(tuple(_cell(value) for value in row) for row in kept.iter_rows())
-    return Table(name, note, columns, rows, empty)
+    rows = tuple(tuple(_cell(value) for value in row) for row in kept.head(MOST).iter_rows())
+    return Table(name, note, columns, rows, empty, frame.height)
 
 
 def _cell(value: object) -> str:
@@ -92,10 +97,11 @@ def _cell(value: object) -> str:
 
 
 def copies(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) -> dict[str, dict[str, str]]:
-    """Each table as LaTeX and as CSV, for the buttons that copy it."""
+    """What is shown of each table as LaTeX and as CSV, for the buttons that copy it."""
     forms = ("latex", "csv")
     return {
-        name: {form: tables.render(frame, form, layouts.get(name)) for form in forms} for name, frame in frames.items()
+        name: {form: tables.render(frame.head(MOST), form, layouts.get(name)) for form in forms}
+        for name, frame in frames.items()
     }
 
 

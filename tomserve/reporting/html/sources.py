@@ -3,47 +3,80 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+import orjson
 import polars as pl
 
 from tomserve.errors import ConfigError
-from tomserve.items import Item
+from tomserve.items import Item, nfc
+from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs.scores import Scored, scored
+from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, load_scores
-from tomserve.studies import labelled
+from tomserve.scoring.table import TABLES, Note
+from tomserve.studies import Asked, labelled
+
+
+class Outline(NamedTuple):
+    """What a guesser has to know of an item, and the item's canary."""
+
+    asked: Asked
+    canary: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run: its folder, name and manifest, and its scores, whose models are named as --label says."""
+    """One run: its folder, name and manifest, its scores, whose models are named as --label says, and what these were
+    made from."""
 
     folder: Path
     run: str
     manifest: Mapping[str, Any]
     scores: pl.DataFrame
+    made_from: kept.Record
 
-    def answers(self) -> Iterator[tuple[Item, Mapping[str, Any]]]:
-        """Every response that counts with its item, in the order of the scores.
+    def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
+        """Every response that was scored with its item, in the order of the scores; not what was appended since.
 
-        Every call indexes and reads both files anew, which takes as long as they are large: call it once.
+        chosen: ids of the items that are wanted; None for all. Raises ConfigError where the files are not those that
+        were scored.
         """
-        journal = self.folder / "responses.jsonl"
-        if not journal.exists():
+        files = self.made_from["files"]
+        if kept.JOURNAL not in files:
             return
-        known = ItemFile(self.folder / "items.jsonl")
-        for place, row in ResponseFile(journal, known, str(self.manifest.get("model"))).rows():
+        known = ItemFile(self.folder / kept.ITEMS)
+        places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
+        size = files[kept.JOURNAL]["bytes"]
+        found = ResponseFile(self.folder / kept.JOURNAL, known, str(self.manifest.get("model")), size=size)
+        for file in (known.file, found.file):
+            if file.digest != files[file.path.name]["digest"]:
+                raise changed(file.path)
+        for place, row in found.rows(places):
             yield known.item(place), row
+
+    def outlines(self) -> Iterator[Outline]:
+        """What the page says of all items together. Items were checked when they were scored, and are not again: half
+        a million of them would take a minute and gigabytes."""
+        path = self.folder / "items.jsonl"
+        if not (self.folder / "responses.jsonl").exists():
+            return
+        with path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+                    asked = Asked(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
+                    yield Outline(asked, data.get("canary"))
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
     """The runs, and all their scores in one table. Raises ConfigError for what is no run folder."""
-    loaded: list[tuple[Path, Mapping[str, Any], pl.DataFrame]] = []
+    loaded: list[tuple[Path, Mapping[str, Any], Scored]] = []
     for run in runs:
         if run is not None and run.endswith(TABLES):
             raise ConfigError(
@@ -52,16 +85,23 @@ def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -
         folder = existing_run(run)
         if any(folder.resolve() == other.resolve() for other, _, _ in loaded):
             raise ConfigError(f"{folder}: given twice")
-        loaded.append((folder, read_manifest(folder) or {}, load_scores(str(folder.resolve()), note=note)))
-    scores = labelled(pl.concat([frame for _, _, frame in loaded], how="diagonal_relaxed"), labels)
+        loaded.append((folder, read_manifest(folder) or {}, scored(folder.resolve(), note=note)))
+    scores = labelled(pl.concat([made.table for _, _, made in loaded], how="diagonal_relaxed"), labels)
     if not scores.height:
         raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in loaded)}: nothing was answered yet")
     sources, start = [], 0
-    for folder, manifest, frame in loaded:
-        part = scores.slice(start, frame.height)
-        sources.append(Source(folder, folder.resolve().name, manifest, part))
-        start += frame.height
+    for folder, manifest, made in loaded:
+        part = scores.slice(start, made.table.height)
+        sources.append(Source(folder, folder.resolve().name, manifest, part, made.record))
+        start += made.table.height
     return sources, scores
+
+
+def made_from(record: kept.Record) -> list[tuple[str, str]]:
+    """What scores were made from as (field, text) pairs, to stand below the manifest."""
+    files = [(name, f"{file['bytes']:,} bytes, {file['digest']}") for name, file in record["files"].items()]
+    named = [("scored with", record["scorer"]), (kept.TABLE, record["table"])]
+    return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 
 _SECRET = re.compile(

@@ -1,0 +1,232 @@
+"""Scale: what analysing, reporting and resuming a run of a million rows cost, each in a process of its own.
+
+    python bench/scale.py [--rows 1000000] [--steps score analyze report resume] [--folder DIR]
+
+The run is made from the dataset: its tasks copied, eight questions of each, every question asked by two strategies
+(1,000,000 rows: 500,000 items in 62,500 tasks of some 6,400 stages). Right answers are drawn by task, so that tasks and
+stages differ; one reply in fifty cannot be read. A stand-in server in this process answers the first sixteen questions
+(so that the manifest is a real one), the other rows are appended to the journal, but for some that are left to ask.
+
+score, analyze and report are the commands; resume is `tomserve eval` on the same run until its first question
+arrives, and the peak of memory up to then. Peaks are VmHWM of the process. Aims at 1,000,000 rows on two cores: analyze
+and report under 4 GB and 180 s, resume under 1 GB and 20 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tomserve.benchmarks import get
+from tomserve.items import Item
+
+QUESTIONS = 8
+STRATEGIES = ("vanilla", "cot")
+LEFT = 64
+STEPS = ("score", "analyze", "report", "resume")
+MODEL = "stand-in"
+
+
+def items(tasks: int) -> Iterator[Item]:
+    """So many tasks of eight questions, copied from the dataset; every copy of a stage is a stage of its own."""
+    base: dict[str, list[Item]] = {}
+    for item in get("perturbed").items():
+        if item.factors["swapped"] is False:
+            base.setdefault(item.cluster, []).append(item)
+    for number in range(tasks):
+        copy, place = divmod(number, len(base))
+        cluster = list(base)[place]
+        for item in base[cluster]:
+            stage = f"{item.factors['stage']}-{copy:04d}"
+            changes = {"id": f"{copy:04d}/{item.id}", "cluster": f"{copy:04d}/{cluster}"}
+            yield item.model_copy(update={**changes, "factors": {**item.factors, "stage": stage}})
+
+
+def text_of(item: Item, strategy: str, noise: random.Random, skill: float) -> str:
+    """A reply: the answer, for cot with a chain that is a gold one or has random beliefs in it."""
+    if noise.random() < 0.02:
+        return "I would rather not say."
+    right = noise.random() < skill
+    answer = item.answer if right else noise.choice([choice for choice in item.choices if choice != item.answer])
+    if strategy == "vanilla" or item.gold is None:
+        return orjson.dumps({"answer": answer}).decode()
+    chain = list(next(item.gold.automaton().chains()))
+    if noise.random() > 0.3 + 0.4 * right:
+        chain = [noise.choice(item.choices) if noise.random() < 0.3 else belief for belief in chain]
+    beliefs = [{"sentence": place, "belief": belief} for place, belief in enumerate(chain, 1)]
+    return orjson.dumps({"beliefs": beliefs, "answer": answer}).decode()
+
+
+def fill(journal: Path, questions: Path, rows: int) -> None:
+    """Append rows to a run's journal, strategy by strategy."""
+    noise = random.Random(0)
+    with journal.open("ab") as file:
+        for strategy in STRATEGIES:
+            skill, task = 0.5, ""
+            with questions.open("rb") as lines:
+                for number, line in enumerate(lines):
+                    item = Item.from_json(line)
+                    if item.cluster != task:
+                        task, skill = item.cluster, noise.betavariate(2, 1.5)
+                    if number < rows // len(STRATEGIES) - LEFT // len(STRATEGIES):
+                        file.write(_row(item, strategy, text_of(item, strategy, noise, skill), number))
+
+
+def _row(item: Item, strategy: str, text: str, number: int) -> bytes:
+    row = {"schema": 1, "item": item.id, "strategy": strategy, "turn": 0, "key": f"{strategy}{number:024x}"}
+    usage = {"prompt": 350, "completion": 90, "cached": 256}
+    row |= {"status": "ok", "text": text, "reasoning": None, "finish_reason": "stop", "usage": usage, "error": None}
+    more = {"timings": {"total_s": 0.18}, "attempts": 1, "endpoint": "http://127.0.0.1:1/v1"}
+    return orjson.dumps({**row, **more, "time": "2026-11-21T16:16:20Z", "reused": False}) + b"\n"
+
+
+class StandIn(http.server.ThreadingHTTPServer):
+    """A server that answers every question with an empty object; `first` is set when a question (not the preflight's)
+    arrives."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.first = threading.Event()
+        self.when = 0.0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: StandIn
+
+    def do_GET(self) -> None:
+        models = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 8192}]}
+        known = {"/v1/models": models, "/version": {"version": "0"}, "/health": {}}
+        self._send(200 if self.path in known else 404, known.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize":
+            return self._send(200, {"count": 300})
+        if "response_format" in body and not self.server.first.is_set():
+            self.server.when = time.monotonic()
+            self.server.first.set()
+        message = {"role": "assistant", "content": "{}"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return self._send(200, {"id": "1", "object": "chat.completion", "model": MODEL, "choices": [choice]})
+
+    def _send(self, status: int, content: dict[str, Any]) -> None:
+        data = orjson.dumps(content)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def command(*arguments: str) -> list[str]:
+    """tomserve with these arguments."""
+    return [sys.executable, "-m", "tomserve", *arguments]
+
+
+def asking(folder: Path, url: str, *more: str) -> list[str]:
+    """`tomserve eval` of the run."""
+    strategies = [part for name in STRATEGIES for part in ("--strategy", name)]
+    where = ["--benchmark", "items", "--path", str(folder / "questions.jsonl"), "--base-url", url]
+    return command("eval", *where, *strategies, "--run", str(folder / "run"), "--quiet", *more)
+
+
+def make(folder: Path, rows: int) -> None:
+    """A run of so many rows in `folder`/run, its questions beside it."""
+    questions = folder / "questions.jsonl"
+    with questions.open("wb") as file:
+        for item in items(rows // (QUESTIONS * len(STRATEGIES))):
+            file.write(item.to_json() + b"\n")
+    server = StandIn()
+    subprocess.run(asking(folder, server.url, "--limit", "16"), check=True, stdout=subprocess.DEVNULL)
+    server.shutdown()
+    fill(folder / "run" / "responses.jsonl", questions, rows)
+    (folder / "run" / "items.jsonl").write_bytes(b"".join(sorted(questions.read_bytes().splitlines(keepends=True))))
+
+
+def watched(arguments: list[str], log: Path, until: threading.Event | None = None) -> tuple[float, float]:
+    """Seconds and peak memory (GB) of a command; with `until` only up to that event, after which it is ended."""
+    began, peak = time.monotonic(), 0
+    with log.open("wb") as out:
+        process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT)
+        status = Path(f"/proc/{process.pid}/status")
+        while process.poll() is None and not (until and until.is_set()):
+            time.sleep(0.1)
+            peak = max(peak, _peak(status))
+        seconds = time.monotonic() - began
+        if until is not None:
+            peak = max(peak, _peak(status))
+            process.terminate()
+            process.wait()
+            if not until.is_set():
+                raise SystemExit(f"it ended before it asked anything; see {log}")
+        elif process.returncode:
+            raise SystemExit(f"{' '.join(arguments[3:])}: exit code {process.returncode}; see {log}")
+    return seconds, peak / 1e6
+
+
+def _peak(status: Path) -> int:
+    """VmHWM of a process in kB; 0 where it has just ended."""
+    try:
+        text = status.read_text()
+    except OSError:
+        return 0
+    return int(text.split("VmHWM:")[1].split()[0]) if "VmHWM:" in text else 0
+
+
+def measure(step: str, folder: Path) -> tuple[float, float]:
+    """Seconds and peak memory (GB) of one step."""
+    run, log = str(folder / "run"), folder / f"{step}.log"
+    if step == "resume":
+        server = StandIn()
+        try:
+            return watched(asking(folder, server.url), log, server.first)
+        finally:
+            server.shutdown()
+    more = {"analyze": ("--format", "json", "--out", str(folder / "tables")), "report": (), "score": ()}
+    return watched(command(step, run, *more[step]), log)
+
+
+def main() -> None:
+    """Make the run where it is not there yet, measure the steps, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--folder", type=Path, help="where to put the run; one that is there is used [temporary]")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = chosen.folder or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "run").exists():
+            make(folder, chosen.rows)
+        print(f"{chosen.rows:,} rows, {os.cpu_count()} cores\n{'step':10s} {'seconds':>8s} {'peak GB':>8s}")
+        for step in chosen.steps:
+            seconds, peak = measure(step, folder)
+            print(f"{step:10s} {seconds:8.1f} {peak:8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,525 @@
+"""Kept scores and reports: believed for what they were made from and by whom, never for the time of a file."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tomserve import content
+from tomserve.content import files, seal
+from tomserve.errors import ConfigError
+from tomserve.items import write_items
+from tomserve.reporting.html import sources
+from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.standing import standing
+from tomserve.runs import kept
+from tomserve.runs import scores as table
+from tomserve.runs.runfolder import newest_first
+from tomserve.runs.scores import scored, scores_of
+from tomserve.scoring.pinned import PinnedFile
+
+LONG_AGO = 1_000_000_000
+
+
+def row(number: int, answer: str = "salt", **fields: Any) -> bytes:
+    """A line of the journal."""
+    found = {"schema": 1, "item": f"demo/{number}", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok"}
+    return orjson.dumps({**found, "text": f"Answer: {answer}", **fields}) + b"\n"
+
+
+def manifest(folder: Path, **changes: Any) -> None:
+    strategies = {"vanilla": {"digest": "sha256:0", "chain": False}}
+    found = {"schema": 1, "run": "r", "model": "tiny", "benchmark": "demo", "strategies": strategies, "complete": True}
+    (folder / "manifest.json").write_bytes(orjson.dumps({**found, **changes}))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of four questions, all answered wrongly ("tea" is right); nothing is computed of it yet."""
+    folder = tmp_path / "runs/r"
+    folder.mkdir(parents=True)
+    write_items(folder / "items.jsonl", [make_item(number) for number in range(1, 5)])
+    (folder / "responses.jsonl").write_bytes(b"".join(map(row, range(1, 5))))
+    manifest(folder)
+    return folder
+
+
+@pytest.fixture
+def scorings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that were scored, in order."""
+    found: list[Path] = []
+    real = table.write_run
+
+    def counted(folder: Path, path: Path, **options: Any) -> Any:
+        found.append(folder)
+        return real(folder, path, **options)
+
+    monkeypatch.setattr(table, "write_run", counted)
+    return found
+
+
+def aged(folder: Path, when: int = LONG_AGO) -> None:
+    """Give every file of the folder, but what was computed of it, that time."""
+    for path in folder.iterdir():
+        if path.stem != "scores":
+            os.utime(path, (when, when))
+
+
+def right(folder: Path) -> list[bool]:
+    return scores_of(folder)["correct"].to_list()
+
+
+def forge(folder: Path) -> None:
+    """A score table in which everything is right, with a record that fits it but for the secret."""
+    path = folder / "scores.parquet"
+    scores_of(folder).with_columns(correct=pl.lit(True)).write_parquet(path)
+    record = orjson.loads((folder / "scores.json").read_bytes())
+    record["table"] = kept.digest_of(path.read_bytes())
+    (folder / "scores.json").write_bytes(orjson.dumps(record))
+    aged(folder)
+
+
+# what lies in the folder
+
+
+def edited(folder: Path) -> None:
+    """In place, a digit for a digit, as an editor would that keeps the file's time."""
+    path = folder / "responses.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"salt", b"tea ", 1))
+
+
+def synchronised(folder: Path) -> None:
+    """The journal of another machine comes with its own, older time, as `rsync -t` and `cp -p` bring it."""
+    theirs = folder / "theirs"
+    theirs.write_bytes(row(1, "tea") + b"".join(map(row, range(2, 5))))
+    os.utime(theirs, (LONG_AGO, LONG_AGO))
+    shutil.copy2(theirs, folder / "responses.jsonl")
+    theirs.unlink()
+
+
+def other_items(folder: Path) -> None:
+    write_items(
+        folder / "items.jsonl", [make_item(number, answer="salt" if number == 1 else "tea") for number in range(1, 5)]
+    )
+
+
+@pytest.mark.parametrize("change", [edited, synchronised, other_items])
+def test_what_was_changed_is_scored_again_whatever_its_time(run: Path, change: Callable[[Path], None]) -> None:
+    assert right(run) == [False] * 4
+    change(run)
+    aged(run)
+    assert right(run) == [True, False, False, False]
+    assert pl.read_parquet(run / "scores.parquet")["correct"].sum() == 1
+
+
+@pytest.mark.parametrize("when", [LONG_AGO, 4_000_000_000])
+def test_what_was_only_touched_is_not_scored_again(run: Path, scorings: list[Path], when: int) -> None:
+    first = scores_of(run)
+    aged(run, when)
+    assert scores_of(run).equals(first)
+    assert scorings == [run]
+    scores_of(run, fresh=True)
+    assert scorings == [run, run]
+
+
+def test_of_the_manifest_counts_what_is_scored(run: Path, scorings: list[Path]) -> None:
+    scores_of(run)
+    manifest(run, sessions=[{"time": "2026-01-01T00:00:00Z"}], complete=False)
+    scores_of(run)
+    assert len(scorings) == 1
+    manifest(run, model="other")
+    assert set(scores_of(run)["model"]) == {"other"}
+    assert scores_of(run)["chain_reason"].null_count() == 4
+    manifest(run, model="other", strategies={"vanilla": {"digest": "sha256:0", "chain": True}})
+    assert scores_of(run)["chain_proper"].to_list() == [False] * 4
+    assert len(scorings) == 3
+
+
+def test_a_check_of_the_noise_that_comes_grows_or_goes_is_seen(run: Path, scorings: list[Path]) -> None:
+    def compared() -> list[Any]:
+        aged(run)
+        return scores_of(run)["noise_compared"].to_list()
+
+    assert compared() == [None] * 4
+    (run / "noise.jsonl").write_bytes(row(1, concurrency=1))
+    assert compared() == [[1], None, None, None]
+    (run / "noise.jsonl").write_bytes(row(2, concurrency=1))  # as long as before
+    assert compared() == [None, [1], None, None]
+    assert len(scorings) == 3
+    assert compared() == [None, [1], None, None]
+    assert len(scorings) == 3
+    (run / "noise.jsonl").unlink()
+    assert compared() == [None] * 4
+
+
+def test_a_row_that_comes_while_the_run_is_scored_is_in_the_next_table(
+    run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, real = run / "responses.jsonl", table.write_scored
+    before = journal.stat().st_size
+
+    def slow(*given: Any, **options: Any) -> None:
+        with journal.open("ab") as file:
+            file.write(row(1, "tea"))
+        real(*given, **options)
+
+    monkeypatch.setattr(table, "write_scored", slow)
+    found = scored(run)
+    assert found.table["correct"].to_list() == [False] * 4
+    assert found.record["files"]["responses.jsonl"]["bytes"] == before
+    monkeypatch.setattr(table, "write_scored", real)
+    aged(run)
+    assert right(run) == [True, False, False, False]
+    assert right(run) == [True, False, False, False]
+    assert len(scorings) == 2
+
+
+@pytest.mark.parametrize("name", ["responses.jsonl", "items.jsonl"])
+@pytest.mark.parametrize("content", ["other", "garbage"])
+def test_what_is_rewritten_while_it_is_scored_gives_no_table(
+    run: Path, name: str, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = run / name, table.write_scored
+    lines = path.read_bytes()
+
+    def slow(*given: Any, **options: Any) -> None:
+        path.write_bytes(lines.replace(b"salt", b"malt") if content == "other" else b"{" * len(lines))
+        real(*given, **options)
+
+    monkeypatch.setattr(table, "write_scored", slow)
+    with pytest.raises(ConfigError, match=name):
+        scores_of(run)
+    assert not list(run.glob("*scores*"))
+    monkeypatch.setattr(table, "write_scored", real)
+    path.write_bytes(lines)
+    assert right(run) == [False] * 4
+
+
+def test_a_copied_run_takes_its_scores_along_unless_it_gets_another_name(
+    run: Path, scorings: list[Path], tmp_path: Path
+) -> None:
+    scores_of(run)
+    same, other = tmp_path / "elsewhere/r", tmp_path / "runs/other"
+    for place in (same, other):
+        shutil.copytree(run, place)  # with the times, as `cp -p`
+    assert set(scores_of(same)["run"]) == {"r"}
+    assert scorings == [run]
+    assert set(scores_of(other)["run"]) == {"other"}  # the name is a column of the table
+    assert scorings == [run, other]
+
+
+def test_a_run_without_answers_and_a_broken_record_are_no_obstacle(run: Path, scorings: list[Path]) -> None:
+    scores_of(run)
+    for text in (b"", b"[]", b"{}", b'{"seal": 1}', b"\xff", b" " * (seal.LONGEST + 1), b'{"a":' * 5000):
+        (run / "scores.json").write_bytes(text)
+        assert right(run) == [False] * 4
+    assert len(scorings) == 8
+    (run / "responses.jsonl").unlink()
+    assert scores_of(run).is_empty()
+
+
+# who made it
+
+
+@pytest.mark.parametrize("command", ["analyze", "compare", "report", "runs"])
+def test_no_command_believes_a_forged_table(run: Path, cli, tmp_path: Path, command: str) -> None:
+    forge(run)
+    assert pl.read_parquet(run / "scores.parquet")["correct"].all()
+    if command == "analyze":
+        done = cli("analyze", "r", "--format", "csv", "--study", "accuracy")
+        assert done.code == 0, done.err
+        assert pl.read_csv(StringIO(done.out.split("\n\n")[0]), comment_prefix="#")["correct"].to_list() == [0]
+    elif command == "compare":
+        shutil.copytree(run, tmp_path / "runs/b")
+        edited(tmp_path / "runs/b")
+        done = cli("compare", "r", "b", "--out", tmp_path / "tables")
+        assert done.code == 0, done.err
+        assert pl.read_csv(tmp_path / "tables/flips.csv")["flip"].to_list() == ["gained"]
+    elif command == "report":
+        assert cli("report", "r").code == 0
+        assert "0 of 4 right" in (run / "report.html").read_text()
+    else:
+        assert "4 ok" in cli("runs", "r").out  # which reads the journal itself
+    assert right(run) == [False] * 4
+
+
+def test_a_forger_with_a_key_of_his_own_is_not_believed(
+    run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scores_of(run)
+    with monkeypatch.context() as theirs:
+        theirs.setenv("XDG_STATE_HOME", str(tmp_path / "their-state"))
+        scores_of(run).with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
+        forged = kept.Sources.asked(run).having(
+            (name, *kept.measured(run / name)) for name in ("responses.jsonl", "items.jsonl")
+        )
+        kept.keep(run / "scores.parquet", forged.record((run / "scores.parquet").read_bytes()))
+        assert right(run) == [True] * 4  # with that key it holds
+    assert right(run) == [False] * 4
+    assert len(scorings) == 3
+
+
+def test_a_record_of_something_else_is_no_record_of_the_scores(run: Path) -> None:
+    write_report([str(run)])
+    shutil.copy(run / "report.json", run / "scores.json")
+    pl.read_parquet(run / "scores.parquet").with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
+    assert right(run) == [False] * 4
+    shutil.copy(run / "scores.json", run / "report.json")
+    assert standing(run) is None
+
+
+def test_without_its_key_nothing_is_believed_and_a_new_key_is_made(run: Path, scorings: list[Path]) -> None:
+    key = Path(os.environ["XDG_STATE_HOME"]) / "tomserve/key"
+    scores_of(run)
+    first = key.read_bytes()
+    assert (len(first), key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (32, 0o600, 0o700)
+    key.unlink()
+    scores_of(run)
+    assert len(scorings) == 2
+    assert key.read_bytes() != first
+    scores_of(run)
+    assert len(scorings) == 2
+    key.chmod(0o644)  # others can have read it
+    scores_of(run)
+    assert len(scorings) == 3
+    key.chmod(0o600)
+    key.write_bytes(b"")
+    scores_of(run)
+    assert len(scorings) == 4
+
+
+@pytest.mark.parametrize("home", ["no folder", "nowhere"])
+def test_where_no_key_can_be_kept_scores_are_made_every_time(
+    run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" if home == "no folder" else Path("/proc/nowhere")
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    assert right(run) == right(run) == [False] * 4
+    assert len(scorings) == 2
+    assert not (run / "scores.json").exists()
+    assert (run / "scores.parquet").exists()
+
+
+def test_the_state_folder_is_the_users(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # which would be wherever somebody stands
+    monkeypatch.chdir(run)
+    scores_of(run)
+    assert (tmp_path / "home/.local/state/tomserve/key").exists()
+    assert not (run / "relative").exists()
+
+
+def test_a_folder_that_cannot_be_written_can_be_looked_at(
+    run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, mode: int = 0o666) -> None:
+        raise PermissionError(f"{path} cannot be written")  # permissions do not hold back root, who may run the tests
+
+    monkeypatch.setattr(files, "replacing", refused)
+    assert right(run) == right(run) == [False] * 4
+    assert not list(run.glob(".*"))
+    assert not (run / "scores.json").exists()
+
+
+# by what
+
+
+def test_another_scorer_makes_the_table_again(run: Path, scorings: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    scores_of(run)
+    monkeypatch.setattr(kept, "SCORER", "tomserve 9")
+    assert scored(run).record["scorer"] == "tomserve 9"
+    scores_of(run)
+    assert len(scorings) == 2
+
+
+def test_the_scorer_is_named_by_its_code(tmp_path: Path) -> None:
+    package = tmp_path / "scoring"
+    shutil.copytree(ROOT / "tomserve/scoring", package)
+    first = content.code_digest([package])
+    assert content.code_digest([ROOT / "tomserve/scoring"]) == first
+    (package / "notes.txt").write_text("no code")
+    assert content.code_digest([package]) == first
+    text = (package / "answers.py").read_text()
+    (package / "answers.py").write_text(text + "\n")
+    assert content.code_digest([package]) != first
+    (package / "answers.py").write_text(text)
+    (package / "answers.py").rename(package / "other.py")
+    assert content.code_digest([package]) != first
+    assert content.code_digest([ROOT / "tomserve" / name for name in kept._CODE]) in kept.SCORER
+
+
+def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() -> None:
+    """What is only loaded by way of `items` and `benchmarks`, and reads stages, finds files or names errors."""
+    makes_none = {"content", "engine", "errors", "runs"}
+    script = (
+        "import sys, tomserve.runs.scores\n"
+        "from tomserve import benchmarks\n"
+        "for name in benchmarks.names(): benchmarks.get(name)\n"
+        "print(*(name for name in sys.modules if name.startswith('tomserve.')))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    named = {Path(name).stem for name in kept._CODE}
+    assert {name.split(".")[1] for name in loaded} - named == makes_none
+
+
+# several at once
+
+
+def test_several_score_one_run_at_once(run: Path) -> None:
+    write_items(run / "items.jsonl", [make_item(number) for number in range(1, 201)])
+    (run / "responses.jsonl").write_bytes(b"".join(map(row, range(1, 201))))
+    script = (
+        "import sys; from pathlib import Path; from tomserve.runs.scores import scores_of\n"
+        "for number in range(12):\n"
+        "    found = scores_of(Path(sys.argv[1]), fresh=number % 3 > 0)\n"
+        "    assert found.height == 200 and not found['correct'].any()\n"
+    )
+    command = [sys.executable, "-c", script, str(run)]
+    several = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [process.communicate()[1] for process in several]
+    assert [(process.returncode, text) for process, text in zip(several, said, strict=True)] == [(0, "")] * 4
+    names = {"items.jsonl", "responses.jsonl", "manifest.json", "scores.parquet", "scores.json"}
+    assert {path.name for path in run.iterdir()} == names
+
+
+def test_a_table_of_one_and_a_record_of_another_are_made_again(run: Path, scorings: list[Path]) -> None:
+    scores_of(run)
+    record = (run / "scores.json").read_bytes()
+    edited(run)
+    scores_of(run)
+    (run / "scores.json").write_bytes(record)  # two processes, and the slower wrote its record last
+    assert right(run) == [True, False, False, False]
+    assert len(scorings) == 3
+
+
+def test_all_who_come_first_get_one_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: seal.keep(tmp_path / f"{number}.json", {"number": number}), range(64)))
+    assert [seal.kept(tmp_path / f"{number}.json") for number in range(64)] == [{"number": n} for n in range(64)]
+    assert [path.name for path in (Path(os.environ["XDG_STATE_HOME"]) / "tomserve").iterdir()] == ["key"]
+
+
+# files as long as they were
+
+
+def test_a_pinned_file_ends_where_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"one\n\ntwo")
+    file = PinnedFile(path)
+    with path.open("ab") as more:
+        more.write(b" and more\nthree\n")
+    assert list(file.lines()) == [(1, 0, b"one\n"), (2, 4, b"\n"), (3, 5, b"two")]
+    assert (file.line(0), file.line(5)) == (b"one\n", b"two")
+    assert file.unchanged()
+    assert (file.size, file.digest) == (8, kept.digest_of(b"one\n\ntwo"))
+    assert kept.measured(path) == (24, kept.digest_of(path.read_bytes()))
+    path.write_bytes(b"one\n\ntwO")
+    assert not file.unchanged()
+    path.write_bytes(b"one\n")
+    assert not file.unchanged()
+    assert list(PinnedFile(path, size=2).lines()) == [(1, 0, b"on")]
+    shorter = PinnedFile(path)
+    os.truncate(path, 2)
+    assert list(shorter.lines()) == [(1, 0, b"on")]
+    assert (shorter.size, shorter.digest) == kept.measured(path)
+
+
+# reports
+
+
+def test_a_report_names_what_its_scores_were_made_from(run: Path) -> None:
+    text = write_report([str(run)]).read_text()
+    provenance = text[text.index('id="provenance"') :]
+    for name in ("responses.jsonl", "items.jsonl"):
+        size, digest = kept.measured(run / name)
+        assert f"<dt>scores: {name}</dt><dd>{size:,} bytes, {digest}</dd>" in provenance
+    assert f"<dt>scores: scores.parquet</dt><dd>{kept.measured(run / 'scores.parquet')[1]}</dd>" in provenance
+    assert f"<dd>{kept.SCORER}</dd>" in provenance
+
+
+def test_a_report_stands_as_long_as_it_would_be_made_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert standing(run) is None
+    path = write_report([str(run)])
+    assert standing(run) == path
+    aged(run)
+    assert standing(run) == path
+    manifest(run, complete=False)
+    assert standing(run) is None  # the page shows the whole manifest
+    manifest(run)
+    assert standing(run) == path
+    path.write_text(path.read_text().replace("0 of 4 right", "4 of 4 right"))
+    aged(run)
+    assert standing(run) is None
+    write_report([str(run)], labels=["r=Mine"], intervals="published")
+    assert standing(run) == path, "what its user wished for is kept"
+    write_report([str(run)], run.parent / "elsewhere.html")
+    assert standing(run) == path
+    edited(run)
+    aged(run)
+    assert standing(run) is None
+    path.unlink()
+    scores_of(run)
+    assert standing(run) is None
+
+
+def test_a_report_by_another_study_or_code_is_made_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "content/analysis"
+    shutil.copytree(ROOT / "analysis", own, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(own.parent))
+    path = write_report([str(run)])
+    assert standing(run) == path
+    text = (own / "accuracy.py").read_text()
+    (own / "accuracy.py").write_text(text + "\n")
+    assert standing(run) is None
+    (own / "accuracy.py").write_text(text)
+    assert standing(run) == path
+    monkeypatch.setattr("tomserve.reporting.html.standing._CODE", "sha256:other")
+    assert standing(run) is None
+    write_report([str(run)], study=str(own / "accuracy.py"))
+    assert standing(run) is None, "a study given by path is not looked for again"
+
+
+def test_the_main_job_makes_a_report_again_that_does_not_stand(endpoint, cli, tmp_path: Path) -> None:
+    ask = ("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r", "--strategy", "vanilla", "--report")
+    assert cli(*ask).code == 0
+    path = tmp_path / "runs/r/report.html"
+    text = path.read_bytes()
+    path.write_text("forged")
+    done = cli(*ask)
+    assert "nothing left to ask" in done.out
+    assert path.read_bytes() == text
+
+
+def test_a_report_shows_the_rows_that_were_scored(run: Path) -> None:
+    (source,), _ = sources.load([str(run)], [], None)
+    with (run / "responses.jsonl").open("ab") as journal:
+        journal.write(row(1, "tea"))
+    assert [answer["text"] for _, answer in source.answers()] == ["Answer: salt"] * 4
+    edited(run)
+    with pytest.raises(ConfigError, match=r"responses\.jsonl: was changed while it was read; repeat the command"):
+        list(source.answers())
+
+
+# the newest run is a choice of a default, nothing else
+
+
+def test_the_newest_run_is_the_first_of_the_list(run: Path, cli, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "runs/b")
+    os.utime(tmp_path / "runs/b/manifest.json", (LONG_AGO, LONG_AGO))
+    assert [path.name for path in newest_first()] == ["r", "b"]
+    listed = [line.split()[0] for line in cli("runs").out.splitlines() if "tiny" in line]
+    assert listed == ["r", "b"]
+    assert f"{run}: 4 rows scored" in cli("score").out

@@ -1,0 +1,428 @@
+"""A run folder from somebody else is data: no file of it leads tomserve to another file, or makes it wait for ever."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint, make_item
+from tomserve.content import files
+from tomserve.errors import ConfigError
+from tomserve.items import write_items
+from tomserve.runs import journal, runfolder
+from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.runfolder import CHANGED, REPLACED, RunFolder
+from tomserve.runs.scores import scores_of
+from tomserve.scoring.sources import NOISE
+from tomserve.serving.command import Command
+from tomserve.serving.server import Server
+
+SECRET = b"ssh-rsa AAAA a file of the user's that no run may touch or show\n"
+NAMES = REPLACED + CHANGED
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file of the user's outside all runs."""
+    path = tmp_path / "home/authorized_keys"
+    path.parent.mkdir()
+    path.write_bytes(SECRET)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of three answered items, as it may have been downloaded."""
+    folder = tmp_path / "runs/r"
+    write_items(folder / "items.jsonl", [make_item(n) for n in range(3)])
+    strategies = {"vanilla": {"chain": False, "digest": "sha256:a"}}
+    manifest = {"schema": 1, "run": "r", "model": "tiny", "benchmark": "items", "strategies": strategies}
+    manifest |= {"complete": True, "benchmark_digest": "sha256:b", "benchmark_path": None, "sessions": []}
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+    row = {"schema": 1, "turn": 0, "key": "k", "strategy": "vanilla", "status": "ok", "text": '{"answer": "tea"}'}
+    lines = (orjson.dumps({**row, "item": f"demo/{n}"}) + b"\n" for n in range(3))
+    (folder / "responses.jsonl").write_bytes(b"".join(lines))
+    return folder
+
+
+def commands(endpoint: Endpoint, run: Path) -> dict[str, tuple[object, ...]]:
+    """Every command that reads or writes a run, by name."""
+    asking = ("--benchmark", "items", "--path", run.parent / "own.jsonl", "--base-url", endpoint.url)
+    return {
+        "eval": ("eval", "--run", run, *asking),
+        "score": ("score", run),
+        "analyze": ("analyze", run),
+        "report": ("report", run),
+        "compare": ("compare", f"{run}/", f"{run}/"),
+        "runs": ("runs", f"{run}/"),
+        "newest": ("score",),
+    }
+
+
+COMMANDS = ("eval", "score", "analyze", "report", "compare", "runs", "newest")
+
+
+def assert_refused(done, *said: object) -> None:
+    assert done.code == 2, done.out
+    assert done.err.count("\n") == 1, done.err
+    assert all(str(text) in done.err for text in said), done.err
+    assert "AAAA" not in done.out + done.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_follows_a_link(
+    endpoint: Endpoint, cli, run: Path, victim: Path, name: str, command: str, items_file: Path
+) -> None:
+    items_file.rename(run.parent / "own.jsonl")
+    if (run / name).exists():  # a link to a file that would do: only its place is wrong
+        (run / name).rename(victim)
+    before = victim.read_bytes()
+    (run / name).symlink_to(victim)
+    done = cli(*commands(endpoint, run)[command])
+    assert_refused(done, f"{name}: is a symbolic link to {victim}, which is not followed")
+    assert victim.read_bytes() == before
+    assert endpoint.requests == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_to_nothing_makes_no_file_elsewhere(
+    endpoint: Endpoint, cli, run: Path, tmp_path: Path, name: str, items_file: Path
+) -> None:
+    items_file.rename(run.parent / "own.jsonl")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(tmp_path / "new")
+    done = cli(*commands(endpoint, run)["eval"])
+    assert_refused(done, f"{name}: is a symbolic link")
+    assert not (tmp_path / "new").exists()
+
+
+def test_temporary_names_that_were_known_beforehand_lead_nowhere(
+    endpoint: Endpoint, cli, run: Path, victim: Path, items_file: Path
+) -> None:
+    for name in NAMES:
+        for planted in (f"{name}.part", Path(name).with_suffix(".part").name):
+            if not (run / planted).is_symlink():
+                (run / planted).symlink_to(victim)
+    asking = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
+    assert cli("score", run).code == 0
+    assert cli("report", run).code == 0
+    (run / "responses.jsonl").unlink()
+    (run / "scores.parquet").unlink()
+    done = cli("eval", "--run", run, *asking)
+    assert done.code == 0, done.err
+    for name in ("manifest.json", "items.jsonl", "scores.parquet", "report.html"):
+        assert stat.S_ISREG((run / name).lstat().st_mode)
+    assert victim.read_bytes() == SECRET
+    assert victim.stat().st_nlink == 1
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)  # the name of a socket may have 107 bytes
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def make_device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero, which never ends
+    except PermissionError:
+        pytest.skip("only root may make a device")
+
+
+KINDS = {"a named pipe": make_pipe, "a folder": Path.mkdir, "a socket": make_socket, "a device": make_device}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_file_is_told_and_not_waited_for(
+    endpoint: Endpoint, cli, run: Path, kind: str, name: str, items_file: Path
+) -> None:
+    items_file.rename(run.parent / "own.jsonl")
+    (run / name).unlink(missing_ok=True)
+    KINDS[kind](run / name)
+    for command in ("eval", "score", "report"):
+        said = f"{run / name}: is {kind}; expected a regular file"
+        assert_refused(cli(*commands(endpoint, run)[command]), said)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_file_with_a_second_name_is_not_changed_in_place(
+    endpoint: Endpoint, cli, run: Path, victim: Path, name: str, items_file: Path
+) -> None:
+    (run / name).unlink(missing_ok=True)
+    os.link(victim, run / name)
+    items_file.rename(run.parent / "own.jsonl")
+    done = cli(*commands(endpoint, run)["eval"])
+    assert_refused(done, f"{name}: has 2 names (hard links)")
+    assert victim.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "report.html"])
+def test_a_file_with_a_second_name_is_replaced_and_the_other_name_keeps_its_content(
+    cli, run: Path, victim: Path, name: str
+) -> None:
+    os.link(victim, run / name)
+    assert cli("score", run).code == cli("report", run).code == 0
+    assert (run / name).read_bytes() != SECRET
+    assert victim.read_bytes() == SECRET
+
+
+def test_a_copy_made_of_hard_links_can_still_be_looked_at(cli, run: Path, tmp_path: Path) -> None:
+    """`cp -al` and rsync's --link-dest make backups that way."""
+    copy = tmp_path / "runs/backup"
+    copy.mkdir()
+    for path in run.iterdir():
+        os.link(path, copy / path.name)
+    assert "3 rows scored, 3 correct" in cli("score", copy).out
+
+
+def test_a_run_folder_may_be_reached_through_a_link(
+    endpoint: Endpoint, cli, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_file: Path
+) -> None:
+    """`runs/` often lies on another disk."""
+    (tmp_path / "disk").mkdir()
+    run.rename(tmp_path / "disk/r")
+    run.symlink_to(tmp_path / "disk/r")
+    assert "3 rows scored, 3 correct" in cli("score", "r").out
+    (tmp_path / "other").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "other"))
+    assert "3 rows scored, 3 correct" in cli("score", "r").out
+    asking = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url)
+    assert cli("eval", "--run", "new", *asking).code == 0
+    assert len(list(read_rows(tmp_path / "disk/new/responses.jsonl"))) == 40
+
+
+def test_one_run_with_a_link_does_not_hide_the_others(cli, run: Path, victim: Path) -> None:
+    other = run.with_name("other")
+    other.mkdir()
+    (other / "manifest.json").symlink_to(victim)
+    done = cli("runs")
+    assert done.code == 0
+    assert "other/manifest.json: is a symbolic link" in done.out
+    assert "tiny" in done.out
+    assert "AAAA" not in done.out
+
+
+def test_a_link_is_shown_on_one_line_whatever_its_target_is_called(cli, run: Path) -> None:
+    (run / "log.txt").symlink_to("x\n2026 all is well\x1b[31m")
+    assert_refused(cli("score", run), r"symbolic link to x\n2026 all is well\x1b[31m, which")
+
+
+def test_the_noise_file_is_among_those_that_are_looked_at() -> None:
+    assert NOISE in CHANGED
+
+
+def test_the_library_refuses_as_the_commands_do(run: Path, victim: Path, tmp_path: Path) -> None:
+    for folder, name in ((run, "responses.jsonl"), (tmp_path / "empty", "responses.jsonl")):
+        folder.mkdir(exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(victim)
+        with pytest.raises(ConfigError, match="is a symbolic link"):
+            list(read_rows(folder / name))
+        with pytest.raises(ConfigError, match="is a symbolic link"):
+            Journal(folder / name)
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        scores_of(run, fresh=True)
+
+
+# what is written besides
+
+
+def test_a_torn_line_is_put_into_a_file_of_its_own(
+    tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal.time, "time", lambda: 1234.5)
+    path = tmp_path / "responses.jsonl"
+    path.write_bytes(b'{"half')
+    (tmp_path / "responses.torn-1234.txt").symlink_to(victim)
+    (tmp_path / "responses.torn-1234-2.txt").symlink_to(tmp_path / "new")
+    with Journal(path) as opened:
+        assert opened.torn == tmp_path / "responses.torn-1234-3.txt"
+        assert opened.torn.read_bytes() == b'{"half'
+    assert path.read_bytes() == b""
+    assert victim.read_bytes() == SECRET
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_message_is_one_line_of_the_log(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "r") as folder:
+        folder.log("torn\n2026-01-01T00:00:00Z 0 left to ask\r\x1b[2K \u202e \u2028 \ud800 é")
+    (line,) = (tmp_path / "r/log.txt").read_text("utf-8").splitlines()
+    assert line.endswith(r" torn\n2026-01-01T00:00:00Z 0 left to ask\r\x1b[2K \u202e \u2028 \ud800 é")
+
+
+def test_a_lock_that_says_anything_but_a_number_is_not_repeated(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "r") as folder:
+        (folder.path / ".lock").write_text("\x1b[31m1\n2")
+        with pytest.raises(runfolder.MachineError, match=r"\(pid unknown\)"):
+            RunFolder(tmp_path / "r")
+
+
+def test_the_log_of_a_server_is_no_way_out_either(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "server.log").symlink_to(victim)
+    command = Command([sys.executable, "-c", "print('said')"], {})
+    with pytest.raises(ConfigError, match=r"server.log: is a symbolic link"):
+        Server(command, host="127.0.0.1", port=1, log=tmp_path / "server.log")
+    assert victim.read_bytes() == SECRET
+
+
+def outputs(run: Path, out: Path) -> dict[str, tuple[tuple[object, ...], Path]]:
+    """Commands that write where the user says, with the file that they write."""
+    items, responses = run / "items.jsonl", run / "responses.jsonl"
+    foreign = ("score", "--responses", responses, "--items", items, "--out")
+    return {
+        "items": (("items", "items", "--path", items, "--out", out / "a.jsonl"), out / "a.jsonl"),
+        "generate": (("generate", "hitom", "--stories", 4, "--out", out / "g.jsonl"), out / "g.jsonl"),
+        "own": (("score", run, "--out", out / "a.csv"), out / "a.csv"),
+        "parquet": ((*foreign, out / "a.parquet"), out / "a.parquet"),
+        "jsonl": ((*foreign, out / "b.jsonl"), out / "b.jsonl"),
+        "tables": (("analyze", run, "--out", out, "--format", "csv"), out / "accuracy.csv"),
+        "report": (("report", run, "--out", out / "r.html"), out / "r.html"),
+    }
+
+
+OUTPUTS = ("items", "generate", "own", "parquet", "jsonl", "tables", "report")
+
+
+@pytest.mark.parametrize("which", OUTPUTS)
+def test_what_is_written_by_out_replaces_a_link_and_leaves_its_target(
+    cli, run: Path, victim: Path, tmp_path: Path, which: str
+) -> None:
+    command, path = outputs(run, tmp_path / "out")[which]
+    path.parent.mkdir()
+    path.symlink_to(victim)
+    path.with_name(path.name + ".part").symlink_to(victim)
+    done = cli(*command)
+    assert done.code == 0, done.err
+    assert stat.S_ISREG(path.lstat().st_mode)
+    assert path.stat().st_size > 0
+    assert victim.read_bytes() == SECRET
+    assert not list(path.parent.glob(".*")), "nothing is left behind"
+
+
+@pytest.mark.parametrize("which", OUTPUTS)
+@pytest.mark.parametrize("kind", ["a named pipe", "a folder"])
+def test_out_does_not_replace_what_is_no_file(cli, run: Path, tmp_path: Path, kind: str, which: str) -> None:
+    command, path = outputs(run, tmp_path / "out")[which]
+    path.parent.mkdir()
+    KINDS[kind](path)
+    before = path.stat().st_mode
+    assert_refused(cli(*command), f"{path}: is {kind}; expected a file or a new name")
+    assert path.stat().st_mode == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_an_open_stream_is_not_replaced(cli, run: Path, tmp_path: Path) -> None:
+    """/dev/stdout is a link to /proc/self/fd/1, behind which a regular file may be."""
+    with (tmp_path / "captured").open("wb") as stream:
+        (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{stream.fileno()}")
+        done = cli("items", "items", "--path", run / "items.jsonl", "--out", tmp_path / "stdout")
+        assert_refused(done, "stdout: stands for an open stream")
+        assert (tmp_path / "stdout").is_symlink()
+
+
+def test_a_dataset_that_a_manifest_names_is_a_file_or_a_folder(cli, run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    for named in (str(tmp_path / "pipe"), 7):
+        (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "benchmark_path": named}))
+        done = cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv")
+        assert_refused(done, f"manifest.json: benchmark_path: {named!r} is no file and no folder")
+
+
+# replacing a file in one step
+
+
+def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def fail() -> None:
+        with files.replacing(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_permissions_are_those_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        for mode, expected in ((0o666, 0o640), (0o600, 0o600)):
+            with files.replacing(tmp_path / "a", mode) as file:
+                file.write(b"x")
+            assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == expected
+    finally:
+        os.umask(before)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tomserve.content.files import replacing
+with replacing(Path(sys.argv[1])) as file:
+    file.write(b"half")
+    file.flush()
+    print("written", flush=True)
+    time.sleep(300)
+"""
+
+
+def test_kill_9_leaves_the_old_file_and_what_it_left_is_removed_the_next_time(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    command = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        (temporary,) = tmp_path.glob(".tomserve-*.part")
+        with files.replacing(path) as file:  # another process at the same time
+            file.write(b"new")
+        assert temporary.exists(), "it is in use"
+        process.send_signal(signal.SIGKILL)
+    assert path.read_text() == "new"
+    assert temporary.exists()
+    with files.replacing(path) as file:
+        file.write(b"newer")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_that_look_like_left_behind_are_not_followed(tmp_path: Path, victim: Path) -> None:
+    planted = tmp_path / f".tomserve-{'0' * 16}.part"
+    planted.symlink_to(victim)
+    with files.replacing(tmp_path / "a") as file:
+        file.write(b"x")
+    assert planted.is_symlink()
+    assert victim.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_RDWR])
+@pytest.mark.parametrize(
+    "exchange", [lambda path, victim: path.symlink_to(victim), lambda path, victim: os.mkfifo(path)]
+)
+def test_what_was_exchanged_after_the_look_is_refused_too(
+    tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch, flags: int, exchange: Callable[[Path, Path], None]
+) -> None:
+    monkeypatch.setattr(files, "check", lambda path, alone=False: exchange(path, victim))
+    with pytest.raises((ConfigError, OSError)):
+        files.opened(tmp_path / "a", flags)
+    assert victim.read_bytes() == SECRET

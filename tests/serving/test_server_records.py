@@ -1,0 +1,279 @@
+"""Keys go only to an address that the user gave, or to a server that this user started on this machine."""
+
+import contextlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, Endpoint
+from tomserve.errors import ConfigError
+from tomserve.serving import records
+
+KEY = "sk-of-the-user"
+MODEL = "yi-34b"  # a preset, which is not started by `eval` itself
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
+
+
+@pytest.fixture
+def thief() -> Iterator[tuple[str, list[str | None]]]:
+    """A server of somebody else's: its address, and the Authorization of every request that it got."""
+    heard: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1", heard
+        server.shutdown()
+        thread.join()
+
+
+def true_record(url: str, **changes: Any) -> dict[str, Any]:
+    """What this process would record of a server at that address, with changes."""
+    pid = os.getpid()
+    own = records.Record(pid, url, MODEL, None, [], "now", socket.gethostname(), born=records.birth(pid))
+    return {**asdict(own), **changes}
+
+
+def put(record: dict[str, Any], name: str = "8000.json") -> Path:
+    path = records.make_folder() / name
+    path.write_bytes(orjson.dumps(record))
+    path.chmod(0o600)
+    return path
+
+
+def test_the_record_that_the_others_are_made_from_is_believed(thief) -> None:
+    url, _ = thief
+    path = put(true_record(url))
+    assert records.judge(path).record == records.Record(**true_record(url))
+    assert [record.url for record in records.live()] == [url]
+
+
+FORGED = {
+    "another host": ({"host": "elsewhere"}, "is on another machine (elsewhere): give --base-url"),
+    "a process of mine": ({"born": None}, "does not say when its process started"),
+    "its number only": ({"born": "0/0"}, ""),
+    "another boot": ({"born": f"{'0' * 8}-0000-0000-0000-{'0' * 12}/1"}, ""),
+    "no process": ({"pid": 2**22 + 1}, ""),
+    "all processes": ({"pid": -1}, ""),
+}
+
+
+@pytest.mark.parametrize("which", FORGED)
+def test_a_downloaded_record_gets_no_key(cli, thief, which: str) -> None:
+    url, heard = thief
+    changes, said = FORGED[which]
+    path = put(true_record(url, **changes))
+    done = cli("eval", "--model", MODEL)
+    assert done.code == 2
+    assert f"no server with '{MODEL}' is running" in done.err
+    assert heard == [], "nothing is asked there, with a key or without"
+    assert said in done.err
+    assert ("a recorded server is not used: 8000.json: " in done.err) == bool(said)
+    assert path.exists() == bool(said), "what is stale is removed, what is another's is left"
+    assert records.started_here([url]) is None, "nor does it say what an address serves"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://203.0.113.7:8000/v1",
+        "http://tomserve.example:8000/v1",
+        "http://127.0.0.1.example:8000/v1",
+        "http://127.0.0.1@203.0.113.7:8000/v1",
+        "http://203.0.113.7:8000/v1?http://127.0.0.1:8000",
+        "https://127.0.0.1:8000/v1",
+        "http://127.0.0.1/v1",
+        "http://0.0.0.0:8000/v1",
+        "http://224.0.0.1:8000/v1",
+        "http://[2001:db8::7]:8000/v1",
+        "http://2130706433:8000/v1",
+        "http://127.0.0.1:80000/v1",
+        "http://[::1:8000/v1",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+def test_addresses_that_are_not_this_machine(cli, url: str) -> None:
+    path = put(true_record(url))
+    assert "is no address of this machine" in records.judge(path).doubt
+    assert records.live() == []
+
+
+def own_addresses() -> list[str]:
+    """Of this machine, besides loopback: that of the interface that leads elsewhere, where there is one."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("203.0.113.7", 9))  # sends nothing
+        return [probe.getsockname()[0]]
+    return []
+
+
+def test_addresses_of_this_machine() -> None:
+    """`serve --host` records 127.0.0.1 for 0.0.0.0 and [::1] for ::, else the host itself."""
+    for host in ("127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "[::1]", socket.gethostname(), *own_addresses()):
+        url = f"http://{host}:8000/v1"
+        assert records.judge(put(true_record(url))).record is not None, url
+
+
+def test_what_others_could_have_written_is_not_believed(thief) -> None:
+    url, heard = thief
+    path = put(true_record(url))
+    for place, what in ((path, "it"), (path.parent, ".servers")):
+        before = stat.S_IMODE(place.stat().st_mode)
+        for more in (0o020, 0o002):
+            place.chmod(before | more)
+            assert records.judge(path).doubt == f"{what} can be written by other users (`chmod go-w` forbids it)"
+        place.chmod(before)
+    assert records.live() != []
+    heard.clear()
+    if os.geteuid() == 0:
+        for place, what in ((path, "it"), (path.parent, ".servers")):
+            os.chown(place, 65534, -1)
+            assert records.judge(path).doubt == f"{what} belongs to another user (user id 65534)"
+            assert records.live() == []
+            os.chown(place, 0, -1)
+    assert heard == []
+
+
+def test_links_pipes_and_folders_are_no_records(thief, tmp_path: Path) -> None:
+    url, heard = thief
+    path = put(true_record(url))
+    path.rename(tmp_path / "true.json")
+    path.symlink_to(tmp_path / "true.json")
+    os.mkfifo(path.with_name("1.json"))
+    path.with_name("2.json").mkdir()
+    assert records.live() == []
+    said = "it is no regular file (a link is not followed)"
+    assert records.doubts() == [f"1.json: {said}", f"2.json: {said}", f"8000.json: {said}"]
+    path.parent.rename(tmp_path / "theirs")
+    records.folder().symlink_to(tmp_path / "theirs")
+    assert records.live() == []
+    with pytest.raises(NotADirectoryError, match="is a symbolic link"):
+        records.make_folder()
+    assert heard == []
+
+
+def test_a_record_is_written_beside_what_lies_in_its_place(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    fields: dict[str, Any] = {"url": "http://127.0.0.1:1/v1", "model": "m", "revision": None, "command": []}
+    for name in ("9.json", "9.part", "9.json.part"):
+        (records.make_folder() / name).symlink_to(victim)
+    path = records.write(9, **fields)
+    assert records.judge(path).record is not None
+    assert victim.read_text() == "mine"
+    os.mkfifo(path.with_name("10.json"))
+    with pytest.raises(ConfigError, match=r"10.json: is a named pipe"):
+        records.write(10, **fields)
+
+
+def test_records_of_a_user_with_a_lenient_umask_are_his_alone() -> None:
+    before = os.umask(0o002)
+    try:
+        records.folder().mkdir(parents=True)
+        path = records.write(9, url="http://127.0.0.1:1/v1", model="m", revision=None, command=[])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert records.judge(path).record is not None
+
+
+SERVE = """
+import sys, time
+from tomserve.serving import records
+records.write(int(sys.argv[1]), url=sys.argv[2], model="tiny", revision="r1", command=["vllm"])
+print("recorded", flush=True)
+time.sleep(300)
+"""
+
+
+def test_a_server_that_this_user_started_gets_the_key_as_long_as_it_lives(
+    endpoint: Endpoint, cli, tmp_path: Path
+) -> None:
+    endpoint.key = KEY
+    command = [sys.executable, "-c", SERVE, str(endpoint.port), endpoint.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as serving:
+        assert serving.stdout is not None
+        assert serving.stdout.readline() == b"recorded\n"
+        assert cli("eval", "--limit", 2).code == 0
+        assert len(endpoint.requests) == 4
+        path = records.folder() / f"{endpoint.port}.json"
+        copy = path.with_name("1.json")
+        copy.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "pid": os.getpid()}))
+        assert records.judge(copy).stale, "the number of another living process of the same user"
+        serving.kill()
+        serving.wait()
+    assert records.live() == []
+    assert not path.exists()
+
+
+def test_a_zombie_serves_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert Path(f"/proc/{ended.pid}").exists()
+        assert records.birth(ended.pid) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
+def test_a_process_of_another_user_is_none_of_ours(thief) -> None:
+    url, _ = thief
+    with subprocess.Popen(["sleep", "300"], user=65534) as theirs:
+        assert records.birth(theirs.pid) is None
+        boot = (records.birth(os.getpid()) or "").partition("/")[0]
+        assert records.judge(put(true_record(url, pid=theirs.pid, born=f"{boot}/1"))).stale
+        theirs.kill()
+
+
+def test_a_program_may_have_any_name() -> None:
+    """The name stands in the middle of /proc/PID/stat, unescaped."""
+    rename = "import sys; open('/proc/self/comm', 'w').write('a) Z 1 ('); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", rename]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        born = records.birth(process.pid)
+    own = records.birth(os.getpid())
+    assert born is not None
+    assert own is not None
+    assert born.partition("/")[0] == own.partition("/")[0]
+    assert int(born.partition("/")[2]) >= int(own.partition("/")[2])
+
+
+def test_the_doctor_tells_of_servers_elsewhere(cli, thief) -> None:
+    url, heard = thief
+    put(true_record(url, host="gpu7\n\x1b[31m", model="x\ny"))
+    done = cli("doctor")
+    line = next(line for line in done.out.splitlines() if " servers " in line)
+    assert rf"none running; not used: 8000.json: x\ny at {url} is on another machine (gpu7\n\x1b[31m): give" in line
+    assert heard == []
+
+
+def test_a_record_without_end_is_not_read_to_the_end(thief) -> None:
+    url, _ = thief
+    assert records.judge(put(true_record(url, server={"said": "x" * 2**19}))).record is not None
+    assert records.judge(put(true_record(url, server={"said": "x" * 2**21}))).stale

@@ -1,0 +1,197 @@
+"""Many units: what is computed in batches, from sums or by size is what rows by rows give, and memory stays bounded."""
+
+import math
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tomserve.stats import association, flips, gee, leaveout, marginal, pooled
+from tomserve.stats.paired import EXACT_UNITS, sign_flip
+
+Columns = tuple[npt.NDArray[Any], ...]
+
+
+def design(seed: int, strata: int, questions: int = 4, tasks: int = 5) -> Columns:
+    """(outcome, treated, cluster, stratum) of tasks by stratum, the first of each the control; a tenth unanswered."""
+    rng = np.random.default_rng(seed)
+    stratum = np.repeat(np.arange(strata), tasks * questions)
+    cluster = np.repeat(np.arange(strata * tasks), questions)
+    treated = cluster % tasks != 0
+    level = rng.uniform(0.2, 0.9, strata * tasks)[cluster] - 0.1 * treated
+    outcome = (rng.random(cluster.size) < level).astype(float)
+    kept = rng.random(cluster.size) > 0.1
+    return outcome[kept], treated[kept], cluster[kept], stratum[kept]
+
+
+# sign flips
+
+
+@pytest.mark.parametrize("units", [17, 60, 700])
+def test_flips_one_by_one_are_those_of_scipy_to_the_bit(units: int) -> None:
+    from scipy.stats import permutation_test
+
+    d = np.random.default_rng(units).choice([-3, -2, -1, 1, 2, 4, 5], units) / 11
+    draws = 2**EXACT_UNITS - 1
+    drawn = permutation_test(
+        (d,),
+        lambda x, axis: np.mean(x, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=draws,
+        batch=4096,
+        rng=np.random.default_rng(0),
+    )
+    means = np.concatenate(list(flips._singly(d, draws, np.random.default_rng(0))))
+    assert np.array_equal(means, drawn.null_distribution)
+    assert sign_flip(d).p == float(drawn.pvalue)
+
+
+@pytest.mark.parametrize("cells", [1, 100, 12_345])
+def test_the_size_of_a_batch_changes_no_p(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    d = np.random.default_rng(3).normal(0.1, 1, 40)
+    columns = design(1, 6)
+    wanted = flips.flipped_p(d, 500, seed=2), pooled.permutation_p(*columns, draws=500)
+    monkeypatch.setattr(flips, "CELLS", cells)
+    assert (flips.flipped_p(d, 500, seed=2), pooled.permutation_p(*columns, draws=500)) == wanted
+
+
+def test_flips_by_size_have_the_distribution_of_flips_one_by_one() -> None:
+    """The mean of 3,000 differences of two sizes: normal with the standard deviation of the root of their squares."""
+    from scipy.stats import kstest
+
+    d = np.repeat([0.25, -0.25, 0.5], 1000)
+    sizes, counts = flips._sizes(d)
+    assert (sizes.tolist(), counts.tolist()) == ([0.25, 0.5], [2000, 1000])
+    spread = math.sqrt(float(np.sum(d**2))) / d.size
+    for made in (flips._by_size(sizes, counts, 4000, np.random.default_rng(0)), flips._singly(d, 4000, _generator())):
+        means = np.concatenate(list(made))
+        assert means.size == 4000
+        # half a step of the lattice, on which the means lie, is added to what chance allows
+        assert kstest(means / spread, "norm").statistic < 1.63 / math.sqrt(4000) + 0.01
+
+
+def _generator() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def test_p_of_many_units_is_that_of_a_normal_mean() -> None:
+    from scipy.stats import norm
+
+    d = np.repeat([0.125, -0.125, 0.5, -0.5], [2600, 2400, 1280, 1250])
+    z = float(d.sum()) / math.sqrt(float(np.sum(d**2)))
+    assert sign_flip(d).p == pytest.approx(2 * norm.sf(abs(z)), abs=0.01)
+    assert sign_flip(-d).p == pytest.approx(sign_flip(d).p, abs=0.01)
+    assert sign_flip(d) == sign_flip(d)
+    assert sign_flip(np.repeat([0.5, -0.5], 1000)).p == 1.0
+
+
+@given(st.integers(1, 10**7), st.integers(1, 70_000))
+def test_batches_are_bounded_and_complete(width: int, draws: int) -> None:
+    size = flips.batch_size(width)
+    assert size >= 1
+    assert size * width <= max(flips.CELLS, width)
+    sizes = list(flips.batches(draws, width % 5000))
+    assert sum(sizes) == draws
+    assert max(sizes) == min(draws, flips.batch_size(width % 5000))
+
+
+# sums instead of rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 12))
+def test_gee_from_sums_is_that_of_rows(seed: int, strata: int) -> None:
+    y, arm, cluster, stratum = design(seed, strata)
+    fitted = marginal._matched_rows(y, arm, cluster, stratum)
+    y, arm, cluster, codes = fitted
+    data = gee.clusters_of(y, arm, cluster, codes)
+    assert data is not None
+    matrix = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
+    whole = {True: None if marginal._separated(y, arm, codes) else marginal._standardised(y, matrix, cluster)}
+    whole[False] = marginal._linear(y, matrix, cluster)
+    for binomial, wanted in whole.items():
+        if wanted is not None:
+            assert gee.risk_difference(data, binomial=binomial) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_large_design_is_fitted_from_sums_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = design(5, 8)
+    whole = marginal.these_strata_effect(*columns)
+    monkeypatch.setattr(marginal, "DESIGN", 0)
+    monkeypatch.delattr(marginal, "_gee")
+    sums = marginal.these_strata_effect(*columns)
+    assert sums.method == whole.method
+    assert (sums.estimate, sums.low, sums.high) == pytest.approx((whole.estimate, whole.low, whole.high), abs=1e-6)
+    y, _, cluster, stratum = columns
+    mixed = marginal.these_strata_effect(y, np.arange(y.size) % 2 == 0, cluster, stratum)
+    assert "clusters lie in several arms" in mixed.method
+    assert math.isnan(mixed.estimate)
+
+
+def test_a_design_of_many_strata_takes_no_matrix() -> None:
+    """Rows x strata would be 1.4 GB here."""
+    columns = design(7, 3000)
+    tracemalloc.start()
+    effect = marginal.these_strata_effect(*columns)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert effect.low < -0.1 < effect.high
+    assert peak < 60e6
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 9), st.booleans())
+def test_leaving_out_by_subtraction_is_leaving_out(seed: int, groups: int, binary: bool) -> None:
+    rng = np.random.default_rng(seed)
+    size = 20 * groups
+    group, stratum = rng.integers(0, groups, size), rng.integers(0, 4, size)
+    group[:groups] = np.arange(groups)
+    score = rng.integers(0, 2, size).astype(float) if binary else rng.integers(0, 5, size) / 4
+    right = (rng.random(size) < 0.3 + 0.4 * score).astype(float)
+    score[rng.random(size) < 0.05] = np.nan
+
+    def anew(statistic: Callable[..., float], *columns: npt.NDArray[Any]) -> list[float]:
+        return [statistic(*(column[group != code] for column in columns)) for code in range(groups)]
+
+    def same(found: npt.NDArray[np.float64], wanted: list[float]) -> bool:
+        return found.tolist() == pytest.approx(wanted, abs=1e-9, nan_ok=True)
+
+    r = association.separation
+    assert same(leaveout.correlations(score, right, group), anew(lambda x, y: r(x, y).point_biserial, score, right))
+    assert same(leaveout.aucs(score, right, group), anew(lambda x, y: r(x, y).auc, score, right))
+    within = anew(association.within_correlation, score, right, stratum)
+    assert same(leaveout.correlations(score, right, group, stratum), within)
+
+
+def test_leaving_out_what_varies_leaves_nothing() -> None:
+    group = np.repeat(np.arange(4), 5)
+    right = np.tile([0.0, 1, 0, 1, 1], 4)
+    score = np.where(group == 2, right, 0.1)
+    assert np.isnan(leaveout.correlations(score, right, group)).tolist() == [False, False, True, False]
+    assert np.isnan(leaveout.aucs(score, right, group)).tolist() == [False, False, True, False]
+
+
+def test_a_large_jackknife_subtracts_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, arm, _, stratum = design(2, 12)
+    columns = (arm.astype(float), y)
+
+    def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+        return association.phi(x, y).phi
+
+    whole = association.jackknife(phi, columns, stratum, without=leaveout.correlations)
+    monkeypatch.setattr(association, "LOOKED", 0)
+    calls: list[int] = []
+
+    def counted(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+        calls.append(1)
+        return phi(x, y)
+
+    sums = association.jackknife(counted, columns, stratum, without=leaveout.correlations)
+    assert len(calls) == 1
+    assert (sums.estimate, sums.low, sums.high) == pytest.approx((whole.estimate, whole.low, whole.high), abs=1e-12)

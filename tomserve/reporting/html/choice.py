@@ -1,0 +1,77 @@
+"""Which answers a page holds: all of them, or of a run too large for a page whole questions, drawn by a fixed seed.
+
+Half of the room is for questions of which an answer failed. A question is drawn with all its answers and, where the
+design has versions of questions, with all its versions, so that the page can still compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from tomserve.items.draw import spread
+from tomserve.studies import Versions
+from tomserve.studies.rows import answered
+
+ANSWERS = 20_000
+"""Answers that a page holds at most, but for what the last question has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The items of a page, and what is to be said of it; `items` is None where it holds all."""
+
+    items: frozenset[str] | None = None
+    said: str | None = None
+
+
+def choose(
+    scores: pl.DataFrame, most: int = ANSWERS, *, versions: Versions | None = None, strata: Sequence[str] = ()
+) -> Choice:
+    """What a page of these scores holds. The same for the same scores, whatever the order of their rows.
+
+    most: how many answers it may hold. versions: how versions of a question are found. strata: factors over which the
+    questions are spread, where their versions share them.
+    """
+    if scores.height <= most:
+        return Choice()
+    if versions is not None and not {versions.factor, *versions.matched} <= set(scores.columns):
+        versions = None
+    names = [n for n in strata if n in scores.columns and (versions is None or n in versions.matched)]
+    asked = (
+        scores.lazy()
+        .with_columns(failed=~answered())
+        .select(
+            "item",
+            "failed",
+            pl.concat_str(pl.col(versions.matched).cast(pl.String).fill_null(""), separator="/").alias("question")
+            if versions is not None
+            else pl.col("item").alias("question"),
+            pl.concat_str(pl.lit(""), *(pl.col(name).cast(pl.String).fill_null("") for name in names)).alias("stratum"),
+        )
+        .collect()
+    )
+    questions = asked.group_by("question").agg(pl.col("stratum").min(), pl.col("failed").any(), pl.len())
+    room = max(2, int(most / (scores.height / questions.height)))
+    failed, others = (_members(questions.filter(pl.col("failed") == flag)) for flag in (True, False))
+    drawn = spread(failed.items(), max(room // 2, room - len(others)))
+    drawn |= spread(others.items(), room - len(drawn))
+    kept = asked.filter(pl.col("question").is_in(list(drawn)))
+    what = (
+        "questions, each with all its versions and answers"
+        if versions is not None
+        else "questions, each with all its answers"
+    )
+    among = f"{len(drawn & failed.keys()):,} of the {len(failed):,} of which an answer failed"
+    said = (
+        f"This page holds {kept.height:,} of {scores.height:,} answers: {len(drawn):,} of {questions.height:,} {what}, "
+        f"drawn by a fixed seed, among them {among}. All answers are in each run's responses.jsonl; figures and tables "
+        "count all of them."
+    )
+    return Choice(frozenset(kept["item"]), said)
+
+
+def _members(questions: pl.DataFrame) -> Mapping[str, str]:
+    return dict(questions.select("question", "stratum").iter_rows())

@@ -1,0 +1,76 @@
+"""``report.json``: what the report in a run folder was made from, so that it stands while it would be made the same.
+
+Like the scores (see tomserve.runs.kept) a report is believed by content alone: this user's tomserve wrote the page
+as it is now, with the same code and studies, from these scores and this manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+import tomserve
+from tomserve import content
+from tomserve.content import seal
+from tomserve.reporting.html.sources import Source
+from tomserve.runs import kept
+from tomserve.runs.runfolder import read_manifest
+from tomserve.scoring.pinned import digest_of, measured
+
+PAGE, RECORD = "report.html", "report.json"
+
+SCHEMA = 1
+
+_CODE = content.code_digest([Path(tomserve.__file__).parent])
+"""Taken on import, when the code is loaded, as that of the scores is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a user may say of a report (see write_report)."""
+
+    intervals: str | None = None
+    labels: Sequence[str] = ()
+    study: str | None = None
+
+
+def keep(source: Source, page: str, wishes: Wishes) -> None:
+    """Record what this page, the report of one run in its folder, was made from, as far as that is possible.
+
+    Not for a study that was given by path: the folder would have to name a place on this machine.
+    """
+    if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
+        seal.keep(source.folder / RECORD, _record(source.manifest, source.made_from, digest_of(page.encode()), wishes))
+
+
+def standing(folder: Path) -> Path | None:
+    """The report of that run where making it again, with the same wishes, would give the same; else None.
+
+    Raises ConfigError where the folder is no run.
+    """
+    record, manifest = seal.kept(folder / RECORD), read_manifest(folder)
+    if record is None or manifest is None or record.get("schema") != SCHEMA or "wishes" not in record:
+        return None
+    if (scores := kept.believed(folder / kept.TABLE)) is None:
+        return None
+    try:
+        page = measured(folder / PAGE)[1]
+    except OSError:
+        return None
+    return folder / PAGE if record == _record(manifest, scores[1], page, Wishes(**record["wishes"])) else None
+
+
+def _record(manifest: Mapping[str, Any], made_from: kept.Record, page: str, wishes: Wishes) -> Mapping[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "page": page,
+        "wishes": {**asdict(wishes), "labels": list(wishes.labels)},
+        "code": _CODE,
+        "studies": content.code_digest(root / "analysis" for root in content.roots()),
+        "manifest": digest_of(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),
+        "scores": dict(made_from),
+    }
