@@ -5,7 +5,6 @@ These are plain values. A study makes them; the terminal and the report show the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -149,4 +148,4 @@ def by_choices(items: Iterable[Asked]) -> Chance:
 
 def mean_of(shares: list[float]) -> float | None:
     """The mean, the same whatever the order; None of nothing."""
-    return math.fsum(shares) / len(shares) if shares else None
+    return sum(sorted(shares)) / len(shares) if shares else None
