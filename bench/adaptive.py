@@ -36,8 +36,9 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import get
+from tomserve.engine.observe import Silent
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.runner import Runner, Silent
+from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy

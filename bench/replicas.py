@@ -117,7 +117,8 @@ async def ask(job: dict[str, Any], urls: list[str], part: int, parts: int, scrat
         edges = (began + job["settle"], began + job["settle"] + job["seconds"])
         used: list[float] = []
         loop.call_later(job["settle"], lambda: used.append(time.process_time()))
-        loop.call_later(job["settle"] + job["seconds"], lambda: (used.append(time.process_time()), stop.set()))
+        loop.call_later(job["settle"] + job["seconds"], lambda: used.append(time.process_time()))
+        loop.call_later(job["settle"] + job["seconds"], stop.set)
         try:
             await runner.run(asked)
         except TomserveError as error:

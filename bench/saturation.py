@@ -217,7 +217,8 @@ def main() -> int:
     parser.add_argument("--ask", nargs=2, metavar=("URL", "MODEL"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.ask:
-        print(json.dumps(asyncio.run(ask(*chosen.ask, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
+        url, model = chosen.ask
+        print(json.dumps(asyncio.run(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
     preset, folder, port = Preset.load("reference"), reference.folder(), free_port()
     extra = ["--stream-interval", str(chosen.stream_interval)]

@@ -58,7 +58,7 @@ def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> f
         "dtype": "bfloat16",
     }
     (folder / "config.json").write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2))
-    return 2 * (attention + 3 * width * config["intermediate_size"] * shape.layers) / 1e9
+    return 2 * (attention + 3 * width * max(256, inner) * shape.layers) / 1e9
 
 
 def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, float]:

@@ -151,6 +151,7 @@ class Endpoint:
             return own if isinstance(own, web.StreamResponse) else web.json_response(completion("hi", body["model"]))
         self.requests.append(body)
         if self.drop(body):
+            assert request.transport is not None
             request.transport.abort()
         number = len(self.requests)
         self._active += 1

@@ -1,6 +1,5 @@
 """The command line: the main job against a real endpoint, and bad input with one clear line each."""
 
-import io
 import os
 import re
 import shutil
@@ -16,14 +15,15 @@ import orjson
 import polars as pl
 import pytest
 from aiohttp import web
-from rich.console import Console
 from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
+from tomserve.cli import signals
 from tomserve.engine import retry
 from tomserve.items import write_items
 from tomserve.items.draw import limited
-from tomserve.runs.evaluation import EvalOptions, evaluate
+from tomserve.runs.evaluation import evaluate
+from tomserve.runs.planning import EvalOptions
 
 
 def journal(tmp_path: Path, run: str) -> list[dict]:
@@ -576,8 +576,7 @@ def test_signals_are_heard_after_asking_too(endpoint: Endpoint, items_file: Path
     signal.signal(signal.SIGTERM, ours)
     try:
         evaluate(
-            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r", quiet=True),
-            Console(file=io.StringIO()),
+            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r"), drive=signals.heard
         )
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:

@@ -21,7 +21,7 @@ from tests.conftest import Endpoint, completion, make_item
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import write_items
 from tomserve.items.draw import drawn
-from tomserve.runs import evaluation, reasking
+from tomserve.runs import noise_check, planning
 from tomserve.runs.journal import read_rows
 from tomserve.runs.scores import load_scores
 from tomserve.stats.proportions import exact
@@ -151,7 +151,7 @@ def test_what_is_no_share_is_refused(cli, asking, endpoint, share: str) -> None:
     ("own", "chosen"), [([], (1, 64)), ([4], (1, 64)), ([1], (16, 64)), ([64], (1, 16)), ([100], (1, 16)), ([16, 1], (1, 64))]
 )  # fmt: skip
 def test_numbers_in_flight_are_others_than_the_runs(own: list[int], chosen: tuple[int, ...]) -> None:
-    assert reasking.levels(own) == chosen
+    assert noise_check.levels(own) == chosen
 
 
 def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, asking, tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_a_check_that_was_stopped_goes_on_where_it_was(endpoint, cli, asking, tm
 def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
     endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = functools.partial(evaluation.EvalOptions, policy=RetryPolicy(attempts=1, wait=wait_none()))
-    monkeypatch.setattr(evaluation, "EvalOptions", once)
+    once = functools.partial(planning.EvalOptions, policy=RetryPolicy(attempts=1, wait=wait_none()))
+    monkeypatch.setattr(planning, "EvalOptions", once)
     failing = {7}
 
     def script(body: dict, n: int):

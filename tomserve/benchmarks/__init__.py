@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.benchmark import ANYBODYS, Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.content import digest
 from tomserve.content.pyfile import load_module
@@ -26,7 +26,7 @@ from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
 from tomserve.scoring.metric import PLAIN, Scoring
 
-__all__ = ["DEFAULT", "Benchmark", "Findings", "Say", "get", "known", "load", "names", "scoring"]
+__all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Findings", "Say", "get", "known", "load", "names", "scoring"]
 
 DEFAULT = "perturbed"
 """The benchmark that is asked, and the dataset that is checked, where none is named."""

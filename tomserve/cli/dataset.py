@@ -8,11 +8,11 @@ What is proved or audited, each benchmark says itself (see tomserve.benchmarks.B
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli.options import PathOption
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset.")
 
-PathOption = Annotated[Path | None, typer.Option("--path", help="File (or folder) of the benchmark.")]
 NameArgument = Annotated[
     str | None, typer.Argument(help="Benchmark, or FILE.py of your own, whose dataset to check [the default one].")
 ]

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tomserve.cli import dataset as cli_dataset
+from tomserve.cli.options import PathOption, RunArgument, console
 from tomserve.errors import ConfigError, one_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-RunArgument = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Run names or paths [the newest].")]
-PathOption = cli_dataset.PathOption
-
-
-def console() -> Console:
-    """Where tables go; they must not be cut where there is no terminal to fit into."""
-    from rich.console import Console
-
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=200, highlight=False)
 
 
 def score(
@@ -40,7 +26,7 @@ def score(
     ] = "run",
 ) -> None:
     """Score runs again from their folders alone, or what another tool answered; offline."""
-    from tomserve.runs import rescore
+    from tomserve.cli import rescore
 
     if responses is not None:
         answers = None if gold == "run" else gold
@@ -62,8 +48,8 @@ def analyze(
     """Compute a study's tables from runs or score tables, offline."""
     import polars as pl
 
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs import rescore
     from tomserve.runs.runfolder import existing_run
     from tomserve.runs.scores import load_scores
     from tomserve.scoring.table import TABLES
@@ -96,8 +82,8 @@ def compare(
     form: Annotated[str, typer.Option("--format", help="With --out: csv, md, latex or json.")] = "csv",
 ) -> None:
     """Compare two runs on the same questions: paired differences, flips, what differs between them."""
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs import rescore
     from tomserve.studies import compare as comparing
 
     if form not in tables.FORMATS or form == "table":
@@ -153,8 +139,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML file: verdicts, figures, tables, every item. It opens offline, anywhere."""
     from tomserve import benchmarks
+    from tomserve.cli import rescore
     from tomserve.reporting.html.build import write_report
-    from tomserve.runs import rescore
     from tomserve.runs.runfolder import existing_run
 
     if benchmark is not None:

@@ -2,7 +2,7 @@
 
 There are as many workers as requests may be out: a fixed number, or what the endpoints' limits come to. Requests with
 equal keys are sent once. Nothing is created up front, so a million requests cost no more memory than a thousand. A
-first stop signal stops asking and drains what is in flight; what has completed is in the journal.
+stop ends the asking and drains what is in flight; what has completed is in the journal.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import BUSY, REFUSED_KEY, RetryPolicy, transient
+from tomserve.engine.rows import Rows
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
-from tomserve.runs.journal import Journal
 
 PROBE_EVERY = 2.0
 """Seconds between two probes of a server that could not be reached, or fails."""
@@ -56,7 +56,7 @@ class Runner:
 
     endpoints: list[str]
     transport: Transport
-    journal: Journal
+    journal: Rows
     concurrency: int | None = None
     most: int = MOST
     policy: RetryPolicy = field(default_factory=RetryPolicy)

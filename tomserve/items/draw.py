@@ -44,4 +44,9 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
 
 def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
     """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
-    return limited(items, max(1, round(share * len(items))), stratum)
+    return limited(items, share_of(len(items), share), stratum)
+
+
+def share_of(count: int, share: float) -> int:
+    """How many of `count` items a share is: at least one."""
+    return max(1, round(share * count))

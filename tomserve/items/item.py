@@ -9,9 +9,9 @@ True
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 import pydantic
@@ -114,6 +114,23 @@ class Item(BaseModel):
     cluster: Text = ""
     canary: str | None = None
 
+    if TYPE_CHECKING:  # lists, as one writes them, are taken for tuples; a type checker cannot know it by itself
+
+        def __init__(
+            self,
+            *,
+            id: str,
+            story: Sequence[str],
+            question: str,
+            choices: Sequence[str],
+            answer: str,
+            gold: Gold | Mapping[str, Any] | None = None,
+            factors: Mapping[str, Factor] = ...,
+            benchmark: str = ...,
+            cluster: str = ...,
+            canary: str | None = None,
+        ) -> None: ...
+
     @model_validator(mode="before")
     @classmethod
     def _own_cluster(cls, data: Any) -> Any:
@@ -173,9 +190,10 @@ class Item(BaseModel):
         return cls.model_validate(data)
 
 
-def read_items(path: Path) -> Iterator[Item]:
+def read_items(path: str | Path) -> Iterator[Item]:
     """Items of a file, in order: JSONL, one a line; or, where the name ends in .yaml or .yml, the list `items` of a
     YAML file. Raises ContentError with file, line and field; refuses a repeated id."""
+    path = Path(path).expanduser()
     seen: dict[str, int] = {}
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
         if (first := seen.setdefault(item.id, number)) != number:
@@ -208,6 +226,28 @@ def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
     found = validate(data, _ItemsFile, path=path, lines=lines)
     for place, item in enumerate(found.items):
         yield lines[("items", place)], item
+
+
+def read_ids(path: Path) -> Iterator[str]:
+    """The ids of a file of items that was checked when it was written; what is no item is refused as in read_items."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    identifier = _id_of(line)
+                    yield read_line(path, number, line).id if identifier is None else identifier
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+
+
+def _id_of(line: bytes) -> str | None:
+    """The id that a line of ours states; None where it is no such line."""
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    found = data.get("id") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
+    return nfc(found) if isinstance(found, str) else None
 
 
 def read_line(path: Path, number: int, line: bytes) -> Item:

@@ -139,6 +139,11 @@ class Strategy:
             folder = found.parent
         return cls(folder, **options)
 
+    @property
+    def turns(self) -> int:
+        """How many requests make up one conversation; only what was answered to the last of them is scored."""
+        return 1
+
     def turn(self, item: Item) -> Turn:
         """Messages and schema for one item: shared text first, the item last."""
         variables = _variables(item)

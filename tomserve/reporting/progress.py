@@ -17,6 +17,44 @@ PLAIN_EVERY = 5.0  # seconds
 SLOW = 30.0  # seconds after which the oldest request is named
 
 
+class Screen:
+    """A Listener of an evaluation (see tomserve.runs.listening) that writes to a console.
+
+    quiet: without the progress of a phase; messages and the line at its end are written all the same.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
+        self._progress: RunProgress | None = None
+
+    def message(self, text: str) -> None:
+        """See Listener."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def started(self, total: int, done: int) -> None:
+        """See Listener."""
+        self._progress = RunProgress(self._console, total, done, quiet=self._quiet)
+        self._progress.__enter__()
+
+    def row(self, row: dict[str, Any]) -> None:
+        """See Listener."""
+        if self._progress is not None:
+            self._progress.row(row)
+
+    def status(self, status: Status) -> None:
+        """See Listener."""
+        if self._progress is not None:
+            self._progress.status(status)
+
+    def finished(self) -> None:
+        """See Listener."""
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.__exit__(None, None, None)
+            if progress.written:
+                self._console.print(progress.summary(), markup=False, highlight=False)
+
+
 class RunProgress:
     """An Observer of the runner (see tomserve.engine.runner). `done` rows were there before."""
 

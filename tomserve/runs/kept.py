@@ -19,7 +19,8 @@ import tomserve
 from tomserve import benchmarks, content
 from tomserve.content import seal
 from tomserve.errors import ConfigError
-from tomserve.runs.runfolder import read_manifest
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import check_files
 from tomserve.scoring.pinned import PinnedFile, changed, digest_of, measured
 from tomserve.scoring.sources import NOISE
 
@@ -50,27 +51,30 @@ which it began, whatever has been edited or installed since."""
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a run is scored from: the folder's name (a column of the table), of the manifest the model and the
-    strategies that ask for a chain, and by name the files, each with its `bytes` and `digest`. benchmark_file: digest
-    of the file that declares the run's benchmark, where this process was given it; None for what is built in, and where
-    only the standard metrics are computed."""
+    """What a run is scored from: the folder's name (a column of the table), of the manifest the model, the strategies
+    that ask for a chain and how many turns those of several have, and by name the files, each with its `bytes` and
+    `digest`. benchmark_file: digest of the file that declares the run's benchmark, where this process was given it;
+    None for what is built in, and where only the standard metrics are computed."""
 
     run: str
     model: str
     chains: tuple[str, ...]
+    turns: Mapping[str, int]
     files: Mapping[str, Mapping[str, Any]]
     benchmark_file: str | None = None
 
     @classmethod
     def asked(cls, folder: Path) -> Sources:
         """Those of a run without its files. Raises ConfigError where the folder is no run."""
-        manifest = read_manifest(folder)
+        check_files(folder)
+        manifest = Manifest.read(folder)
         if manifest is None:
             raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-        chains = sorted(name for name, spec in manifest["strategies"].items() if spec.get("chain"))
-        benchmark = benchmarks.known(manifest["benchmark"])
+        chains = sorted(name for name, strategy in manifest.strategies.items() if strategy.chain)
+        turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns > 1}
+        benchmark = benchmarks.known(manifest.benchmark)
         digest = benchmark.digest if benchmark is not None else None
-        return cls(folder.resolve().name, manifest["model"], tuple(chains), {}, digest)
+        return cls(folder.resolve().name, manifest.model, tuple(chains), turns, {}, digest)
 
     def having(self, files: Iterable[tuple[str, int, str]]) -> Sources:
         """These with files, each given as name, length in bytes, digest."""

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import files
 from tomserve.runs import kept
-from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import existing_run
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, empty, read_table, tell, write_scored
 
@@ -52,9 +52,9 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     known = ItemFile(items or folder / kept.ITEMS)
     noise = folder / NOISE
     again = NoiseFile(noise, known, asked.model) if noise.exists() else None
-    found = ResponseFile(journal, known, asked.model)
+    found = ResponseFile(journal, known, asked.model, turns=asked.turns)
     tell(note, found, again)
-    if note is not None and (missing := _not_at_hand(read_manifest(folder) or {})):
+    if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
     write_scored(known, found, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
     return asked.read(file.file for file in (found, known, again) if file is not None)
@@ -66,13 +66,12 @@ def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: N
     return Scored(pl.read_parquet(table), sources.record(table))
 
 
-def _not_at_hand(manifest: Mapping[str, Any]) -> str | None:
+def _not_at_hand(manifest: Manifest | None) -> str | None:
     """What to say where the run's benchmark is a file that this process was not given; None where nothing is
     missing."""
-    name, file = str(manifest.get("benchmark")), manifest.get("benchmark_file")
-    if file is None or benchmarks.known(name) is not None:
+    if manifest is None or manifest.benchmark_file is None or benchmarks.known(manifest.benchmark) is not None:
         return None
-    shown = str(file.get("name")) if isinstance(file, dict) else ""
+    name, shown = manifest.benchmark, str(manifest.benchmark_file.get("name"))
     shown = shown if re.fullmatch(r"[\w.-]{1,100}\.py", shown) else "FILE.py"  # a manifest may come from anybody
     return (
         f"scored with the standard metrics alone, as the file of its benchmark {name!r} is not at hand; for the "

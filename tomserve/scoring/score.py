@@ -24,7 +24,7 @@ from tomserve.scoring.standard import STANDARD
 READABLE = ("ok", "length")
 """Statuses whose text is read; a complete answer in a text that was cut off counts."""
 
-STATUS = r"ok|length|refusal|timeout|connection|malformed|invalid|http_[1-5][0-9]{2}"
+STATUS = r"ok|length|refusal|timeout|connection|malformed|unfinished|invalid|http_[1-5][0-9]{2}"
 """What a status may be, as a regular expression: what the transport saw, or "invalid" where ok text has no answer."""
 
 COLUMNS: dict[str, Kind] = {

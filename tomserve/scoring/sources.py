@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,9 @@ class ResponseFile:
 
     A row needs `item` and `text` (or a `status` that says why there is none); `strategy` ("vanilla"), `model`,
     `turn` (0) and `status` ("ok") may be left out. Lines that are not such rows, or of unknown items, are counted in
-    `problems`. size: how many bytes of the file are read, None for as many as it has when it is opened.
+    `problems`. size: how many bytes of the file are read, None for as many as it has when it is opened. turns: how many
+    turns a conversation of a strategy has, where it is not one; where the last of them is missing the conversation is a
+    row of status "unfinished", without an answer.
     Raises ConfigError where the file cannot be read, or no line of it can.
     """
 
@@ -128,11 +130,19 @@ class ResponseFile:
     """Whether a file without a usable line is refused."""
 
     def __init__(
-        self, path: Path, known: ItemFile, model: str, *, foreign: bool = False, size: int | None = None
+        self,
+        path: Path,
+        known: ItemFile,
+        model: str,
+        *,
+        foreign: bool = False,
+        size: int | None = None,
+        turns: Mapping[str, int] | None = None,
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
         self._foreign = foreign
+        self._turns = turns or {}
         self._defaults = {"model": model, "strategy": "vanilla", "status": "ok", "turn": 0}
         self._arms: dict[tuple[Any, str], int] = {}
         self._known = known
@@ -216,7 +226,10 @@ class ResponseFile:
             row = orjson.loads(self.file.line(self._at[key] & 0xFFFFFFFFFFFF).removeprefix(_BOM))
         except orjson.JSONDecodeError:  # it was a row when the file was opened
             raise changed(self.file.path) from None
-        return {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+        row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # what was said before the last turn is no answer
+            return {**row, "status": "unfinished", "text": None, "reasoning": None}
+        return row
 
 
 class NoiseFile(ResponseFile):

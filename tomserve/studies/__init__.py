@@ -1,6 +1,6 @@
 """Studies: loading a study of the analysis room, computing it, and the contrasts, comparisons and plans they share.
 
-from tomserve.scoring.table import load_scores
+from tomserve.runs.scores import load_scores
 from tomserve.studies import analyze
 
 tables = analyze(load_scores("example"), "accuracy")
