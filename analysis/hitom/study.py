@@ -137,7 +137,7 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
             cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
             record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
             found.append({**record, "cells": cells.height, "control": control if strategy != control else None})
-            means[name] = float(cells.sort("deception", "length", "order")["correct"].mean() or 0.0)
+            means[name] = cells.sort("deception", "length", "order").select(pl.col("correct").mean()).item() or 0.0
         if intervals == "published":
             apart = [value for name, value in means.items() if name != OVERALL]
             means[OVERALL] = sum(apart) / len(apart)
@@ -187,11 +187,12 @@ def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
             share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
             record |= {"joint": share["accuracy"], "joint_low": share["ci_low"], "joint_high": share["ci_high"]}
             record |= {"few_stories": share.get("few_stories"), "method": share.get("method")}
-            record["product"] = math.prod(float(stories[f"right_{k}"].mean() or 0.0) for k in orders[: place + 1])
+            marginals: list[float] = [stories.select(pl.col(f"right_{k}").mean()).item() for k in orders[: place + 1]]
+            record["product"] = math.prod(marginals)
         if place:
             for value, name in ((True, "after_right"), (False, "after_wrong")):
-                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)["correct"]
-                record |= {name: float(after.mean()) if len(after) else None, f"{name}_n": len(after)}
+                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)
+                record |= {name: after.select(pl.col("correct").mean()).item(), f"{name}_n": after.height}
         yield record
         stories = stories.drop("correct", "faulty")
 

@@ -70,9 +70,9 @@ def summary(tables: Tables) -> list[Excerpt]:
         excerpts.append(Excerpt(title, frame, ("twins",)))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
-        columns = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
+        shares = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
         title = "wrong answers with one explanation alone, and how many a guess among the containers would have"
-        excerpts.append(Excerpt(title, alone.select(columns), ("errors",)))
+        excerpts.append(Excerpt(title, alone.select(shares), ("errors",)))
     return excerpts
 
 

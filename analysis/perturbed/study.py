@@ -28,7 +28,8 @@ failures              by status, with the accuracy if all failures were wrong or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -82,29 +83,32 @@ MORE = {
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
     rows = prepared(scores)
-    if intervals == "published":
-        shares = published.accuracy(rows)
-        counts = counts_of(shares)
-        effects = ordered(published.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
-        found = {
-            "accuracy": shares,
-            "perturbation_effects": effects,
-            "prompting_effects": ordered(published.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
-            "faithfulness": ordered(published.faithfulness(rows), COLUMNS["faithfulness"]),
-            "criteria": ordered(criteria(counts, {}), COLUMNS["criteria"]),
-            "challenging": ordered(challenging(exact_effects(counts)), COLUMNS["challenging"]),
-            "placebo": ordered(published.placebo(rows), COLUMNS["placebo"]),
-        }
-        return {**found, **_shared(rows, rows.filter("complete"))}
+    return _published(rows) if intervals == "published" else _recommended(rows)
+
+
+def _published(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    shares = published.accuracy(rows)
+    counts = counts_of(shares)
+    effects = ordered(published.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
+    found: dict[str, pl.DataFrame] = {
+        "accuracy": shares,
+        "perturbation_effects": effects,
+        "prompting_effects": ordered(published.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
+        "faithfulness": ordered(published.faithfulness(rows), COLUMNS["faithfulness"]),
+        "criteria": ordered(criteria(counts, {}), COLUMNS["criteria"]),
+        "challenging": ordered(challenging(exact_effects(counts)), COLUMNS["challenging"]),
+        "placebo": ordered(published.placebo(rows), COLUMNS["placebo"]),
+    }
+    return {**found, **_shared(rows, rows.filter("complete"))}
+
+
+def _recommended(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     records = list(recommended.accuracy(rows))
     effects = list(recommended.perturbation_effects(rows))
     shared = _shared(rows, rows)
     more = with_solved(shared["tasks"], recommended.criteria(rows, records))
-    counts = {
-        tuple(r[name] for name in ("subset", "model", "strategy", "perturbation")): (r["correct"], r["total"])
-        for r in records
-    }
-    by_name = {
+    counts = {(r["subset"], r["model"], r["strategy"], r["perturbation"]): (r["correct"], r["total"]) for r in records}
+    by_name: dict[str, Iterator[dict[str, Any]]] = {
         "accuracy": iter(records),
         "perturbation_effects": iter(effects),
         "prompting_effects": recommended.prompting_effects(rows),
