@@ -23,7 +23,7 @@ from tomserve.items import write_items
 from tomserve.runs.journal import Journal
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import score_row
-from tomserve.studies.study import analyze, load_study
+from tomserve.studies import analyze, load_study
 
 FAILURES = (
     *(status.REFUSAL, status.TIMEOUT, status.CONNECTION, status.MALFORMED, status.UNFINISHED),
