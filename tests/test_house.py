@@ -163,3 +163,14 @@ def test_what_is_offered_is_a_field_and_not_found_by_name() -> None:
         if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and str(node.args[1].value).isupper()
     ]  # fmt: skip
     assert not wrong, "\n".join(wrong)
+
+
+def test_tests_import_no_tests_and_no_benches() -> None:
+    """What several of them need lies in tests/helpers/."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if re.match(r"\s*(from|import) (tests(\.\w+)*\.test_|bench\b|_simulated)", line)
+    ]
+    assert not wrong, "\n".join(wrong)

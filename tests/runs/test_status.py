@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
-from tests.engine.test_engine import ask, request, rows
+from tests.helpers.asking import ask, request, rows
 from tomserve import status
 from tomserve.engine.openai_transport import OpenAITransport
 from tomserve.engine.retry import RetryPolicy

@@ -19,8 +19,8 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers import checkpoints
+from tests.helpers.command import tomserve
 from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
-from tests.serving.test_serving import tomserve
 from tomserve import benchmarks, content
 from tomserve.errors import ServerError
 from tomserve.prompting.strategy import Strategy, Turn

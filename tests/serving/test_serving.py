@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import orjson
 import polars as pl
 import pytest
 
+from tests.helpers.command import TOMSERVE, environment, tomserve
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -21,18 +21,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
-TOMSERVE = [sys.executable, "-m", "tomserve"]
-
-
-def environment(runs: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOMSERVE_")}
-    return {**kept, "TOMSERVE_RUNS": str(runs), "PYTHONUNBUFFERED": "1"}
-
-
-def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*TOMSERVE, *arguments], env=environment(runs), capture_output=True, text=True, timeout=500, check=False
-    )
 
 
 def group_of(pid: int) -> list[int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.studies.test_study import scores
+from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
 from tomserve.studies import Layout, Study, analyze, compute, load_study, names
 
