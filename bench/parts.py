@@ -37,7 +37,7 @@ ANSWER = {
 
 
 def microseconds(part: Callable[[Any], object], over: Sequence[Any]) -> float:
-    """Best of ROUNDS, a call."""
+    """Microseconds of one call of `part`, averaged over the items; the best of ROUNDS."""
     found = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -48,7 +48,7 @@ def microseconds(part: Callable[[Any], object], over: Sequence[Any]) -> float:
 
 
 def main() -> None:
-    """Print a line a part."""
+    """Time every part of a request and print a line for each."""
     items = list(get("perturbed").load(None))
     raw = orjson.dumps(ANSWER)
     reply = read_reply(200, raw)

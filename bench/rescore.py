@@ -65,7 +65,7 @@ def _response(item: Item, identifier: str, model: str, noise: random.Random, pai
 
 
 def main() -> None:
-    """Make the files, score them in a process of its own, print what it cost."""
+    """Make the files, score them in a process of its own, and print time and memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, help="where to put the files [a temporary folder]")

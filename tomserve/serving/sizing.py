@@ -91,7 +91,8 @@ class Layout:
         usable = self.gpu.memory_gb * self.utilization
         split = f" / {self.gpus}" if self.gpus > 1 else ""
         explained = [
-            f"Weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU (from {self.model.source}).",
+            f"Weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU "
+            f"(from {self.model.source}).",
             f"Memory that vLLM may use: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {self.utilization:g} = "
             f"{usable:.1f} GB a GPU.",
             f"Left for attention's keys and values: {usable:.1f} - {self.weights_gb:.1f} (weights) - {SPARE_GB:g} "
