@@ -1,9 +1,9 @@
-"""Adaptive concurrency against the best fixed setting: a simulated server whose capacity changes, and a real one.
+"""Compares adaptive concurrency with the best fixed limit, on a simulated server whose capacity changes or a real one.
 
     python bench/adaptive.py [--scenarios plain thrash ...] [--fixed 1 2 4 ...] [--rounds 5] [--seconds 10]
     python bench/adaptive.py --vllm                          # vLLM on the CPU with the reference model
     python bench/adaptive.py --scenarios less --trace        # the adaptive limit over time instead of a table
-    python bench/adaptive.py --stand-in 64                   # 64 plays the adaptive one: what the noise alone does
+    python bench/adaptive.py --stand-in 64                   # 64 in place of the adaptive limit: shows the noise
 
 A run asks unique prompts of the dataset for a number of phases of --seconds each and counts the answers that come
 within them, start-up ramp included; what is in flight at the end is dropped. Every setting sees the same server with

@@ -1,4 +1,4 @@
-"""What a request costs the client: ours against raw sockets, bare aiohttp, httpx, the openai SDK, Inspect and lm-eval.
+"""Compares the CPU that a request costs tomserve's client with other clients, from raw sockets to Inspect and lm-eval.
 
     python bench/client.py [--count 4000] [--rounds 5] [--in-flight 64 256] [--only ours bare]
                            [--python inspect=/path/to/venv/bin/python --python lm-eval=/path/to/python]

@@ -1,4 +1,4 @@
-"""Coverage, width, type I error and power of every interval and test that tomserve offers, on this design.
+"""Simulates the coverage and width of tomserve's intervals, and the type I error and power of its tests.
 
 python bench/coverage.py [--replications 300] [--seed 0]
 

@@ -1,4 +1,4 @@
-"""Hi-ToM generator: stories a second on one core, each with five questions, gold answers, gold chains and all factors.
+"""Measures how many Hi-ToM stories a second the generator makes on one core, with questions, gold answers and factors.
 
     python bench/hitom.py [--stories 6000]
 

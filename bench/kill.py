@@ -1,4 +1,4 @@
-"""kill -9 at 100 random moments of one run, each time resumed: what is lost, and what is asked twice.
+"""Kills one run at 100 random moments, resumes it each time, and counts what is lost and what is asked twice.
 
     python bench/kill.py [--rounds 100]
 

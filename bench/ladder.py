@@ -1,10 +1,10 @@
-"""The answer ladder: a million random and mutated texts, and how its time grows with the length of the worst ones.
+"""Reads a million random and mutated replies, and measures how the reader's time grows with the length of the worst.
 
     python bench/ladder.py [--texts 1000000]
 
-Prints texts a second, the share of each rung, and, for texts made to be slow, the time of 200,000 characters as a
-multiple of that of 100,000 (about 2 where time is linear, 4 where it is quadratic). Exits with 1 if a text breaks the
-reader or a ratio is above 3.
+Prints texts a second and the share of texts that each way of reading (a rung of the ladder) understands. For texts
+made to be slow it prints the time of 200,000 characters as a multiple of that of 100,000 (about 2 where time is linear,
+4 where it is quadratic). Exits with 1 if a text breaks the reader or a ratio is above 3.
 """
 
 from __future__ import annotations

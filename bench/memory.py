@@ -1,4 +1,4 @@
-"""Peak memory of the engine as requests add up: bytes for each completed key, fresh and on resuming.
+"""Measures how the engine's peak memory grows with the number of requests, in a fresh run and in a resumed one.
 
     python bench/memory.py [--counts 200000] [--rounds 5] [--in-flight 64] [--http]
     python bench/memory.py --counts 200000 1000000 --rounds 1

@@ -1,10 +1,10 @@
-"""Where the client's time goes: each part of a request's way by itself, in microseconds, for both strategies.
+"""Measures where the client's time goes: the microseconds of each step that a request takes, for both strategies.
 
     python bench/parts.py
 
-Every part runs over the whole dataset, one item after the other, best of 7. In a run the parts alternate with each
-other and with aiohttp, which costs them their place in the processor's caches: there they take about half as long
-again. bench/client.py measures the whole.
+Every step runs over the whole dataset, one item after the other; the best of seven rounds counts. In a real run the
+steps alternate with each other and with aiohttp and so lose their place in the processor's caches, which makes them
+take about half as long again. bench/client.py measures the whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the order of requests is worth to a server's prefix cache: ours, the dataset's and a random one, on vLLM CPU.
+"""Compares three orders of the same requests by how much of them a server's prefix cache saves, with vLLM on the CPU.
 
     python bench/prefix.py [--stories 136] [--blocks 0 48 192] [--in-flight 16] [--max-tokens 8] [--rounds 5]
 

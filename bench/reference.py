@@ -1,4 +1,4 @@
-"""Every figure of the reference model's card: held-out stories, dataset/, and vLLM against transformers.
+"""Measures every figure of the reference model's card: on held-out stories, on dataset/, and against transformers.
 
 python bench/reference.py [--stories 200] [--seed 7] [--agreement 100] [--dataset all|unperturbed|skip]
 

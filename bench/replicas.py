@@ -1,4 +1,4 @@
-"""Whether throughput adds up over replicas: two servers under one runner against each of them alone.
+"""Measures whether throughput adds up over replicas: two servers under one runner against each of them alone.
 
     python bench/replicas.py [--seconds 10] [--settle 4] [--rounds 5]      # two simulated servers of 48 slots
     python bench/replicas.py --slow                                        # one with 16 slots, one with 48

@@ -1,4 +1,4 @@
-"""The report: its size, the seconds to build it, and the milliseconds until its list of answers is filled.
+"""Measures the report: its size, the seconds to build it, and the milliseconds until its list of answers is filled.
 
     python bench/report.py [--models 6] [--reasoning 0] [--folder DIR]
 

@@ -1,4 +1,4 @@
-"""Re-scoring: a million cached responses with belief chains, scored from their files into a table.
+"""Measures re-scoring: a million recorded responses with belief chains are scored from their files into a table.
 
     python bench/rescore.py [--rows 1000000] [--folder DIR]
 

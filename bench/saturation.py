@@ -1,4 +1,4 @@
-"""Whether our client keeps a server as busy as vLLM's own does: the engine against `vllm bench serve`, on one server.
+"""Measures whether tomserve keeps a server as busy as vLLM's own client does: the engine against `vllm bench serve`.
 
     python bench/saturation.py [--count 768] [--max-tokens 32] [--concurrency 16 64] [--rounds 6] [--stream-interval 1]
 

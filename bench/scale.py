@@ -1,4 +1,4 @@
-"""Scale: what analysing, reporting and resuming a run of a million rows cost, each in a process of its own.
+"""Measures the time and memory of analysing, reporting and resuming a run of a million rows, each in its own process.
 
     python bench/scale.py [--rows 1000000] [--steps score analyze report resume] [--folder DIR]
 

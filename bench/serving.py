@@ -1,4 +1,4 @@
-"""What a preset's own command line gives on this machine: requests and tokens a second, the prefix cache, client CPU.
+"""Measures a preset as it is served on this machine: requests and tokens a second, cached prompt tokens, client CPU.
 
     python bench/serving.py [--preset llama3.1-8b] [--limit 544] [--rounds 2]
 

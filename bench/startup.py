@@ -1,10 +1,10 @@
-"""Start-up: an empty interpreter, `tomserve --help`, and from `tomserve eval` to its first question; median of 9.
+"""Measures start-up: of an empty interpreter, of `tomserve --help`, and of `tomserve eval` up to its first question.
 
     python bench/startup.py
 
-The evaluation is the whole dataset, both strategies, against a server on this machine that answers at once: what is
-timed is reading and checking the dataset, rendering and measuring every prompt, the run folder and the server's
-checks. Aim: less than one second to the first question.
+Figures are medians of nine. The evaluation asks the whole dataset by both strategies of a server on this machine that
+answers at once: what is timed is reading and checking the dataset, rendering and measuring every prompt, making the run
+folder and checking the server. Aim: less than one second to the first question.
 """
 
 from __future__ import annotations
