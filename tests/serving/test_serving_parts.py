@@ -311,7 +311,7 @@ def test_false_flags_are_said(tmp_path: Path) -> None:
 
 
 def test_a_port_that_another_serve_is_loading_for(tmp_path: Path, cli) -> None:
-    """vLLM listens only after minutes; until then only a lock tells that the port is spoken for."""
+    """vLLM listens only after minutes of loading; until then a lock tells that the port is taken."""
     with (
         reserved(8765, tmp_path),
         pytest.raises(MachineError, match=f"taken by another `tomserve serve`.*pid {os.getpid()}"),
@@ -486,7 +486,7 @@ def test_stopping_ends_the_whole_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: int) -> None:
-    """The server does not listen to SIGTERM yet; tomserve ends it all the same, says so, and exits by the signal."""
+    """A loading server ignores SIGTERM; tomserve ends it all the same, says so, and exits by the signal."""
     loading = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
     code = (
         "import sys\n"
@@ -517,7 +517,7 @@ def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: 
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie does not)."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -525,7 +525,7 @@ def alive(pid: int) -> bool:
 
 
 def test_the_launcher_ends_with_its_parent(tmp_path: Path) -> None:
-    """kill -9 of tomserve closes the pipe; the launcher's thread ends the group."""
+    """Killing tomserve closes the pipe, upon which the launcher's thread ends the process group."""
     code = (
         "import os, threading\n"
         "from tomserve.serving import vllm_cli\n"
