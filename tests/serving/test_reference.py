@@ -261,7 +261,7 @@ def test_the_shipped_files_are_those_of_the_digest(cli, tmp_path, monkeypatch: p
         (broken / name).write_bytes((folder / name).read_bytes())
     (broken / "config.json").write_bytes(b"{}")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    with pytest.raises(MachineError, match=r"the files are not those of digest\.txt"):
+    with pytest.raises(MachineError, match=r"the files are not those that digest\.txt describes"):
         reference.folder()
     for spoilt, way in (("digest.txt", lambda path: path.write_bytes(b"\xff")), ("tokenizer.json", Path.unlink)):
         reference._checked.cache_clear()

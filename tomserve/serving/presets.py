@@ -187,7 +187,7 @@ class Preset(_Part):
         if self.reasoning is None:
             if thinking not in (None, "off"):
                 raise ConfigError(
-                    f"--thinking {thinking}: the preset {self.name} has no section `reasoning:`, so there is no "
+                    f"--thinking {thinking}: preset {self.name} has no reasoning: section, so there is no "
                     "thinking to switch; leave --thinking out"
                 )
             return 0

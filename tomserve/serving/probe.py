@@ -171,7 +171,7 @@ class Probe:
         if extra and "thinking_token_budget" in reason:
             raise ServerError(
                 f"{self.endpoint}: model {model!r} thinks, and its server cannot end that at a budget; serve it by "
-                "`tomserve serve`, add --reasoning-parser to its vLLM command, or give --thinking off"
+                "`tomserve serve`, add --reasoning-parser to its vLLM, or give --thinking off"
             )
         raise ServerError(f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}")
 
