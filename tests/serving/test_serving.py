@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def group_of(pid: int) -> list[int]:
-    """Living processes of a process group."""
+    """The ids of the living processes of a process group."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -37,7 +37,7 @@ def group_of(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Living children of a process."""
+    """The ids of the living children of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -134,7 +134,7 @@ def test_errors_of_a_real_server(served: Path) -> None:
 
 
 def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path) -> None:
-    """kill -9 of tomserve in mid-run ends the embedded server; the resume starts one, finishes, and stops it."""
+    """Killing tomserve in mid-run ends the embedded server; resuming starts another, finishes, and stops it."""
     runs = tmp_path / "runs"
     command = [*TOMSERVE, "eval", "--limit", "40", "--concurrency", "2"]
     with (tmp_path / "log").open("w") as output:
@@ -173,7 +173,7 @@ def test_a_model_without_chat_template(tmp_path: Path) -> None:
 
 
 def test_replicas_one_killed_in_mid_run(tmp_path: Path) -> None:
-    """Two replicas share the cores; one is killed while both are asked: nothing is lost, one stop ends the rest."""
+    """When one of two replicas is killed in mid-run, no answer is lost, and Ctrl-C ends the other."""
     runs, log, port = tmp_path / "runs", tmp_path / "log", free_port(2)
     with log.open("w") as output:
         command = [*TOMSERVE, "serve", "reference", "--replicas", "2", "--port", str(port)]
