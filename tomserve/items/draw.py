@@ -1,4 +1,4 @@
-"""Seeded, stratified draws: which items `--limit` asks, and which ones the noise check asks again.
+"""Draw a part of the items, by a seed and spread over strata: those that `--limit` asks, or the noise check asks again.
 
 >>> from tomserve.items import Item
 >>> tea = {"story": ["The jar holds tea."], "question": "What is in the jar?", "choices": ["tea", "salt"]}
@@ -16,13 +16,19 @@ from collections.abc import Iterable, Sequence
 from tomserve.items import Item
 
 LIMIT_SEED = 0
+"""The seed of the order in which items are drawn; it never changes, so that a draw can be repeated."""
 
 STRATUM = "perturbation"
-"""The factor over which a draw is spread, unless the benchmark names another; items without it are one stratum."""
+"""The factor over whose values a draw is spread, unless the benchmark names another. Items without it form one stratum.
+"""
 
 
 def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept."""
+    """At most `limit` items, in the order of the file; None keeps all.
+
+    They are the first of a seeded order that takes the values of the factor `stratum` in turn, so that a larger limit
+    contains a smaller one's items.
+    """
     if limit is None or limit >= len(items):
         return list(items)
     chosen = spread(((item.id, item.factors.get(stratum)) for item in items), limit)
@@ -30,7 +36,11 @@ def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) ->
 
 
 def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
-    """So many of these (name, stratum), in a seeded order of names that takes the strata in turn."""
+    """At most `limit` of the names, drawn from all strata in turn.
+
+    members: pairs of a name and its stratum. Which names are drawn depends on the seed and the names, not on their
+        order.
+    """
     strata: dict[object, list[str]] = defaultdict(list)
     for name, stratum in sorted(members, key=lambda one: hashlib.sha256(f"{LIMIT_SEED}:{one[0]}".encode()).digest()):
         strata[stratum].append(name)
@@ -42,5 +52,7 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
 
 
 def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:
-    """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
+    """This share of the items, 0 < share <= 1, rounded and at least one item, drawn as `limited` does; a larger share
+    contains a smaller one.
+    """
     return limited(items, max(1, round(share * len(items))), stratum)
