@@ -16,7 +16,7 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval score analyze report test test-presets bench lint clean
+.PHONY: help setup setup-dev setup-server serve eval score analyze report test test-presets bench lint docs clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
+	@echo 'make docs               the documentation as a site, build/site/index.html; opens offline'
 	@echo 'make test | lint | bench | setup | clean'
 
 $(VENV)/bin/python:
@@ -79,6 +80,10 @@ lint: $(VENV)/.dev
 	@if $(BIN)/python -c 'import torch' 2>/dev/null; then \
 	  MYPYPATH=launch/reference $(BIN)/mypy launch/reference; \
 	else echo 'mypy of launch/reference needs torch: after make test'; fi
+
+docs: $(VENV)/.dev
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site
+	@echo 'written: build/site/index.html'
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -3,8 +3,8 @@
     tomserve analyze items-mymodel --study accuracy
 
 `accuracy`: model, strategy, correct, total, accuracy, ci_low, ci_high. `prompting_effects`: every strategy against
-vanilla on the same items. recommended: the unit is the cluster (story, task; an item without one is its own), failures
-count as wrong; published: items as independent.
+vanilla on the same items. `metrics`: means of what the benchmark computes from replies. recommended: the unit is the
+cluster (story, task; an item without one is its own), failures count as wrong; published: items as independent.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.stats.published import accuracy_interval
+from tomserve.studies import metrics
 from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.study import answered, with_columns
@@ -33,6 +34,7 @@ def notes(intervals: str) -> dict[str, str]:
         "accuracy": "Wilson's interval with n = clusters, for further clusters like these; failures count as wrong",
         "prompting_effects": "paired on the same items, t and sign flips over clusters: this is the test, overlapping "
         "intervals of accuracies are none",
+        metrics.TABLE: metrics.NOTE,
     }
 
 
@@ -54,7 +56,12 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     if intervals == "published":
         return {"accuracy": found}
     effects = list(_effects(rows))
-    return {"accuracy": found, **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {})}
+    computed = metrics.means(rows)
+    return {
+        "accuracy": found,
+        **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
+        **({metrics.TABLE: computed} if computed.height else {}),
+    }
 
 
 def _share(rows: pl.DataFrame, intervals: str) -> dict[str, Any]:
@@ -89,4 +96,6 @@ def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
             *shown_noise(found["prompting_effects"]),
         ]
         shown["effects, paired on the same items"] = found["prompting_effects"].select(effects)
+    if metrics.TABLE in found:
+        shown["metrics of the replies"] = found[metrics.TABLE]
     return shown

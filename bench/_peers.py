@@ -244,7 +244,7 @@ def items(count: int) -> list[Any]:
     """The dataset, over and over, each time with another first sentence so that no two prompts are equal."""
     from tomserve.benchmarks import get
 
-    base = list(get("perturbed").load(None))
+    base = list(get("perturbed").items())
     chosen = (base[number % len(base)] for number in range(count))
     return [
         item.model_copy(update={"id": f"{n}/{item.id}", "story": (f"Story {n}.", *item.story), "gold": None})

@@ -36,12 +36,14 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import get
+from tomserve.engine.observe import Silent
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.runner import Runner, Silent
+from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
+from tomserve.status import ANSWERS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.helpers import simulated
@@ -123,7 +125,7 @@ class Watch(Silent):
 
     def row(self, row: dict[str, Any]) -> None:
         """See Observer."""
-        if row["status"] not in ("ok", "length"):
+        if row["status"] not in ANSWERS:
             self.lost += 1
         elif not row["reused"]:
             self.answers.append((time.monotonic(), (row["usage"] or {}).get("completion", 0)))
@@ -136,7 +138,7 @@ class Watch(Silent):
 def requests(model: str, strategy_name: str, tag: str) -> Iterator[Request]:
     """The dataset, over and over, without end; no prompt twice, nor in two runs of different `tag`."""
     strategy, sampling = Strategy.load(strategy_name), Sampling()
-    base = list(get("perturbed").load(None))
+    base = list(get("perturbed").items())
     for number, item in enumerate(itertools.cycle(base)):
         story = (f"Story {tag}-{number}.", *item.story)
         changed = item.model_copy(update={"id": f"{number}/{item.id}", "story": story, "gold": None})
@@ -162,7 +164,7 @@ async def client(job: dict[str, Any], scratch: Path) -> dict[str, Any]:
 
         def look() -> None:
             nonlocal refused, answered
-            bad = sum(count for status, count in transport.statuses.items() if status not in ("ok", "length"))
+            bad = sum(count for status, count in transport.statuses.items() if status not in ANSWERS)
             rate = (len(watch.answers) - answered) / TRACE_EVERY
             trace.append(
                 [round(time.monotonic() - began, 2), watch.limit, transport.out, watch.queue, rate, bad - refused]
@@ -248,7 +250,7 @@ class Bench:
         column = int(scenario.tokens)
         found["rates"] = [phase[column] / self.chosen.seconds for phase in found["phases"]]
         found["rate"] = statistics.mean(found["rates"])
-        found["refused"] = sum(n for status, n in found["statuses"].items() if status not in ("ok", "length"))
+        found["refused"] = sum(n for status, n in found["statuses"].items() if status not in ANSWERS)
         return found
 
     def sweep(self, scenario: Scenario) -> int:

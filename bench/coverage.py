@@ -49,7 +49,8 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 
 def marginal_rate(mean: Floats | float, sd: float) -> Floats:
     """E expit(mean + sd Z) by Gauss-Hermite quadrature."""
-    return (expit(np.add.outer(np.asarray(mean), sd * NODES)) * (WEIGHTS / WEIGHTS.sum())).sum(axis=-1)
+    found: Floats = (expit(np.add.outer(np.asarray(mean), sd * NODES)) * (WEIGHTS / WEIGHTS.sum())).sum(axis=-1)
+    return found
 
 
 def logit_of(rate: float, sd: float) -> float:
@@ -102,7 +103,8 @@ class Tally:
 
 def design(rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Stage and class of each of the 68 tasks; classes of 5 and 6 tasks leave random stages out."""
-    stages, classes = [], []
+    stages: list[int] = []
+    classes: list[int] = []
     for index, tasks in enumerate(CLASSES):
         chosen = np.arange(CONTENTS) if tasks == CONTENTS else rng.choice(STAGES, tasks, replace=False)
         stages.extend(chosen)
@@ -198,14 +200,14 @@ def pooled(replications: int, rng: np.random.Generator) -> None:
                     share = clustered.new_units_share(y, cluster, stage)
                     tally.interval("share, new stages, t on logits", group, str(rate), (share.low, share.high), rate)
                     means = np.array([y[stage == s].mean() for s in range(STAGES)])
-                    plain = paired.mean_interval(means)
-                    tally.interval("(share, new stages, plain t)", group, str(rate), (plain.low, plain.high), rate)
+                    simple = paired.mean_interval(means)
+                    tally.interval("(share, new stages, plain t)", group, str(rate), (simple.low, simple.high), rate)
                     known = published.accuracy_interval(int(y.sum()), y.size)
                     tally.interval("published accuracy", group, str(rate), known, rate)
             for base, rate in PAIRS:
-                means = (logit_of(base, sd), logit_of(rate, sd))
+                logits = (logit_of(base, sd), logit_of(rate, sd))
                 for index in range(max(1, replications // 4)):
-                    y, arm, cluster, stage, drawn = _study(rng, means, stage_sd, task_sd, sub)
+                    y, arm, cluster, stage, drawn = _study(rng, logits, stage_sd, task_sd, sub)
                     new, plain = (f(y, arm, cluster, stage) for f in (pooling.pooled_effect, clustered.matched_effect))
                     truth, key = rate - base, f"{base} {rate}"
                     tally.interval("effect, new stages, square-and-add", group, key, (new.low, new.high), truth)
@@ -222,8 +224,8 @@ def pooled(replications: int, rng: np.random.Generator) -> None:
                         tally.test("(plain t over stages)", f"{kind}, {group}", plain.p_t)
                     if index % 2 == 0:  # a GEE costs more than all the rest
                         these = marginal.these_strata_effect(y, arm, cluster, stage)
-                        local = float(np.mean(marginal_rate(means[1] + drawn, task_sd)))
-                        local -= float(np.mean(marginal_rate(means[0] + drawn, task_sd)))
+                        local = float(np.mean(marginal_rate(logits[1] + drawn, task_sd)))
+                        local -= float(np.mean(marginal_rate(logits[0] + drawn, task_sd)))
                         tally.interval("effect, these stages, GEE", group, key, (these.low, these.high), local)
                         if kind:
                             tally.test("GEE, these stages", f"{kind}, {group}", these.p_t)
@@ -332,12 +334,12 @@ def other(replications: int, rng: np.random.Generator) -> None:
             columns = _chains(rng, STAGES, strength)
             for (name, statistic), target in zip(STATISTICS.items(), truth, strict=True):
                 scale = (0.0, 1.0) if "AUC" in name else (-1.0, 1.0)
-                found = association.jackknife(statistic, columns, columns[3], scale=scale)
+                estimate = association.jackknife(statistic, columns, columns[3], scale=scale)
                 tally.interval(
                     f"{name}, stage jackknife",
                     "7 stages x 10 tasks x 2",
                     str(strength),
-                    (found.low, found.high),
+                    (estimate.low, estimate.high),
                     target,
                 )
     tally.print_cover("E. Unmatched clusters; association of chain and answer (stage SD 1)", pooled=True)

@@ -22,7 +22,7 @@ from tomserve.benchmarks import get
 from tomserve.engine.fleet import Fleet
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.request import Identity, Request, Sampling
-from tomserve.engine.runner import _row
+from tomserve.engine.rows import row_of
 from tomserve.engine.transport import read_reply
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
@@ -49,7 +49,7 @@ def microseconds(part: Callable[[Any], object], over: Sequence[Any]) -> float:
 
 def main() -> None:
     """Print a line a part."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     raw = orjson.dumps(ANSWER)
     reply = read_reply(200, raw)
     print(f"{'part':44s} {'vanilla':>8s} {'cot':>8s}   microseconds a request")
@@ -70,7 +70,7 @@ def main() -> None:
             fleet.heard("a", reply, request.identity, fleet.over("a", request.identity))
 
         with tempfile.TemporaryDirectory() as scratch:
-            rows = [_row(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]
+            rows = [row_of(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]
             times = []
             for number in range(ROUNDS):
                 with Journal(Path(scratch) / f"{number}.jsonl") as journal:
@@ -86,7 +86,7 @@ def main() -> None:
             "prefix shared with the one before": microseconds(meter.share, requests),
             "endpoint, limits, pauses": microseconds(steer, requests),
             "reading the reply": microseconds(lambda _: read_reply(200, raw), requests),
-            "the row": microseconds(lambda r: _row(r, reply, "http://127.0.0.1:8000/v1", 1), requests),
+            "the row": microseconds(lambda r: row_of(r, reply, "http://127.0.0.1:8000/v1", 1), requests),
             "journal: one line, one write, its index": statistics.median(times),
         }
         for part, cost in parts.items():

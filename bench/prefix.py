@@ -3,9 +3,10 @@
     python bench/prefix.py [--stories 136] [--blocks 0 48 192] [--in-flight 16] [--max-tokens 8] [--rounds 5]
 
 The same requests (vanilla and cot over whole stories, --stories 0: all 544 of them) go through the engine to one vLLM
-CPU server (the reference preset) in three orders: as an evaluation makes them (`evaluation._Job.requests`: strategy by
-strategy, sorted by `Strategy.order`), strategy by strategy in the order of the file, and shuffled. --max-tokens is
-small so that prompts are the work. The prefix cache is emptied before each run; the orders alternate, every second
+CPU server (the reference preset) in three orders: as an evaluation makes them (`Questions.requests` of
+tomserve.runs.phases: strategy by strategy, sorted by `Strategy.order`), strategy by strategy in the order of the file,
+and shuffled. --max-tokens is small so that prompts are the work. The prefix cache is emptied before each run; the
+orders alternate, every second
 round backwards, after one round that is thrown away. --blocks: blocks of 128 tokens that the cache has, a server each;
 0 is the preset's own size, which holds everything; 48 are fewer than what is in flight needs (32 is the least that
 vLLM takes for a context of 4096), 192 a few more.
@@ -31,11 +32,10 @@ import sys
 import tempfile
 import urllib.request
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import orjson
-from rich.console import Console
 
 from tomserve.benchmarks import get
 from tomserve.engine.load import read_load
@@ -43,14 +43,14 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.evaluation import EvalOptions, _Job
 from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.phases import Questions
+from tomserve.runs.stock import Stock
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import Server
-from tomserve.serving.target import Target
 
 sys.path.insert(0, str(Path(__file__).parent))
 from saturation import TimedTransport, counter, empty_cache, spread
@@ -63,7 +63,7 @@ Run = dict[str, Any]
 
 def subset(stories: int, seed: int) -> list[Item]:
     """All items of some stories, drawn with `seed`, in the order of the file; of all stories for 0."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     every = sorted({item.story for item in items})
     chosen = set(random.Random(seed).sample(every, min(stories or len(every), len(every))))
     return [item for item in items if item.story in chosen]
@@ -73,8 +73,7 @@ def orders(model: str, items: list[Item], max_tokens: int, seed: int) -> dict[st
     """The same requests three times. Ours comes from the evaluation itself, the others are built here."""
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
     sampling = Sampling()
-    target = cast(Target, argparse.Namespace(model=model, revision=None))
-    ours = list(_Job(EvalOptions(), target, items, strategies, sampling, Console()).requests())
+    ours = list(Questions(Stock(items), strategies).requests(model, None, sampling))
     plain = [
         Request.build(
             Identity(item.id, strategy.name, 0), strategy.turn(item), model=model, revision=None, sampling=sampling
@@ -184,7 +183,8 @@ def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int) -> fl
     other = ", ".join(f"{differences(runs[0], found[name][0])} in {name}" for name in (FILE, RANDOM))
     again = f", {differences(runs[0], runs[1])} in ours again" if len(runs) > 1 else ""
     print(f"  same {len(runs[0]['keys'])} keys in all runs; texts that differ from ours: {other}{again}", flush=True)
-    return statistics.median(ratio[OURS])
+    middle: float = statistics.median(ratio[OURS])
+    return middle
 
 
 def compare(server: Server, model: str, size: int, chosen: argparse.Namespace) -> bool:

@@ -20,14 +20,14 @@ from pathlib import Path
 import httpx
 import polars as pl
 from _vllm import vllm
-from rich.console import Console
 from safetensors import safe_open
 
 from tomserve import benchmarks
 from tomserve.items import Item, write_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.evaluation import EvalOptions, evaluate
-from tomserve.scoring.table import scores_of
+from tomserve.runs.evaluation import evaluate
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.scores import scores_of
 from tomserve.serving import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "launch/reference"))
@@ -44,9 +44,9 @@ def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
     path = scratch / f"{name}.jsonl"
     write_items(path, items)
     options = EvalOptions(
-        benchmark="items", path=path, strategies=STRATEGIES, base_urls=(url,), model="reference", run=name, quiet=True
+        benchmark="items", path=path, strategies=STRATEGIES, base_urls=(url,), model="reference", run=name
     )
-    result = evaluate(options, Console(quiet=True))
+    result = evaluate(options)
     return scores_of(result.folder)
 
 

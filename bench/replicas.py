@@ -53,6 +53,7 @@ from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import healthy
 from tomserve.serving.server import Server
+from tomserve.status import ANSWERS
 
 AIM = 0.9
 A, B, BOTH, APART = "A alone", "B alone", "both", "apart"
@@ -75,7 +76,7 @@ class Watch(Silent):
 
     def row(self, row: dict[str, Any]) -> None:
         """See Observer."""
-        if row["status"] in ("ok", "length") and not row["reused"]:
+        if row["status"] in ANSWERS and not row["reused"]:
             self.answers.append((time.monotonic(), row["endpoint"]))
         else:
             self.failed["reused" if row["reused"] else row["status"]] += 1
@@ -88,7 +89,7 @@ class Watch(Silent):
 def requests(model: str, tag: str, max_tokens: int, part: int, parts: int) -> Iterator[Request]:
     """The dataset, SLICE stories at a time, each in the order of an evaluation, over and over without end; of several
     parts the one with that number."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     stories = sorted({item.story for item in items})
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
     sampling = Sampling()
@@ -117,7 +118,8 @@ async def ask(job: dict[str, Any], urls: list[str], part: int, parts: int, scrat
         edges = (began + job["settle"], began + job["settle"] + job["seconds"])
         used: list[float] = []
         loop.call_later(job["settle"], lambda: used.append(time.process_time()))
-        loop.call_later(job["settle"] + job["seconds"], lambda: (used.append(time.process_time()), stop.set()))
+        loop.call_later(job["settle"] + job["seconds"], lambda: used.append(time.process_time()))
+        loop.call_later(job["settle"] + job["seconds"], stop.set)
         try:
             await runner.run(asked)
         except TomserveError as error:

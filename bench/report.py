@@ -30,7 +30,7 @@ WORDS = ("the", "box", "tag", "reads", "looks", "thinks", "knows", "then", "beca
 
 def make(folder: Path, models: int, reasoning: int = 0) -> list[str]:
     """Write that many run folders; returns their paths."""
-    items = list(get("perturbed").load(None))
+    items = list(get("perturbed").items())
     digest = items_digest(items)
     paths = []
     for number in range(models):

@@ -31,7 +31,7 @@ COPIES = 46
 def make(folder: Path, rows: int) -> float:
     """Write items.jsonl and responses.jsonl; returns the share of distinct pairs of gold and chain."""
     noise = random.Random(0)
-    base = list(get("perturbed").load(None))
+    base = list(get("perturbed").items())
     pairs: set[int] = set()
     written = 0
     with (folder / "items.jsonl").open("wb") as items, (folder / "responses.jsonl").open("wb") as responses:

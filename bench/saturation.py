@@ -46,6 +46,7 @@ from tomserve.serving.command import Command, vllm_command
 from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset
 from tomserve.serving.server import Server
+from tomserve.status import ANSWERS
 
 AIM = 0.97
 OURS, THEIRS = "ours", "bench serve"
@@ -54,7 +55,7 @@ OURS, THEIRS = "ours", "bench serve"
 def prompts(count: int) -> Iterator[str]:
     """What an evaluation renders for the dataset, over and over, no two equal from the first words of the story on."""
     strategy = Strategy.load("vanilla")
-    base = list(get("perturbed").load(None))
+    base = list(get("perturbed").items())
     for number in range(count):
         item = base[number % len(base)]
         turn = strategy.turn(item.model_copy(update={"story": (f"Story {number}.", *item.story), "gold": None}))
@@ -97,7 +98,7 @@ async def ask(url: str, model: str, count: int, max_tokens: int, concurrency: in
     usage = [row["usage"] or {} for row in rows]
     return {
         "rate": len(rows) / (transport.last - transport.first),
-        "completed": sum(row["status"] in ("ok", "length") for row in rows),
+        "completed": sum(row["status"] in ANSWERS for row in rows),
         "prompt": sum(use.get("prompt", 0) for use in usage),
         "completion": sum(use.get("completion", 0) for use in usage),
     }
@@ -217,7 +218,8 @@ def main() -> int:
     parser.add_argument("--ask", nargs=2, metavar=("URL", "MODEL"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.ask:
-        print(json.dumps(asyncio.run(ask(*chosen.ask, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
+        url, model = chosen.ask
+        print(json.dumps(asyncio.run(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
     preset, folder, port = Preset.load("reference"), reference.folder(), free_port()
     extra = ["--stream-interval", str(chosen.stream_interval)]

@@ -8,8 +8,8 @@ stages differ; one reply in fifty cannot be read. A stand-in server in this proc
 (so that the manifest is a real one), the other rows are appended to the journal, but for some that are left to ask.
 
 score, analyze and report are the commands; resume is `tomserve eval` on the same run until its first question
-arrives, and the peak of memory up to then. Peaks are VmHWM of the process. Aims at 1,000,000 rows on two cores: analyze
-and report under 4 GB and 180 s, resume under 1 GB and 20 s.
+arrives, after which it is killed (so a run that is there can be resumed again). Peaks are ru_maxrss, for resume VmHWM
+up to then. Aims at 1,000,000 rows on two cores: analyze and report under 4 GB and 180 s, resume under 1 GB and 20 s.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MODEL = "stand-in"
 def items(tasks: int) -> Iterator[Item]:
     """So many tasks of eight questions, copied from the dataset; every copy of a stage is a stage of its own."""
     base: dict[str, list[Item]] = {}
-    for item in get("perturbed").load(None):
+    for item in get("perturbed").items():
         if item.factors["swapped"] is False:
             base.setdefault(item.cluster, []).append(item)
     for number in range(tasks):
@@ -94,14 +94,14 @@ def _row(item: Item, strategy: str, text: str, number: int) -> bytes:
 
 class StandIn(http.server.ThreadingHTTPServer):
     """A server that answers every question with an empty object; `first` is set when a question (not the preflight's)
-    arrives."""
+    arrives. silent: questions are then not answered, so that the journal stays as it is."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.first = threading.Event()
-        self.when = 0.0
+        self.silent = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -116,16 +116,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         models = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 8192}]}
-        known = {"/v1/models": models, "/version": {"version": "0"}, "/health": {}}
+        known: dict[str, dict[str, Any]] = {"/v1/models": models, "/version": {"version": "0"}, "/health": {}}
         self._send(200 if self.path in known else 404, known.get(self.path, {}))
 
     def do_POST(self) -> None:
         body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/tokenize":
             return self._send(200, {"count": 300})
-        if "response_format" in body and not self.server.first.is_set():
-            self.server.when = time.monotonic()
+        if "response_format" in body:
             self.server.first.set()
+            if self.server.silent:
+                time.sleep(60)
         message = {"role": "assistant", "content": "{}"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return self._send(200, {"id": "1", "object": "chat.completion", "model": MODEL, "choices": [choice]})
@@ -167,41 +168,38 @@ def make(folder: Path, rows: int) -> None:
     (folder / "run" / "items.jsonl").write_bytes(b"".join(sorted(questions.read_bytes().splitlines(keepends=True))))
 
 
-def watched(arguments: list[str], log: Path, until: threading.Event | None = None) -> tuple[float, float]:
-    """Seconds and peak memory (GB) of a command; with `until` only up to that event, after which it is ended."""
-    began, peak = time.monotonic(), 0
+def watched(arguments: list[str], log: Path, until: threading.Event | None = None) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak memory (GB) of a command; with `until` up to that event, then it is ended."""
+    began = time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT)
-        status = Path(f"/proc/{process.pid}/status")
-        while process.poll() is None and not (until and until.is_set()):
-            time.sleep(0.1)
-            peak = max(peak, _peak(status))
-        seconds = time.monotonic() - began
-        if until is not None:
-            peak = max(peak, _peak(status))
-            process.terminate()
-            process.wait()
-            if not until.is_set():
-                raise SystemExit(f"it ended before it asked anything; see {log}")
-        elif process.returncode:
+    if until is not None:
+        while not until.wait(0.1) and process.poll() is None:
+            pass
+        seconds, peak = time.monotonic() - began, _peak(process.pid)
+        if not until.is_set():
+            raise SystemExit(f"it ended before it asked anything; see {log}")
+        process.kill()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if until is None:
+        seconds, peak = time.monotonic() - began, used.ru_maxrss
+        if process.returncode:
             raise SystemExit(f"{' '.join(arguments[3:])}: exit code {process.returncode}; see {log}")
-    return seconds, peak / 1e6
+    return seconds, used.ru_utime + used.ru_stime, peak / 1e6
 
 
-def _peak(status: Path) -> int:
-    """VmHWM of a process in kB; 0 where it has just ended."""
-    try:
-        text = status.read_text()
-    except OSError:
-        return 0
-    return int(text.split("VmHWM:")[1].split()[0]) if "VmHWM:" in text else 0
+def _peak(process: int) -> int:
+    """The most memory that a process has had so far, in kB."""
+    return int(Path(f"/proc/{process}/status").read_text().split("VmHWM:")[1].split()[0])
 
 
-def measure(step: str, folder: Path) -> tuple[float, float]:
-    """Seconds and peak memory (GB) of one step."""
+def measure(step: str, folder: Path) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak memory (GB) of one step."""
     run, log = str(folder / "run"), folder / f"{step}.log"
     if step == "resume":
         server = StandIn()
+        server.silent = True
         try:
             return watched(asking(folder, server.url), log, server.first)
         finally:
@@ -222,10 +220,12 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "run").exists():
             make(folder, chosen.rows)
-        print(f"{chosen.rows:,} rows, {os.cpu_count()} cores\n{'step':10s} {'seconds':>8s} {'peak GB':>8s}")
+        print(
+            f"{chosen.rows:,} rows, {os.cpu_count()} cores\n{'step':10s} {'seconds':>8s} {'CPU s':>8s} {'peak GB':>8s}"
+        )
         for step in chosen.steps:
-            seconds, peak = measure(step, folder)
-            print(f"{step:10s} {seconds:8.1f} {peak:8.2f}", flush=True)
+            seconds, busy, peak = measure(step, folder)
+            print(f"{step:10s} {seconds:8.1f} {busy:8.1f} {peak:8.2f}", flush=True)
 
 
 if __name__ == "__main__":

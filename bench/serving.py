@@ -33,6 +33,7 @@ from tomserve.serving.ports import free_port
 from tomserve.serving.presets import Preset, Shape
 from tomserve.serving.server import Server
 from tomserve.serving.sizing import choose
+from tomserve.status import OK
 
 DENSE = ("llama3.1-8b", "llama2-70b", "llama3-70b", "llama3.3-70b", "qwen2.5-72b", "vicuna-33b", "yi-34b")
 """Presets that a dense Llama of the same size stands in for; mixtures and thinking models need more."""
@@ -58,7 +59,7 @@ def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> f
         "dtype": "bfloat16",
     }
     (folder / "config.json").write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2))
-    return 2 * (attention + 3 * width * config["intermediate_size"] * shape.layers) / 1e9
+    return 2 * (attention + 3 * width * max(256, inner) * shape.layers) / 1e9
 
 
 def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, float]:
@@ -81,7 +82,7 @@ def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, fl
     prompt = sum(row["usage"]["prompt"] for row in asked)
     return {
         "requests": len(asked),
-        "valid": sum(row["status"] == "ok" for row in rows) / len(rows),
+        "valid": sum(row["status"] == OK for row in rows) / len(rows),
         "requests a second": len(asked) / wall,
         "prompt tokens a second": prompt / wall,
         "answer tokens a second": sum(row["usage"]["completion"] for row in asked) / wall,

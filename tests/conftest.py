@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -99,6 +100,8 @@ class Endpoint:
 
     models: list[str] = field(default_factory=lambda: ["tiny"])
     max_model_len: int | None = 4096
+    root: str | None = None
+    version: str | None = "0.0.test"
     key: str | None = None
     script: Answer = lambda body, n: None
     drop: Callable[[dict[str, Any]], bool] = lambda body: False
@@ -125,7 +128,7 @@ class Endpoint:
         return web.Response()
 
     async def _version(self, request: web.Request) -> web.Response:
-        return web.json_response({"version": "0.0.test"})
+        return web.json_response({"version": self.version}) if self.version else web.Response(status=404)
 
     def _refused(self, request: web.Request) -> web.Response | None:
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
@@ -135,7 +138,8 @@ class Endpoint:
     async def _models(self, request: web.Request) -> web.Response:
         if (refused := self._refused(request)) is not None:
             return refused
-        data = [{"id": name, "object": "model", "max_model_len": self.max_model_len} for name in self.models]
+        told = {"max_model_len": self.max_model_len, **({"root": self.root} if self.root else {})}
+        data = [{"id": name, "object": "model", **told} for name in self.models]
         return web.json_response({"object": "list", "data": data})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
@@ -151,6 +155,7 @@ class Endpoint:
             return own if isinstance(own, web.StreamResponse) else web.json_response(completion("hi", body["model"]))
         self.requests.append(body)
         if self.drop(body):
+            assert request.transport is not None
             request.transport.abort()
         number = len(self.requests)
         self._active += 1
@@ -198,8 +203,8 @@ def fill(schema: dict[str, Any]) -> str:
     return orjson.dumps(one(schema)).decode()
 
 
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
+@contextlib.contextmanager
+def running() -> Iterator[Endpoint]:
     """A running Endpoint on a free port; change its fields before (or while) it is asked."""
     server = Endpoint()
     loop = asyncio.new_event_loop()
@@ -219,6 +224,13 @@ def endpoint() -> Iterator[Endpoint]:
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
     loop.close()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """See `running`."""
+    with running() as server:
+        yield server
 
 
 @dataclass

@@ -13,25 +13,27 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
-from tomserve import benchmarks
+from tests.helpers.documents import Reader, commands
 from tomserve.runs.manifest import portable
 
 PUBLIC = [
-    "EvalOptions",
-    "EvalResult",
+    "Benchmark",
     "Gold",
     "Item",
-    "Preset",
-    "RetryPolicy",
-    "Sampling",
+    "Run",
     "Strategy",
-    "Timeouts",
+    "Study",
     "TomserveError",
     "__version__",
-    "evaluate",
+    "aask",
+    "analyze",
+    "ask",
+    "compare",
+    "errors",
+    "load",
+    "load_scores",
     "read_items",
-    "score_run",
-    "scores_of",
+    "score",
 ]
 
 
@@ -40,6 +42,30 @@ def test_the_public_surface_is_what_is_written_here() -> None:
     assert all(getattr(tomserve, name) is not None for name in PUBLIC)
     with pytest.raises(AttributeError):
         tomserve.nothing  # noqa: B018
+    code = (
+        "import sys, tomserve\n"
+        "heavy = {'polars', 'pydantic', 'aiohttp', 'rich', 'jinja2'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert tomserve.errors.ConfigError.exit_code == 2\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_users_script_is_checked_by_mypy_as_it_stands(tmp_path: Path) -> None:
+    """The names have types of their own: the script is clean under --strict, and a wrong argument is found."""
+    script = ROOT / "tests/data/user_script.py"
+    assert set(re.findall(r"tomserve\.(\w+)", script.read_text())) >= {name for name in PUBLIC if name != "__version__"}
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import tomserve\n\ntomserve.ask('perturbed', limit='many')\ntomserve.nothing\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file", os.devnull]
+    env = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run([*command, script, wrong], capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+    found = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert len(found) == 2, done.stdout + done.stderr
+    assert "wrong.py:3" in found[0]
+    assert "limit" in found[0]
+    assert "wrong.py:4" in found[1]
+    assert 'has no attribute "nothing"' in found[1]
 
 
 def test_versions_agree() -> None:
@@ -113,6 +139,7 @@ def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
     assert run("items", "perturbed").count("\n") % 16 == 0
     assert "dbrx-instruct" in run("serve", "dbrx", "--dry-run")
     assert not (site / "tomserve" / "_content" / "runs").exists()
+    assert (site / "tomserve/py.typed").exists()
     assert (site / "tomserve/reporting/html/assets/report.html.j2").exists()
     run("report", str(ROOT / "runs/example"), "--out", "r.html")
     assert (empty / "r.html").read_text().startswith("<!doctype html>")
@@ -156,64 +183,24 @@ def test_make_hands_its_variables_on() -> None:
 
 
 def test_make_alone_explains_itself() -> None:
-    assert "make eval" in make().stdout
+    shown = make().stdout
+    assert "make eval" in shown
+    assert "make docs" in shown
 
 
-def readme_commands() -> list[str]:
-    """Every command line of the README's shell blocks, without comments."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    return [line for block in blocks for row in block.splitlines() if (line := row.split("#")[0].strip())]
-
-
-BY_OTHER_TESTS = {"make eval", "make test", "make serve MODEL=llama3-70b"}
-"""Run by tests/serving/test_serving.py (embedded and served), by whoever runs the tests, and refused here for want of GPUs."""
-
-
-def test_every_command_of_the_readme_runs(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_path: Path) -> None:
     """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
-    endpoint.models = ["reference", "my-model"]
-    venv = tmp_path / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin/python").symlink_to(sys.executable)
-    (venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {sys.executable} -m tomserve "$@"\n')
-    (venv / "bin/tomserve").chmod(0o755)
-    for stamp in (".core", ".dev"):
-        (venv / stamp).touch()
-    runs = tmp_path / "runs"
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        (runs / "example").mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "runs/example" / name, runs / "example" / name)
-    theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
-    (tmp_path / "theirs.jsonl").write_text(json.dumps(theirs))
-    shutil.copy(ROOT / "tests/data/hitom_small.json", tmp_path / "Hi-ToM_data.json")
-    question = next(benchmarks.load("hitom", tmp_path / "Hi-ToM_data.json"))
-    (tmp_path / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
-    env = {**os.environ, "TOMSERVE_RUNS": str(runs), "PYTHONPATH": str(ROOT)}
-    env["PATH"] = f"{venv / 'bin'}:{env['PATH']}"
-    first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11"]
-    subprocess.run([venv / "bin/tomserve", *first], env=env, cwd=tmp_path, check=True, capture_output=True)
-    commands = readme_commands()
-    assert len(commands) > 12
-    for command in commands:
-        words = command.replace("http://localhost:8000/v1", endpoint.url).split()
-        if command in BY_OTHER_TESTS:
-            assert make("-n", *words[1:]).returncode == 0, command
-            continue
-        if words[0] == "make":
-            words += ["-C", str(ROOT), f"VENV={venv}"]
-        if words[1] == "eval" and "RUN=mine" not in words and "--benchmark" not in words:
-            words.append("MODEL=my-model")  # the endpoint of this test serves two
-        if "--benchmark" in words:
-            words += ["--model", "my-model"]
-        kept = {k: v for k, v in env.items() if not k.startswith(("MAKE", "MFLAGS"))}
-        done = subprocess.run(words, env=kept, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    assert {path.name for path in runs.iterdir()} == {
+    page = (ROOT / "README.md").read_text()
+    assert len(commands(page)) > 12
+    reader = Reader(tmp_path, endpoint)
+    reader.follow(page)
+    assert {path.name for path in reader.runs.iterdir()} == {
         "perturbed-reference",
         "perturbed-my-model",
         "items-my-model",
         "hitom-my-model",
         "mine",
+        "notebook",
         "example",
     }
     assert (tmp_path / "tables/accuracy.csv").exists()

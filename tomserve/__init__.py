@@ -1,45 +1,78 @@
 """tomserve: Theory-of-Mind evaluation of language models behind vLLM or any OpenAI-compatible endpoint.
 
-    from rich.console import Console
-    from tomserve import EvalOptions, evaluate, scores_of
+    import tomserve
 
-    result = evaluate(EvalOptions(base_urls=("http://localhost:8000/v1",)), Console())
-    print(scores_of(result.folder).group_by("strategy").mean())
+    items = tomserve.load("perturbed")
+    run = tomserve.ask(items, ["vanilla", "cot"], base_url="http://localhost:8000/v1", limit=64)
+    print(run.scores().group_by("strategy").mean())
+    tables = tomserve.analyze(run.scores())
 
-Names are imported on first use, so that `import tomserve` and `tomserve --help` stay quick.
+In a notebook `ask` works as it stands, and `await tomserve.aask(...)` as well. Names are imported on first use, so that
+`import tomserve` and `tomserve --help` stay quick. Every error is a `TomserveError` of the module `tomserve.errors`.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from tomserve import errors
+from tomserve.errors import TomserveError
 
-_PUBLIC = {
-    "EvalOptions": "runs.evaluation",
-    "EvalResult": "runs.evaluation",
+if TYPE_CHECKING:
+    from tomserve.api.asking import aask, ask
+    from tomserve.api.results import analyze, compare, load, load_scores, score
+    from tomserve.api.run import Run
+    from tomserve.benchmarks import Benchmark
+    from tomserve.items import Gold, Item, read_items
+    from tomserve.prompting.strategy import Strategy
+    from tomserve.studies import Study
+
+__version__ = "0.2.0"
+
+__all__ = [
+    "Benchmark",
+    "Gold",
+    "Item",
+    "Run",
+    "Strategy",
+    "Study",
+    "TomserveError",
+    "__version__",
+    "aask",
+    "analyze",
+    "ask",
+    "compare",
+    "errors",
+    "load",
+    "load_scores",
+    "read_items",
+    "score",
+]
+
+_PLACES = {
+    "Benchmark": "benchmarks",
     "Gold": "items",
     "Item": "items",
-    "Preset": "serving.presets",
-    "RetryPolicy": "engine.retry",
-    "Sampling": "engine.request",
+    "Run": "api.run",
     "Strategy": "prompting.strategy",
-    "Timeouts": "engine.transport",
-    "TomserveError": "errors",
-    "evaluate": "runs.evaluation",
+    "Study": "studies",
+    "aask": "api.asking",
+    "analyze": "api.results",
+    "ask": "api.asking",
+    "compare": "api.results",
+    "load": "api.results",
+    "load_scores": "api.results",
     "read_items": "items",
-    "score_run": "scoring.table",
-    "scores_of": "scoring.table",
+    "score": "api.results",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+if not TYPE_CHECKING:  # a type checker reads the imports above, and so knows a name that does not exist
 
-
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(f"tomserve.{_PUBLIC[name]}"), name)
-    raise AttributeError(f"module 'tomserve' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in _PLACES:
+            return getattr(importlib.import_module(f"tomserve.{_PLACES[name]}"), name)
+        raise AttributeError(f"module 'tomserve' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -50,6 +50,8 @@ def main() -> None:
             compared += 1
             for which in ("belief", "reality"):
                 item = story[which]
+                assert item.gold is not None  # stages always have a rationale,
+                assert item.gold.sets is not None  # and give it as sets
                 gold = [frozenset(layer) for layer in item.gold.sets]
                 given = [frozenset(layer) for layer in reply[which]]
                 if len(given) != len(gold):

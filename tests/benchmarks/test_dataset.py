@@ -17,7 +17,7 @@ from tomserve.items import Item, items_digest
 
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
-    return list(get("perturbed").load())
+    return list(get("perturbed").items())
 
 
 def test_sixteen_items_a_task_in_a_full_design(items: list[Item]) -> None:

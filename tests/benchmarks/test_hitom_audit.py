@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, Outcome, data_file
+from tomserve.benchmarks.hitom import auditing
 from tomserve.benchmarks.hitom.audit import Audit
 from tomserve.benchmarks.hitom.reader import read_records
-from tomserve.reporting import hitom_auditing
 
 SMALL = ROOT / "tests/data/hitom_small.json"
 
@@ -124,6 +124,6 @@ def test_baselines_of_the_official_file(official: Audit) -> None:
 
 
 def test_every_table_is_shown(official: Audit) -> None:
-    shown = hitom_auditing.tables(official)
+    shown = auditing.tables(official)
     assert len(shown) == 5
     assert shown["baselines against the corrected half"]["reality"].to_list()[2] == "35/120 0.292"

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import make_item
 from tomserve import benchmarks
 from tomserve.benchmarks.hitom.events import Story
-from tomserve.benchmarks.hitom.explain import COLUMNS, explanations, false_tells, score_columns
+from tomserve.benchmarks.hitom.explain import PLACES, explanations, false_tells, places
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.items import Item
 from tomserve.scoring.table import table
@@ -85,7 +85,7 @@ def item(**changes: object) -> Item:
 
 def test_columns_of_a_score_table() -> None:
     row = {"strategy": "s", "status": "ok", "text": "tan_box"}
-    scores = table("r", "m", [(item(), row), (make_item(2), row)])
+    scores = table("r", "m", [(item(), row), (make_item(2), row)], rules=benchmarks.scoring)
     assert scores.schema["places_reality"] == pl.String
     assert scores.schema["tells_false"] == pl.Int64
     assert (
@@ -100,22 +100,23 @@ def test_columns_of_a_score_table() -> None:
         }.items()
     )
     assert scores.row(1, named=True)["places_reality"] is None  # an item of another benchmark
-    assert set(COLUMNS) <= set(scores.columns)
-    assert not set(COLUMNS) & set(table("r", "m", [(make_item(2), row)]).columns)
+    assert set(PLACES.columns) <= set(scores.columns)
+    plain = table("r", "m", [(make_item(2), row)], rules=benchmarks.scoring)
+    assert not set(PLACES.columns) & set(plain.columns)
 
 
 def test_semantics_of_an_item_count_and_other_forms_have_no_columns() -> None:
     three = {"question": "Where does Ann think Bo thinks Cy thinks the pen is?"}
-    assert score_columns(item(**three))["places_lower_order"] == "red_box gray_box"
+    assert places(item(**three))["places_lower_order"] == "red_box gray_box"
     known = item(**three, factors={"semantics": "common_knowledge"})
-    assert score_columns(known)["places_lower_order"] == "gray_box"
-    assert score_columns(item(question="Where is it?")) == {}
-    assert score_columns(item(story=("It rains.",))) == {}
+    assert places(known)["places_lower_order"] == "gray_box"
+    assert places(item(question="Where is it?")) == {}
+    assert places(item(story=("It rains.",))) == {}
 
 
 @pytest.mark.parametrize("gold", ["corrected", "tracked", "released"])
 def test_items_name_the_answers_that_were_chosen(gold: str) -> None:
     assert {one.factors["gold"] for one in benchmarks.load("hitom", SMALL, gold)} == {gold}
-    assert benchmarks.lettered("hitom")
-    assert not benchmarks.lettered("perturbed")
-    assert benchmarks.score_kinds({"perturbed", "somebody's"}) == {}
+    assert benchmarks.scoring("hitom").lettered
+    assert not benchmarks.scoring("perturbed").lettered
+    assert benchmarks.scoring("perturbed").metrics == benchmarks.scoring("somebody's").metrics == ()

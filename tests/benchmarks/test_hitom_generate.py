@@ -192,3 +192,14 @@ def test_what_is_not_hitom_is_refused(cli: Cli, tmp_path: Path, items_file: Path
         list(hitom.load(path))
     with pytest.raises(ContentError, match="cannot be read"):
         list(hitom.load(tmp_path / "none.json"))
+
+
+def test_benchmarks_that_can_be_generated_are_the_commands(cli: Callable[..., Outcome]) -> None:
+    listed = cli("generate", "--help").out
+    assert "hitom" in listed
+    assert "Generate Hi-ToM stories" in listed
+    assert "perturbed" not in listed
+    assert "--twins" in cli("generate", "hitom", "--help").out
+    done = cli("generate", "perturbed", "--out", "x")
+    assert done.code == 2
+    assert "No such command 'perturbed'" in done.err

@@ -10,7 +10,7 @@ from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import SCENARIOS, Slot, Stage, fill
 from tomserve.errors import ContentError
 
-PRACTICE = (ROOT / "prompts/practice.yaml").read_text()
+PRACTICE = (ROOT / "tests/data/practice_stage.yaml").read_text()
 
 
 def stage(tmp_path: Path, old: str = "", new: str = "") -> Stage:

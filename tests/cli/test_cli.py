@@ -1,6 +1,5 @@
 """The command line: the main job against a real endpoint, and bad input with one clear line each."""
 
-import io
 import os
 import re
 import shutil
@@ -16,14 +15,15 @@ import orjson
 import polars as pl
 import pytest
 from aiohttp import web
-from rich.console import Console
 from tenacity import wait_none
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
+from tomserve.cli import signals
 from tomserve.engine import retry
 from tomserve.items import write_items
 from tomserve.items.draw import limited
-from tomserve.runs.evaluation import EvalOptions, evaluate
+from tomserve.runs.evaluation import evaluate
+from tomserve.runs.planning import EvalOptions
 
 
 def journal(tmp_path: Path, run: str) -> list[dict]:
@@ -190,10 +190,10 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
 
 def test_limit_takes_the_classes_in_turn() -> None:
     items = [make_item(n, factors={"perturbation": "ab"[n % 2]}) for n in range(100)]
-    chosen = limited(items, 10)
+    chosen = limited(items, 10, "perturbation")
     assert sorted(item.factors["perturbation"] for item in chosen) == ["a"] * 5 + ["b"] * 5
     assert chosen == [item for item in items if item in chosen]
-    assert set(map(id, limited(items, 10))) < set(map(id, limited(items, 11)))
+    assert set(map(id, limited(items, 10, "perturbation"))) < set(map(id, limited(items, 11, "perturbation")))
     assert limited(items, None) == items
 
 
@@ -576,8 +576,7 @@ def test_signals_are_heard_after_asking_too(endpoint: Endpoint, items_file: Path
     signal.signal(signal.SIGTERM, ours)
     try:
         evaluate(
-            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r", quiet=True),
-            Console(file=io.StringIO()),
+            EvalOptions(benchmark="items", path=items_file, base_urls=(endpoint.url,), run="r"), drive=signals.heard
         )
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:

@@ -14,14 +14,15 @@ from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion
-from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.request import AHEAD, Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.runner import AHEAD, Runner
+from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply, Timeouts, read_reply
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, ServerError, ServerLostError
 from tomserve.prompting.strategy import Turn
 from tomserve.runs.journal import Journal, read_rows
-from tomserve.runs.runfolder import RunFolder, check_same, default_name, run_path
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import RunFolder, default_name, run_path
 
 SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["tea", "salt"]}}}
 FAST = RetryPolicy(attempts=3, wait=wait_none(), lost_after=0.5)
@@ -419,15 +420,20 @@ def test_one_writer_a_run(tmp_path: Path) -> None:
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
     old = {"benchmark": "b", "benchmark_digest": "d", "model": "m", "revision": None, "sampling": {"seed": 0}}
     old["strategies"] = {"cot": {"digest": "1", "max_tokens": 5}}
-    check_same(old, {**old, "strategies": {"cot": {"digest": "1", "max_tokens": 5}, "new": {}}}, tmp_path, {"cot"})
-    check_same(old, {**old, "model": "n"}, tmp_path, set())  # nothing asked yet: nothing fixed
+    old["schema"] = 1
+
+    def go_on(new: dict, asked: set[str]) -> None:
+        Manifest.model_validate(new).went_on(Manifest.model_validate(old), tmp_path, asked)
+
+    go_on({**old, "strategies": {"cot": {"digest": "1", "max_tokens": 5}, "new": {}}}, {"cot"})
+    go_on({**old, "model": "n"}, set())  # nothing asked yet: nothing fixed
     for change, text in [
         ({"model": "n"}, "model of this run is m, now it would be n; use --run NEW"),
         ({"sampling": {"seed": 1}}, "sampling of this run"),
         ({"strategies": {"cot": {"digest": "2", "max_tokens": 5}}}, "strategy 'cot', digest was 1"),
     ]:
         with pytest.raises(RunMismatchError, match=text):
-            check_same(old, {**old, **change}, tmp_path, {"cot"})
+            go_on({**old, **change}, {"cot"})
 
 
 def test_appends_reach_the_file_at_once(tmp_path: Path) -> None:

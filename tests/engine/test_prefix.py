@@ -32,7 +32,7 @@ def trie(texts: list[bytes]) -> int:
 
 @pytest.fixture(scope="module")
 def items():
-    return list(get("perturbed").load(None))
+    return list(get("perturbed").items())
 
 
 @pytest.mark.parametrize("name", ["vanilla", "cot"])

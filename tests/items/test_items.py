@@ -97,3 +97,51 @@ def test_where_filters_by_factor() -> None:
         list(where(items, ["k=b"]))
     with pytest.raises(ConfigError, match="expected factor=value"):
         list(where(items, ["k"]))
+
+
+YAML = """schema: 1
+items:
+  - id: a
+    story: [The jar holds tea.]
+    question: What is in the jar?
+    choices: [tea, salt]
+    answer: tea
+    gold: {sets: [[tea]]}
+  - id: b
+    story: [The jar holds salt.]
+    question: What is in the jar?
+    choices: [tea, salt]
+    answer: salt
+"""
+
+
+def test_items_may_be_written_in_yaml(cli, tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text(YAML)
+    found = list(read_items(tmp_path / "i.yaml"))
+    assert [(item.id, item.answer, item.cluster) for item in found] == [("a", "tea", "a"), ("b", "salt", "b")]
+    assert found[0].gold is not None
+    done = cli("items", "items", "--path", tmp_path / "i.yaml")
+    assert done.code == 0, done.err
+    assert done.out.encode() == b"".join(item.to_json() + b"\n" for item in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("answer: salt", "answer: milk", r"i\.yaml:9: items\.1: answer 'milk' is not among the choices"),
+        ("    answer: salt\n", "", r"i\.yaml:9: items\.1\.answer: is missing"),
+        ("id: b", "id: a", r"i\.yaml:9: id: 'a' was already given in line 3"),
+        (
+            "question: What is in the jar?\n    choices: [tea, salt]\n    answer: salt",
+            "qestion: What?",
+            r"i\.yaml:11: .*qestion",
+        ),
+        (YAML[YAML.index("items:") :], "items: []\n", r"i\.yaml: holds no items"),
+        ("schema: 1\n", "", r"i\.yaml: .*schema"),
+    ],
+)
+def test_a_mistake_in_yaml_is_named_with_its_line(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert old in YAML
+    (tmp_path / "i.yaml").write_text(YAML.replace(old, new))
+    with pytest.raises(ContentError, match=message):
+        list(read_items(tmp_path / "i.yaml"))

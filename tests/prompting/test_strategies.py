@@ -1,14 +1,19 @@
 """Strategies: what is sent for an item."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
 import pytest
+import yaml
 
-from tests.conftest import Endpoint, fill, make_item
-from tomserve.benchmarks import get, load, strategies
+from tests.conftest import ROOT, Endpoint, fill, make_item
+from tomserve.benchmarks import get, load
+from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy, names
 
 
@@ -47,7 +52,7 @@ def test_the_demonstration_is_right_and_from_outside_the_dataset() -> None:
     assert reply["answer"] == "the toolshed"
     assert [entry["sentence"] for entry in reply["beliefs"]] == [1, 2, 3, 4, 5, 6]
     assert [entry["belief"] for entry in reply["beliefs"]] == ["the sandpit"] * 4 + ["the toolshed"] * 2
-    dataset = " ".join(sentence for item in get("perturbed").load() for sentence in item.story).lower()
+    dataset = " ".join(sentence for item in load("perturbed") for sentence in item.story).lower()
     for word in ("ravi", "lotte", "kite", "sandpit", "toolshed"):
         assert word not in dataset
 
@@ -135,10 +140,10 @@ def test_more_choices_than_letters_are_offered_without() -> None:
 
 
 def test_a_benchmark_names_its_own_strategies() -> None:
-    assert strategies("hitom") == ("hitom_vanilla", "hitom_cot")
-    assert strategies("perturbed") == strategies("items") == ("vanilla", "cot")
+    assert get("hitom").strategies == ("hitom_vanilla", "hitom_cot")
+    assert get("perturbed").strategies == get("items").strategies == ("vanilla", "cot")
     with pytest.raises(ConfigError, match="unknown benchmark 'hitm'; did you mean 'hitom'"):
-        strategies("hitm")
+        get("hitm")
 
 
 def test_hitom_is_asked_its_own_way_by_default(cli, endpoint: Endpoint, tmp_path: Path) -> None:
@@ -157,3 +162,41 @@ def test_hitom_is_asked_its_own_way_by_default(cli, endpoint: Endpoint, tmp_path
     assert done.code == 0, done.err
     sent = [body["response_format"]["json_schema"]["schema"] for body in endpoint.requests[-4:]]
     assert {tuple(schema["properties"]) for schema in sent} == {("explanation", "answer"), ("beliefs", "answer")}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "yaml"])
+def test_a_demonstration_is_any_item_of_any_file(suffix: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(ROOT / "prompts/cot", folder)
+    shown = make_item(7)
+    if suffix == "jsonl":
+        (tmp_path / "d.jsonl").write_bytes(shown.to_json() + b"\n")
+    else:
+        (tmp_path / "d.yaml").write_text(yaml.safe_dump({"schema": 1, "items": [plain(shown)]}))
+    text = "schema: 1\ndescription: x\nmax_tokens: 9\ndemonstrations:\n  - {file: ../d.%s, item: %s}\n"
+    (folder / "strategy.yaml").write_text(text % (suffix, shown.id))
+    messages = Strategy.load(f"{folder}/").turn(make_item()).messages
+    assert "2. Jar number 7 holds tea." in messages[1]["content"]
+    assert orjson.loads(messages[2]["content"])["answer"] == "tea"
+    (folder / "strategy.yaml").write_text(text % (suffix, "demo/8"))
+    with pytest.raises(
+        ContentError, match=r"strategy\.yaml: demonstrations: unknown item 'demo/8'; did you mean 'demo/7'"
+    ):
+        Strategy.load(f"{folder}/")
+
+
+def plain(item: Item) -> dict[str, Any]:
+    """The item as data that YAML can hold, without its schema, which the file says once."""
+    data: dict[str, Any] = orjson.loads(item.to_json())
+    del data["schema"]
+    return data
+
+
+def test_the_practice_items_are_those_of_the_practice_stage() -> None:
+    """They were made from a stage file once; what is asked, the answer and the gold must stay right."""
+    made = {item.id: item for item in load_stage(ROOT / "tests/data/practice_stage.yaml").items("items")}
+    written = list(read_items(ROOT / "prompts/practice.yaml"))
+    assert {item.id for item in written} == made.keys()
+    for item in written:
+        expected = made[item.id]
+        assert item == expected.model_copy(update={"factors": {}, "cluster": item.id})

@@ -20,6 +20,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tomserve import benchmarks
+from tomserve.benchmarks.hitom.explain import places
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.reporting.html import items as items_module
@@ -77,7 +78,7 @@ def hitom_run(folder: Path) -> Path:
     items = list(benchmarks.load("hitom", ROOT / "tests/data/hitom_small.json"))
     vanilla, chain = {}, {}
     for item in items:
-        first = str(benchmarks.score_columns(item)["places_mentioned"]).split()[0]
+        first = str(places(item)["places_mentioned"]).split()[0]
         vanilla[item.id] = {"text": json.dumps({"answer": first})}
         gold = item.gold.chains[0] if item.gold and item.gold.chains else ["unknown"] * len(item.story)
         beliefs = [{"sentence": number, "belief": label} for number, label in enumerate(gold, 1)]

@@ -19,7 +19,7 @@ from tests.conftest import Endpoint, make_item
 from tests.engine.test_engine import request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import write_items
-from tomserve.runs import evaluation
+from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
 
 ITEMS = 40
@@ -131,8 +131,8 @@ def test_a_server_that_stays_away_ends_the_run_resumably(
     endpoint: Endpoint, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(ITEMS)])
-    impatient = functools.partial(evaluation.EvalOptions, policy=RetryPolicy(lost_after=0.5))
-    monkeypatch.setattr(evaluation, "EvalOptions", impatient)
+    impatient = functools.partial(planning.EvalOptions, policy=RetryPolicy(lost_after=0.5))
+    monkeypatch.setattr(planning, "EvalOptions", impatient)
     command = asking(endpoint, tmp_path)
     endpoint.drop = lambda body: len(endpoint.requests) > 20
     endpoint.script = lambda body, n: web.Response(status=503) if len(endpoint.requests) > 20 else None

@@ -23,10 +23,10 @@ from tomserve.reporting.html import sources
 from tomserve.reporting.html.build import write_report
 from tomserve.reporting.html.standing import standing
 from tomserve.runs import kept
+from tomserve.runs import scores as table
 from tomserve.runs.runfolder import newest_first
-from tomserve.scoring import table
+from tomserve.runs.scores import scored, scores_of
 from tomserve.scoring.pinned import PinnedFile
-from tomserve.scoring.table import scored, scores_of
 
 LONG_AGO = 1_000_000_000
 
@@ -361,9 +361,9 @@ def test_the_scorer_is_named_by_its_code(tmp_path: Path) -> None:
 
 def test_all_code_that_scoring_loads_is_in_the_scorers_name_or_makes_no_score() -> None:
     """What is only loaded by way of `items` and `benchmarks`, and reads stages, finds files or names errors."""
-    makes_none = {"content", "engine", "errors", "runs"}
+    makes_none = {"content", "engine", "errors", "prompting", "runs", "status"}
     script = (
-        "import sys, tomserve.scoring.table\n"
+        "import sys, tomserve.runs.scores\n"
         "from tomserve import benchmarks\n"
         "for name in benchmarks.names(): benchmarks.get(name)\n"
         "print(*(name for name in sys.modules if name.startswith('tomserve.')))"
@@ -380,7 +380,7 @@ def test_several_score_one_run_at_once(run: Path) -> None:
     write_items(run / "items.jsonl", [make_item(number) for number in range(1, 201)])
     (run / "responses.jsonl").write_bytes(b"".join(map(row, range(1, 201))))
     script = (
-        "import sys; from pathlib import Path; from tomserve.scoring.table import scores_of\n"
+        "import sys; from pathlib import Path; from tomserve.runs.scores import scores_of\n"
         "for number in range(12):\n"
         "    found = scores_of(Path(sys.argv[1]), fresh=number % 3 > 0)\n"
         "    assert found.height == 200 and not found['correct'].any()\n"

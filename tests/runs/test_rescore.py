@@ -10,9 +10,10 @@ from tests.conftest import make_item
 from tomserve.benchmarks import load
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import write_items
+from tomserve.runs.scores import load_scores, score_run
 from tomserve.scoring import table as table_module
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import score_run, write_scored
+from tomserve.scoring.table import write_scored
 
 
 def lines(path: Path, *rows: dict | bytes) -> Path:
@@ -46,7 +47,7 @@ def test_another_tools_responses(cli, tmp_path: Path) -> None:
     for suffix in ("csv", "jsonl"):
         out = tmp_path / f"s.{suffix}"
         assert cli("score", "--responses", found, "--items", items(tmp_path), "--out", out, "--model", "m").code == 0
-        assert table_module.load_scores(str(out))["model"].to_list() == ["m", "a", "b", "m"]
+        assert load_scores(str(out))["model"].to_list() == ["m", "a", "b", "m"]
 
 
 def test_responses_to_a_benchmark(cli, tmp_path: Path) -> None:
@@ -131,16 +132,17 @@ def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:
         *("--out", tmp_path / "s.parquet"),
     )
     assert done.code == 0
-    assert "2 rows scored, 2 correct" in done.out
+    assert "3 rows scored, 2 correct" in done.out
     assert done.err.startswith("warning: ")
+    assert pl.read_parquet(tmp_path / "s.parquet")["status"].to_list() == ["ok", "fine", "ok"]
     for part in (
-        "9 lines not read: ",
+        "8 lines not read: ",
         "1 not JSON (line 2)",
         "1 not a response (line 3)",
         "1 of unknown items (line 4)",
         "1 without item (line 5)",
         "1 of another schema (line 6)",
-        "1 with an unknown status (line 7)",
+        "rows of an unknown status count as failures: 1 fine; known: ok, length,",
         "1 with a turn that is no whole number (line 8)",
         "1 without text (line 9)",
         "1 torn off at the end (line 11)",
@@ -311,7 +313,7 @@ def score_table(path: Path, **changes) -> Path:
 @pytest.mark.parametrize("kind", [pl.Int64, pl.Float64, pl.String, pl.Boolean])
 def test_true_and_false_in_every_format(tmp_path: Path, suffix: str, kind) -> None:
     path = score_table(tmp_path / f"t.{suffix}", correct=pl.col("correct").cast(kind))
-    assert table_module.load_scores(str(path))["correct"].to_list() == [True, False] * 3
+    assert load_scores(str(path))["correct"].to_list() == [True, False] * 3
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
@@ -319,7 +321,7 @@ def test_true_and_false_in_every_format(tmp_path: Path, suffix: str, kind) -> No
 def test_what_is_neither_true_nor_false_is_refused(tmp_path: Path, suffix: str, value) -> None:
     path = score_table(tmp_path / f"t.{suffix}", correct=pl.lit(value))
     with pytest.raises(ConfigError, match=rf"t.{suffix}: item 'i0': correct is .*; expected true or false"):
-        table_module.load_scores(str(path))
+        load_scores(str(path))
 
 
 def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
+from tomserve.benchmarks import scoring
 from tomserve.items import RESERVED
 from tomserve.scoring import answers, prose
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import COLUMNS, score_row
-from tomserve.scoring.table import load_scores, table, write_scores
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import read_table, write_scores
 
 CHOICES = ("tea", "salt", "unknown")
 
@@ -198,7 +200,7 @@ def test_letters_and_prose_are_read_only_where_choices_were_offered_by_letter() 
     for benchmark, found in (("hitom", ["tea", "salt"]), ("demo", [None, "salt"])):
         item = make_item(benchmark=benchmark, choices=["salt", "tea"], answer="tea", gold=None)
         rows = [(item, {"strategy": text, "status": "ok", "text": text}) for text in replies]
-        assert table("r", "m", rows)["answer"].to_list() == found
+        assert table("r", "m", rows, rules=scoring)["answer"].to_list() == found
 
 
 def test_long_prose_costs_linear_time() -> None:
@@ -385,7 +387,7 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
     frame = table("r", "@cf/model", rows)
     path = tmp_path / f"s.{kind}"
     write_scores(frame, path)
-    assert load_scores(str(path)).equals(frame)
+    assert read_table(str(path)).equals(frame)
 
 
 def test_many_braces_cost_linear_time() -> None:

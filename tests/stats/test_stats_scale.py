@@ -91,6 +91,25 @@ def test_p_of_many_units_is_that_of_a_normal_mean() -> None:
     assert sign_flip(np.repeat([0.5, -0.5], 1000)).p == 1.0
 
 
+@pytest.mark.parametrize("treated", [1, 4])
+def test_a_lone_cluster_is_drawn_with_the_moves_of_a_shuffle(treated: int) -> None:
+    means = np.array([0.1, 0.35, 0.6, 0.8, 0.95])
+    rng = np.random.default_rng(4)
+    moves = [np.concatenate(list(made(means, treated, 5000, rng))).round(9) for made in (pooled._alone, pooled._moves)]
+    (drawn, often), (shuffled, usual) = (np.unique(found, return_counts=True) for found in moves)
+    assert np.array_equal(drawn, shuffled)
+    assert np.abs(often - 1000).max() < 130
+    assert np.abs(usual - 1000).max() < 130
+
+
+def test_permutations_of_many_clusters_agree_with_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, arm, cluster, stratum = design(9, 300)
+    arm = arm ^ (stratum % 2 == 0)  # the lone cluster is treated in every other stratum
+    drawn = pooled.permutation_p(y, arm, cluster, stratum, draws=2000)
+    monkeypatch.setattr(pooled, "SINGLY", 10**9)
+    assert drawn == pytest.approx(pooled.permutation_p(y, arm, cluster, stratum, draws=2000), abs=0.05)
+
+
 @given(st.integers(1, 10**7), st.integers(1, 70_000))
 def test_batches_are_bounded_and_complete(width: int, draws: int) -> None:
     size = flips.batch_size(width)

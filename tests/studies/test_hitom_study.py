@@ -501,7 +501,7 @@ def official() -> dict[str, pl.DataFrame]:
         asked, obj = read_question(item.question)
         copied = first_order(parsed(item.story), asked, obj) if len(asked) > 1 else item.answer
         rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
-    return study(table("r", "copies", rows))
+    return study(table("r", "copies", rows, rules=benchmarks.scoring))
 
 
 def test_known_facts_of_the_official_file(official: dict[str, pl.DataFrame]) -> None:

@@ -21,9 +21,9 @@ from tests.conftest import Endpoint, completion, make_item
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import write_items
 from tomserve.items.draw import drawn
-from tomserve.runs import evaluation, reasking
+from tomserve.runs import noise_check, planning
 from tomserve.runs.journal import read_rows
-from tomserve.scoring.table import load_scores
+from tomserve.runs.scores import load_scores
 from tomserve.stats.proportions import exact
 from tomserve.studies import noise
 
@@ -132,11 +132,11 @@ def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
     shuffled = random.Random(3).sample(items, len(items))
     before: set[str] = set()
     for share in (0.001, 0.02, 0.1, 0.5, 1):
-        found = {item.id for item in drawn(items, share)}
-        assert {item.id for item in drawn(shuffled, share)} == found >= before
+        found = {item.id for item in drawn(items, share, "perturbation")}
+        assert {item.id for item in drawn(shuffled, share, "perturbation")} == found >= before
         assert len(found) == max(1, round(200 * share))
         before = found
-    assert set(Counter(item.factors["perturbation"] for item in drawn(items, 0.1)).values()) == {5}
+    assert set(Counter(item.factors["perturbation"] for item in drawn(items, 0.1, "perturbation")).values()) == {5}
 
 
 @pytest.mark.parametrize("share", ["0", "-0.1", "1.01", "nan", "inf", "much"])
@@ -151,7 +151,7 @@ def test_what_is_no_share_is_refused(cli, asking, endpoint, share: str) -> None:
     ("own", "chosen"), [([], (1, 64)), ([4], (1, 64)), ([1], (16, 64)), ([64], (1, 16)), ([100], (1, 16)), ([16, 1], (1, 64))]
 )  # fmt: skip
 def test_numbers_in_flight_are_others_than_the_runs(own: list[int], chosen: tuple[int, ...]) -> None:
-    assert reasking.levels(own) == chosen
+    assert noise_check.levels(own) == chosen
 
 
 def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, asking, tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_a_check_that_was_stopped_goes_on_where_it_was(endpoint, cli, asking, tm
 def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
     endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = functools.partial(evaluation.EvalOptions, policy=RetryPolicy(attempts=1, wait=wait_none()))
-    monkeypatch.setattr(evaluation, "EvalOptions", once)
+    once = functools.partial(planning.EvalOptions, policy=RetryPolicy(attempts=1, wait=wait_none()))
+    monkeypatch.setattr(planning, "EvalOptions", once)
     failing = {7}
 
     def script(body: dict, n: int):

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
@@ -423,14 +424,32 @@ def test_tables_that_do_not_fit_are_refused_by_name() -> None:
         analyze(scores(perturbation=pl.lit("late_lable")), study, "published")
     with pytest.raises(ConfigError, match="item 'none/0': unknown scenario 'falsebelief'; did you mean 'false_belief'"):
         analyze(scores(scenario=pl.lit("falsebelief")), study, "published")
-    with pytest.raises(ConfigError, match=r"item 'none/0': unknown status 'fine'\. Known: ok, length"):
-        analyze(scores(status=pl.lit("fine")), study, "published")
+    with pytest.raises(ConfigError, match=r"item 'none/0': status is empty; expected one of ok, length, refusal"):
+        analyze(scores(status=pl.lit("")), study, "published")
+    with pytest.raises(ConfigError, match=r"column 'status' is Int32; expected text: ok, length, refusal"):
+        analyze(scores(status=pl.lit(5)), study, "published")
     with pytest.raises(ConfigError, match="item 'none/0': correct is empty"):
         analyze(scores(correct=pl.lit(None, pl.Boolean)), study, "published")
     with pytest.raises(ConfigError, match="more than one row for run 'r', model 'm', strategy 'cot', item 'none/0'"):
         analyze(pl.concat([scores(), scores()]), study, "published")
     with pytest.raises(ConfigError, match="unknown intervals 'recomended'"):
         analyze(scores(), study, "recomended")
+
+
+@pytest.mark.parametrize("intervals", ["published", "recommended"])
+def test_a_status_that_nobody_knows_is_a_failure_like_any_other(intervals: str) -> None:
+    """In every table of the study, under its own name where statuses are counted."""
+    failed = pl.col("item").str.ends_with("/0")
+    tables = []
+    for name in ("fine", "timeout"):
+        frame = scores(status=pl.when(failed).then(pl.lit(name)).otherwise(pl.lit("ok")))
+        tables.append(analyze(frame, load_study("perturbed"), intervals))
+    fine, timeout = tables
+    assert set(fine["failures"]["status"]) == {"fine"}
+    counted = fine["failures"].filter(perturbation="overall")["count"]
+    assert counted.sum() == scores().filter(failed).height
+    for name, frame in timeout.items():
+        assert_frame_equal(fine[name].with_columns(pl.col(pl.String).replace("fine", "timeout")), frame)
 
 
 def test_a_study_by_path(tmp_path: Path) -> None:

@@ -1,102 +1,102 @@
-"""Benchmarks: one module each, with ``load(path) -> Iterator[Item]`` and ``STUDY``, the study that reads its scores.
+"""Benchmarks: what is asked. One module or folder each, which declares ``BENCHMARK = Benchmark(...)``; or anybody's
+file.
 
-To add one, put a module beside these; its name is its name on the command line. It may name in ``STRATUM`` the factor
-over whose values ``--limit`` is spread. Where the answers of its questions are
-disputed, it names the sets of answers in ``GOLDS``, the default first, and takes ``load(path, gold=name)``.
+To add one, put a module beside these; its name is its name on the command line. Or write a file anywhere and name it
+with ``--benchmark FILE.py``. What a benchmark may offer beside its items is told field by field in
+tomserve.benchmarks.benchmark.Benchmark.
 
-What else a module may have, each found by name:
-
-    STRATEGIES              the strategies that `tomserve eval` asks by default
-    LETTERED                True where choices are offered by letter, so that a reply may name one by it
-    SCORE_COLUMNS, score_columns(item)
-                            columns (name -> type) of the score table beside the factors, computed when it is made
-    beliefs(item)           more beliefs after every sentence, for the report: (heading, labels) pairs
+    >>> get("perturbed").stratum, get("hitom").golds
+    ('perturbation', ('corrected', 'tracked', 'released'))
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, cast
 
-from tomserve.errors import ConfigError, one_of
-from tomserve.items import Factor, Item
+from tomserve.benchmarks.benchmark import ANYBODYS, Benchmark
+from tomserve.benchmarks.findings import Findings, Say
+from tomserve.content import digest
+from tomserve.content.pyfile import load_module
+from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.items import Item
+from tomserve.scoring.metric import PLAIN, Scoring
 
-DEFAULT_STRATEGIES = ("vanilla", "cot")
+__all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Findings", "Say", "get", "known", "load", "names", "scoring"]
 
+DEFAULT = "perturbed"
+"""The benchmark that is asked, and the dataset that is checked, where none is named."""
 
-class Benchmark(Protocol):
-    """What a benchmark module offers."""
+_PARTS = ("benchmark", "findings")
+"""Modules of this package that are no benchmarks."""
 
-    STUDY: str
+_EXAMPLE = (
+    "from tomserve.benchmarks import Benchmark",
+    "def load(path, gold): yield from tomserve.read_items(path)",
+    'BENCHMARK = Benchmark("my_tasks", load)',
+)
 
-    @staticmethod
-    def load(path: Path | None = None) -> Iterator[Item]:
-        """Yield the items; `path` is the user's ``--path``."""
-        ...
-
-
-def load(name: str, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of the benchmark of that name; `gold` is the user's ``--gold``. Raises ConfigError, ContentError."""
-    module = get(name)
-    if gold is None:
-        return module.load(path)
-    golds: tuple[str, ...] = getattr(module, "GOLDS", ())
-    if not golds:
-        raise ConfigError(f"--gold {gold!r}: benchmark {name!r} has one set of answers; leave --gold out")
-    if gold not in golds:
-        raise ConfigError(one_of(f"--gold of benchmark {name!r}", gold, golds))
-    return cast(Callable[..., Iterator[Item]], module.load)(path, gold=gold)
+_given: dict[str, Benchmark] = {}
+"""Benchmarks of files that this process was told to load, by their names."""
 
 
 def names() -> list[str]:
-    """Every benchmark module of this package."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    """Every benchmark of this package."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
 
 
-def get(name: str) -> Benchmark:
-    """The benchmark of that name. Raises ConfigError listing the known ones."""
-    if name not in names():
-        raise ConfigError(one_of("benchmark", name, names()))
-    return cast(Benchmark, importlib.import_module(f"{__name__}.{name}"))
+def get(name: str | None = None) -> Benchmark:
+    """The benchmark of that name, or that the file at that path (``*.py``) declares; DEFAULT for None.
 
-
-def strategies(name: str) -> tuple[str, ...]:
-    """The strategies that a benchmark is asked with unless the user names some. Raises ConfigError."""
-    get(name)
-    found: tuple[str, ...] = _offered(name, "STRATEGIES") or DEFAULT_STRATEGIES
+    A file is run as code, since it was named. From then on this process knows the benchmark by its name, too, so that
+    its metrics are computed wherever its items are scored. Raises ConfigError listing the known ones, ContentError by
+    file and line for a file that declares none.
+    """
+    name = name or DEFAULT
+    if name.endswith(".py"):
+        return _from_file(Path(name).expanduser())
+    if (found := known(name)) is None:
+        raise ConfigError(f"{one_of('benchmark', name, names())}; a file of your own must end in .py")
     return found
 
 
-def lettered(name: str) -> bool:
-    """Whether items of that benchmark offer their choices by letter; False for a name that is none of ours."""
-    return bool(_offered(name, "LETTERED"))
+def known(name: str) -> Benchmark | None:
+    """The benchmark of that name, of this package or of a file that this process has loaded; None for any other:
+    anybody may call the benchmark of his items what he likes."""
+    return _given.get(name) or (_built_in(name) if name in names() else None)
 
 
-def score_kinds(names: Iterable[str]) -> dict[str, type]:
-    """Names and types of the columns that these benchmarks add to a score table."""
-    found: dict[str, type] = {}
-    for name in sorted(names):
-        found |= _offered(name, "SCORE_COLUMNS") or {}
-    return found
+def load(name: str, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """The items of the benchmark of that name or file. path: the user's ``--path``. gold: the user's ``--gold``.
+
+    Raises ConfigError, ContentError."""
+    return get(name).items(path, gold)
 
 
-def score_columns(item: Item) -> Mapping[str, Factor]:
-    """What the item's benchmark adds to its rows of a score table."""
-    made = _offered(item.benchmark, "score_columns")
-    return made(item) if made is not None else {}
-
-
-def beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
-    """What the item's benchmark knows of beliefs beside the gold chain: headings, each with a label a sentence."""
-    made = _offered(item.benchmark, "beliefs")
-    return made(item) if made is not None else ()
+def scoring(name: str) -> Scoring:
+    """What the benchmark of that name adds to the scoring of its items; nothing where nobody knows it."""
+    found = known(name)
+    return found.scoring if found is not None else PLAIN
 
 
 @cache
-def _offered(name: str, what: str) -> Any:
-    """That part of a benchmark module, None where it (or the benchmark) is missing: anybody may name his own items."""
-    return getattr(get(name), what, None) if name in names() else None
+def _built_in(name: str) -> Benchmark:
+    found: Benchmark = importlib.import_module(f"{__name__}.{name}").BENCHMARK
+    return found
+
+
+def _from_file(path: Path) -> Benchmark:
+    code = digest(path) if path.is_file() else None
+    module = load_module(path, "benchmark")
+    found = vars(module).get("BENCHMARK")
+    if not isinstance(found, Benchmark):
+        what = f"BENCHMARK is {found!r:.60}" if "BENCHMARK" in vars(module) else "declares no BENCHMARK"
+        raise ContentError(f"{what}; expected a line such as the last of: {' | '.join(_EXAMPLE)}", path=path)
+    if found.name in names():
+        raise ContentError(f"the name {found.name!r} is that of a built-in benchmark; choose another", path=path)
+    benchmark = _given[found.name] = replace(found, file=path.resolve(), digest=code)
+    return benchmark

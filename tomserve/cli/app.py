@@ -9,19 +9,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tomserve import __version__
-from tomserve.cli import dataset as cli_dataset
-from tomserve.cli import generate as cli_generate
-from tomserve.cli import study as cli_study
-from tomserve.cli.study import console
+from tomserve.cli import dataset, evaluate, generate, runs, serve, study
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 app = typer.Typer(
     add_completion=False,
@@ -30,8 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Theory-of-Mind evaluation of language models behind vLLM or any OpenAI-compatible endpoint.",
 )
-app.add_typer(cli_dataset.app, name="dataset")
-app.add_typer(cli_generate.app, name="generate")
+app.add_typer(dataset.app, name="dataset")
+app.add_typer(generate.app, name="generate")
 
 VARIABLES = {
     "TOMSERVE_API_KEY",
@@ -42,11 +36,6 @@ VARIABLES = {
     "TOMSERVE_RUNS",
 }
 
-PathOption = cli_dataset.PathOption
-GoldOption = Annotated[
-    str | None, typer.Option("--gold", help="Which answers count, where a benchmark has several (hitom).")
-]
-
 
 def main() -> None:
     """Entry point: expected failures end in one line on stderr and their exit code, never in a traceback."""
@@ -55,7 +44,7 @@ def main() -> None:
     try:
         _check_variables()
         ours, extra = _split(sys.argv[1:])
-        EXTRA[:] = extra
+        serve.EXTRA[:] = extra
         code = app(args=ours, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TomserveError as error:
@@ -78,10 +67,6 @@ def main() -> None:
             hint = f" Try `{context.command_path} --help`." if context is not None else ""
             _fail(f"{error.format_message()}{hint}", 2)
         raise
-
-
-EXTRA: list[str] = []
-"""What stood after ``--``: vLLM's flags, which must not be taken for a preset name."""
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -127,190 +112,11 @@ def _options(
         os.environ["TOMSERVE_CONTENT"] = str(content)
 
 
-@app.command(name="eval")
-def evaluate_command(
-    model: Annotated[str | None, typer.Option(help="Model or preset to ask [what is served; else reference].")] = None,
-    base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
-    benchmark: Annotated[str, typer.Option(help="Benchmark to run.")] = "perturbed",
-    path: PathOption = None,
-    gold: GoldOption = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
-    run: Annotated[str | None, typer.Option(help="Run name or path [<benchmark>-<model>].")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, max=2**31, help="Tokens a reply [the strategy's].")] = None,
-    thinking: Annotated[
-        str | None, typer.Option(help="Of a model that thinks: on, off, or its tokens [its preset's].")
-    ] = None,
-    timeout: Annotated[float, typer.Option(min=1, max=1e6, help="Seconds a request.")] = 600.0,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, max=65536, help="Requests in flight [found out while running].")
-    ] = None,
-    transport: Annotated[str, typer.Option(help="aiohttp, or openai (its SDK) for hosted providers.")] = "aiohttp",
-    hedge: Annotated[
-        float | None, typer.Option(min=1, help="Ask a second endpoint too where the first is silent for S seconds.")
-    ] = None,
-    noise_check: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Re-ask that share with others in flight: the noise floor.")
-    ] = None,
-    setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
-    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
-    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-) -> int:
-    """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
-    from tomserve.engine.transport import FINAL
-    from tomserve.runs.evaluation import EvalOptions, evaluate
-    from tomserve.scoring.table import scores_of
-    from tomserve.studies import noise
-
-    screen = console()
-    options = EvalOptions(
-        benchmark=benchmark,
-        path=path,
-        gold=gold,
-        strategies=tuple(strategy or ()),
-        model=model,
-        base_urls=tuple(base_url or ()),
-        run=run,
-        limit=limit,
-        revision=revision,
-        max_tokens=max_tokens,
-        thinking=thinking,
-        timeout=timeout,
-        concurrency=concurrency,
-        transport=transport,
-        hedge=hedge,
-        noise_check=noise_check,
-        setup=setup,
-        quiet=quiet,
-    )
-    result = evaluate(options, screen)
-    scores = scores_of(result.folder)
-    if result.added:
-        screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
-    else:
-        screen.print("nothing left to ask", highlight=False)
-    _print_study(scores, screen)
-    if (floor := noise.line(scores)) is not None:
-        screen.print(floor, highlight=False)
-    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := _report(result.folder)) is not None:
-        screen.print(f"report: {path}", soft_wrap=True, markup=False)
-        if opened:
-            typer.launch(str(path.resolve()))
-    if result.failures:
-        listed = ", ".join(f"{count} {status}" for status, count in result.failures.items())
-        again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
-        screen.print(f"failures: {listed}{again}", markup=False)
-    bad = {status for status in result.failures if status != "refusal"}
-    return 1 if bad else 0
-
-
-def _report(folder: Path) -> Path | None:
-    """The run's report, the one that is there where it still says the same; what goes wrong with a picture must not
-    look like a failed run."""
-    from tomserve.reporting.html.build import write_report
-    from tomserve.reporting.html.standing import standing
-
-    try:
-        return standing(folder) or write_report([str(folder) + "/"])
-    except TomserveError as error:
-        print(f"warning: no report ({error})", file=sys.stderr)
-        return None
-
-
-def _print_study(scores: Any, screen: Console) -> None:
-    from tomserve.reporting import tables
-    from tomserve.studies.study import analyze, default_study, load_study, notes, printable
-
-    study = load_study(default_study(scores))
-    found = analyze(scores, study)
-    tables.show(printable(study, found), screen, notes(study, None, found))
-
-
-@app.command()
-def serve(
-    model: Annotated[str, typer.Argument(help="Preset name, or a preset file.")] = "reference",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, start nothing.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the presets.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Print the memory arithmetic.")] = False,
-    gpus: Annotated[str | None, typer.Option(help="Plan for these, e.g. 8xA100-80GB [those here].")] = None,
-    replicas: Annotated[int, typer.Option(min=1, max=256, help="Servers, on ports from --port on.")] = 1,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let others use --host without an API key.")] = False,
-    setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where it is missing.")] = False,
-) -> None:
-    """Serve a preset with vLLM in the foreground; plain `tomserve eval` finds it. Flags after -- go to vLLM."""
-    from tomserve.serving import catalogue, foreground
-    from tomserve.serving.launching import Wanted
-
-    screen = console()
-    wanted = Wanted(model, host, port, tuple(EXTRA), gpus, replicas, insecure)
-    if listing:
-        catalogue.list_presets(screen, gpus)
-    elif explain:
-        catalogue.explain(wanted, screen)
-    elif dry_run:
-        print("\n".join(foreground.commands(wanted)))
-    elif gpus is not None:
-        raise ConfigError("--gpus plans for a machine elsewhere: it goes with --dry-run, --explain or --list")
-    else:
-        foreground.serve(wanted, setup=setup, console=screen)
-
-
-for _command in (cli_study.score, cli_study.analyze, cli_study.report, cli_study.compare, cli_study.plan):
+app.command(name="eval")(evaluate.evaluate_command)
+app.command()(serve.serve)
+for _command in (study.score, study.analyze, study.report, study.compare, study.plan):
     app.command()(_command)
-
-
-@app.command()
-def items(
-    benchmark: Annotated[str, typer.Argument(help="Benchmark name.")],
-    path: PathOption = None,
-    gold: GoldOption = None,
-    where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
-) -> None:
-    """Export a benchmark's items as JSONL, the shape that --benchmark items takes."""
-    from tomserve import benchmarks
-    from tomserve import items as items_module
-
-    found = items_module.where(benchmarks.load(benchmark, path, gold), where or [])
-    if out is None:
-        for item in found:
-            sys.stdout.buffer.write(item.to_json() + b"\n")
-        return
-    kept = list(found)
-    items_module.write_items(out, kept)
-    print(f"written: {len(kept)} items to {out}")
-
-
-@app.command()
-def runs(run: Annotated[str | None, typer.Argument(help="Show this one.")] = None) -> None:
-    """List the runs, or show one."""
-    from tomserve.reporting import listing
-
-    listing.show_run(run, console()) if run else listing.list_runs(console())
-
-
-@app.command()
-def setup(
-    engine: Annotated[str | None, typer.Option(help="cpu or cuda [cuda where a GPU is found].")] = None,
-) -> None:
-    """Install the server side (vLLM for this machine) into this environment."""
-    from tomserve.serving import install
-
-    if engine not in (None, "cpu", "cuda"):
-        raise ConfigError(one_of("engine", engine, ["cpu", "cuda"]))
-    print(f"vLLM ({install.setup(engine, print)}) is installed")
-
-
-@app.command()
-def doctor(
-    base_url: Annotated[list[str] | None, typer.Option(help="Endpoints to look at, too.")] = None,
-) -> int:
-    """What is installed, reachable and usable here, and what to do about the rest."""
-    from tomserve.cli.doctor import diagnose
-
-    return diagnose(console(), base_url or [])
+app.command()(runs.items)
+app.command()(runs.runs)
+app.command()(serve.setup)
+app.command()(serve.doctor)

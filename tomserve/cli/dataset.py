@@ -1,88 +1,70 @@
 """The command line's `dataset` commands: prove a dataset's structure or labels, and score shortcuts on it.
 
 tomserve dataset validate
+
+What is proved or audited, each benchmark says itself (see tomserve.benchmarks.Benchmark: validate, audit).
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli.options import PathOption
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tomserve.benchmarks.perturbed.stagefile import Stage
+    from tomserve.benchmarks import Benchmark
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset.")
 
-PathOption = Annotated[Path | None, typer.Option("--path", help="File (or folder) of the benchmark.")]
-NameArgument = Annotated[str, typer.Argument(help="Benchmark whose dataset to check.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(help="Benchmark, or FILE.py of your own, whose dataset to check [the default one].")
+]
 
 
 @app.command()
-def validate(name: NameArgument = "perturbed", path: PathOption = None) -> int:
+def validate(name: NameArgument = None, path: PathOption = None) -> int:
     """Prove the dataset's structure; a mistake is named with file, line and field. Exit code 1 for problems."""
-    from tomserve.benchmarks.perturbed import validate as validation
-    from tomserve.items import items_digest
+    from tomserve import benchmarks
+    from tomserve.cli.findings import show
 
-    _only_perturbed(name)
-    stages = _stages(path)
-    found = list(validation.problems(stages))
-    for stage in stages:
-        tasks = stage.file.tasks
-        print(f"{stage.file.stage}: {len(tasks)} tasks, {16 * len(tasks)} items, {stage.file.kind}")
-    for problem in found:
-        print(f"problem: {problem}")
-    total = 16 * sum(len(stage.file.tasks) for stage in stages)
-    digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
-    print(f"{total} items in {len(stages)} stages, {digest[:19]}: {f'{len(found)} problems' if found else 'ok'}")
-    return 1 if found else 0
+    found = benchmarks.get(name)
+    if found.validate is None:
+        raise _nothing(found, "validate", [one for one in _built_in() if one.validate])
+    return show(found.validate(path, _say))
 
 
 @app.command()
-def audit(name: NameArgument = "perturbed", path: PathOption = None) -> int:
-    """Score shortcuts that track nobody's belief, and compare gold with events.
+def audit(name: NameArgument = None, path: PathOption = None) -> int:
+    """Score shortcuts that track nobody's belief, and compare gold with events or labels with a tracker.
 
-    perturbed: exit code 1 when a constant or positional rule reaches limited robust ToM on the false-belief subset.
-    hitom: exit code 1 when a label of the file is not the belief tracker's.
+    Exit code 1 where a shortcut passes for tracking beliefs, or a label is not what the tracker says.
     """
-    if name == "hitom":
-        return _audit_hitom(path)
+    from tomserve import benchmarks
+    from tomserve.cli.findings import show
 
-    from rich.console import Console
-
-    from tomserve.reporting import auditing
-
-    _only_perturbed(name)
-    stages = _stages(path)
-    print("scoring shortcuts, about 20 s ...", file=sys.stderr)
-    return auditing.show(stages, Console(width=200, highlight=False))
+    found = benchmarks.get(name)
+    if found.audit is None:
+        raise _nothing(found, "audit", [one for one in _built_in() if one.audit])
+    return show(found.audit(path, _say))
 
 
-def _audit_hitom(path: Path | None) -> int:
-    from rich.console import Console
-
-    from tomserve.benchmarks.hitom.audit import Audit
-    from tomserve.benchmarks.hitom.reader import read_records
-    from tomserve.reporting import hitom_auditing
-
-    if path is None:
-        raise ConfigError("the audit of 'hitom' needs the official file: --path Hi-ToM_data.json")
-    return hitom_auditing.show(Audit(read_records(path)), Console(width=200, highlight=False))
-
-
-def _only_perturbed(name: str) -> None:
+def _built_in() -> list[Benchmark]:
     from tomserve import benchmarks
 
-    benchmarks.get(name)
-    if name != "perturbed":
-        raise ConfigError(f"dataset {name!r}: only the perturbed benchmark has stages to check")
+    return [benchmarks.get(name) for name in benchmarks.names()]
 
 
-def _stages(path: Path | None) -> list[Stage]:
-    from tomserve.benchmarks import perturbed
+def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigError:
+    """The error where a benchmark has no such check: which ones have it, and how one of one's own gets it."""
+    names = " and ".join(benchmark.name for benchmark in offering)
+    own = f"; give its Benchmark a function `{field}`" if asked.file else ""
+    ones = "benchmarks" if len(offering) > 1 else "benchmark"
+    return ConfigError(f"dataset {asked.name!r}: only the {names} {ones} can be checked by {field!r}{own}")
 
-    return perturbed.stages(path)
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)

@@ -29,7 +29,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         ("presets", lambda: ", ".join(Preset.load(name).name for name in content.names("launch/models", ".yaml"))),
         ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.names())),
         ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
-        ("dataset", lambda: f"{sum(1 for _ in benchmarks.get('perturbed').load())} items in the perturbed benchmark"),
+        ("dataset", _dataset),
         ("runs", _runs),
         ("GPUs", lambda: ", ".join(f"{gpu.name} {gpu.memory_gb:.0f} GB" for gpu in hardware.gpus()) or "none"),
         ("vLLM", _vllm),
@@ -48,6 +48,11 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         mark = "ok  " if style == "green" else "FAIL"
         console.print(Text.assemble((mark, style), f" {name:<{width}}  {found}"), soft_wrap=True)
     return 1 if broken else 0
+
+
+def _dataset() -> str:
+    default = benchmarks.get()
+    return f"{sum(1 for _ in default.items())} items in the {default.name} benchmark"
 
 
 def _runs() -> str:

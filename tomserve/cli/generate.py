@@ -1,130 +1,55 @@
 """The command line's `generate` commands: make new items of a benchmark that is made by rules.
 
 tomserve generate hitom --stories 600 --seed 1 --out hitom.jsonl
+
+Which benchmarks there are, and with which options, they say themselves (see tomserve.benchmarks.Benchmark.generate);
+they are imported when somebody asks for this command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import functools
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from tomserve.errors import ConfigError, one_of
 
-if TYPE_CHECKING:
-    from tomserve.benchmarks.hitom.plan import Plan
-    from tomserve.benchmarks.hitom.tally import Tally
+class _Generators(TyperGroup):
+    """A command a benchmark that can be generated."""
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Generate new items of a benchmark.")
-FORMATS = ("items", "hitom")
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, sorted."""
+        from tomserve import benchmarks
+
+        return [name for name in benchmarks.names() if benchmarks.get(name).generate is not None]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, None where there is no such benchmark or nothing to generate."""
+        return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+
+app = typer.Typer(
+    cls=_Generators, no_args_is_help=True, rich_markup_mode=None, help="Generate new items of a benchmark."
+)
 
 
 @app.callback()
 def _generate() -> None:
-    """Here so that `generate` keeps its subcommand while there is one only."""
+    """Here so that `generate` is a group of commands."""
 
 
-@app.command()
-def hitom(
-    out: Annotated[Path, typer.Option(help="File to write.")],
-    stories: Annotated[int, typer.Option(help="Stories, all twins counted.")] = 120,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes everywhere.")] = 0,
-    chapters: Annotated[str, typer.Option(help="Levels, taken in turn: 2, or 1,3, or 1-3.")] = "1-3",
-    agents: Annotated[str, typer.Option(help="Levels from 3 to 8, taken in turn.")] = "5",
-    orders: Annotated[str, typer.Option(help="Orders from 0 to 6; every story is asked all of them.")] = "0-4",
-    tells: Annotated[str | None, typer.Option(help="Levels, taken in turn [0,2; with --twins 2].")] = None,
-    tell_kind: Annotated[str, typer.Option(help="public, private or both.")] = "both",
-    truth: Annotated[str, typer.Option(help="deceptive, truthful or mixed.")] = "deceptive",
-    moves: Annotated[str, typer.Option(help="Levels a chapter, drawn.")] = "1-5",
-    distractors: Annotated[str, typer.Option(help="Levels a story, drawn.")] = "0-3",
-    lines: Annotated[int | None, typer.Option(help="Fix the number of lines, by distractors.")] = None,
-    choices: Annotated[str, typer.Option(help="Number of containers to choose from, or mentioned.")] = "15",
-    balance: Annotated[
-        list[str] | None, typer.Option(help="position, first-order, tell, letter; repeat it; or none [all].")
-    ] = None,
-    order_sensitive: Annotated[
-        bool, typer.Option("--order-sensitive", help="At least half change when the asked agents' order is permuted.")
-    ] = False,
-    twins: Annotated[
-        bool, typer.Option("--twins", help="Each story four times: no tells, truthful, deceptive, neutral filler.")
-    ] = False,
-    semantics: Annotated[str | None, typer.Option(help="released or common_knowledge [what is possible].")] = None,
-    form: Annotated[str, typer.Option("--format", help="items (JSONL), or hitom (like the official file).")] = "items",
-    report: Annotated[Path | None, typer.Option(help="Write the achieved balance to this file too (Markdown).")] = None,
-) -> None:
-    """Generate Hi-ToM stories, five questions each, with gold answers and chains; prints the achieved balance."""
-    from rich.console import Console
+def _command(name: str) -> Any:
+    from tomserve import benchmarks
+    from tomserve.cli.findings import show
 
-    from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
-    from tomserve.benchmarks.hitom.tracker import SEMANTICS
-    from tomserve.items import write_chunks
-    from tomserve.reporting import hitom_balance, tables
+    made = benchmarks.get(name).generate
+    assert made is not None
 
-    if form not in FORMATS:
-        raise ConfigError(one_of("--format", form, FORMATS))
-    if semantics is not None and semantics not in SEMANTICS:
-        raise ConfigError(one_of("--semantics", semantics, SEMANTICS))
-    plan = Plan(
-        stories=stories,
-        seed=seed,
-        chapters=levels(chapters, "--chapters"),
-        agents=levels(agents, "--agents"),
-        orders=levels(orders, "--orders"),
-        tells=levels(tells or ("2" if twins or order_sensitive else "0,2"), "--tells"),
-        tell_kind=tell_kind,
-        truth=truth,
-        moves=levels(moves, "--moves"),
-        distractors=levels(distractors, "--distractors"),
-        lines=lines,
-        choices=None if choices == "mentioned" else _one(levels(choices, "--choices"), choices),
-        balance=_balance(balance, TRAITS),
-        order_sensitive=order_sensitive,
-        twins=twins,
-        semantics=next((name for name in SEMANTICS if name == semantics), None),
-    ).check()
-    if form == "hitom" and (twins or plan.gold != SEMANTICS[0]):
-        what = "--twins" if twins else f"{plan.gold} semantics"
-        raise ConfigError(f"--format hitom: the official form has no field for {what}; leave --format out")
-    if report is not None and report.resolve() == out.resolve():
-        raise ConfigError(f"--report {report} would overwrite the items of --out; choose another file")
-    tally = _write(plan, form, out)
-    frames = hitom_balance.tables(tally, hitom_balance.official_file())
-    tables.show(frames, Console(width=200, highlight=False), hitom_balance.NOTES)
-    if report is not None:
-        text = tables.render_all(frames, "md", {}, hitom_balance.NOTES)
-        write_chunks(report, [text.encode()])
-    print(f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}")
+    @functools.wraps(made)
+    def shown(**options: Any) -> int:
+        return show(made(**options))
 
-
-def _write(plan: Plan, form: str, out: Path) -> Tally:
-    """Generate the plan's stories into a file; the balance that came of it."""
-    from tomserve.benchmarks.hitom.generator import Family, generate, item_lines, official_file
-    from tomserve.benchmarks.hitom.tally import Tally
-    from tomserve.items import write_chunks
-
-    tally = Tally()
-
-    def counted() -> Iterator[Family]:
-        for family in generate(plan):
-            tally.add_family(family)
-            yield family
-
-    if form == "hitom":
-        write_chunks(out, official_file(counted()))
-    else:
-        write_chunks(out, (line + b"\n" for family in counted() for line in item_lines(family)))
-    return tally
-
-
-def _one(found: tuple[int, ...], given: str) -> int:
-    if len(found) != 1:
-        raise ConfigError(f"--choices {given!r}: every story has the same number; give one, such as {found[0]}")
-    return found[0]
-
-
-def _balance(wanted: list[str] | None, traits: tuple[str, ...]) -> tuple[str, ...]:
-    if wanted is None:
-        return traits
-    return () if wanted == ["none"] else tuple(dict.fromkeys(wanted))
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name)(shown)
+    return typer.main.get_command(alone)

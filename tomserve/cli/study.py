@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tomserve.cli import dataset as cli_dataset
+from tomserve.cli.options import PathOption, RunArgument, console
 from tomserve.errors import ConfigError, one_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-RunArgument = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Run names or paths [the newest].")]
-PathOption = cli_dataset.PathOption
-
-
-def console() -> Console:
-    """Where tables go; they must not be cut where there is no terminal to fit into."""
-    from rich.console import Console
-
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=200, highlight=False)
 
 
 def score(
@@ -30,7 +16,9 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Also write the table there (.parquet, .csv, .jsonl).")] = None,
     responses: Annotated[Path | None, typer.Option(help="JSONL of another tool: item, text; strategy, model.")] = None,
     items: Annotated[Path | None, typer.Option(help="JSONL of the items that --responses answer.")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="Benchmark that --responses answer.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="Benchmark that --responses answer; or FILE.py, also of the runs.")
+    ] = None,
     path: PathOption = None,
     model: Annotated[str | None, typer.Option(help="Model of --responses without one [the file's name].")] = None,
     gold: Annotated[
@@ -38,15 +26,15 @@ def score(
     ] = "run",
 ) -> None:
     """Score runs again from their folders alone, or what another tool answered; offline."""
-    from tomserve.runs import rescore
+    from tomserve.cli import rescore
 
     if responses is not None:
         answers = None if gold == "run" else gold
         rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers)
-    elif items is not None or benchmark is not None or path is not None or model is not None:
+    elif items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
         raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
     else:
-        rescore.own(runs or (None,), out, gold)
+        rescore.own(runs or (None,), out, gold, benchmark)
 
 
 def analyze(
@@ -60,10 +48,11 @@ def analyze(
     """Compute a study's tables from runs or score tables, offline."""
     import polars as pl
 
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs import rescore
     from tomserve.runs.runfolder import existing_run
-    from tomserve.scoring.table import TABLES, load_scores
+    from tomserve.runs.scores import load_scores
+    from tomserve.scoring.table import TABLES
     from tomserve.studies import study as studies
 
     if form not in tables.FORMATS:
@@ -96,8 +85,8 @@ def compare(
     form: Annotated[str, typer.Option("--format", help="With --out: csv, md, latex or json.")] = "csv",
 ) -> None:
     """Compare two runs on the same questions: paired differences, flips, what differs between them."""
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs import rescore
     from tomserve.studies import compare as comparing
 
     if form not in tables.FORMATS or form == "table":
@@ -116,7 +105,9 @@ def compare(
 
 
 def plan(
-    benchmark: Annotated[str, typer.Option(help="Benchmark to plan.")] = "perturbed",
+    benchmark: Annotated[
+        str | None, typer.Option(help="Benchmark, or FILE.py of your own, to plan [the default one].")
+    ] = None,
     path: PathOption = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
     models: Annotated[int, typer.Option(min=1, help="Models to ask.")] = 1,
@@ -128,8 +119,8 @@ def plan(
     from tomserve.reporting import tables
     from tomserve.studies import plan as planning
 
-    strategies = tuple(strategy or benchmarks.strategies(benchmark))
-    found = planning.plan(benchmark, path, strategies, models, power, alpha)
+    asked = benchmarks.get(benchmark)
+    found = planning.plan(asked, path, tuple(strategy or asked.strategies), models, power, alpha)
     print(
         f"{found.items} items, {models} model{'s' * (models > 1)}: {found.requests} requests, "
         f"about {found.tokens / 1e6:.1f} million prompt tokens"
@@ -145,12 +136,18 @@ def report(
     study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
     intervals: Annotated[str | None, typer.Option(help="recommended or published [the study's first].")] = None,
     label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the report.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="FILE.py that declares the runs' benchmark, for its beliefs and metrics.")
+    ] = None,
 ) -> None:
     """Write one self-contained HTML file: verdicts, figures, tables, every item. It opens offline, anywhere."""
+    from tomserve import benchmarks
+    from tomserve.cli import rescore
     from tomserve.reporting.html.build import write_report
-    from tomserve.runs import rescore
     from tomserve.runs.runfolder import existing_run
 
+    if benchmark is not None:
+        benchmarks.get(benchmark)  # from now on known by its name
     for run in runs or (None,):
         rescore.warn_incomplete(existing_run(run))
     path = write_report(runs or (None,), out, intervals, label or [], study, rescore.warn)

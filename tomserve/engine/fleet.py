@@ -19,8 +19,9 @@ from datetime import UTC, datetime
 from tomserve.engine.adaptive import MOST, Adaptive, work
 from tomserve.engine.prefix import common
 from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import BUSY, Pause, announced
-from tomserve.engine.transport import FINAL, Reply
+from tomserve.engine.retry import Pause, announced
+from tomserve.engine.transport import Reply
+from tomserve.status import BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
 
 SUSPECT = 8
 """Different items that fail in a row, without a success of any other, before an outage is suspected."""
@@ -31,10 +32,10 @@ STRIKES = 4
 PATIENCE = 3
 """Multiples of `lost_after` for which a request that is still being answered may hold up the end of a run."""
 
-ALIVE = FINAL | {"http_429"}
+ALIVE = FINAL | {TOO_MANY}
 """Statuses of a server that works, whatever it thinks of the request."""
 
-GOOD = FINAL - {"http_404"}
+GOOD = FINAL - {NOT_FOUND}
 """Statuses that speak for the endpoint itself: a replica that lost its model, or is over its limit, is no help."""
 
 IMBALANCE = 0.25
@@ -151,7 +152,7 @@ class Fleet:
         now = self.clock()
         if sent is not None:
             self._steer(endpoint, reply, sent, now)
-        if reply.reached and reply.status != "timeout":
+        if reply.reached and reply.status != TIMEOUT:
             self._reached = now
         if reply.status in GOOD:
             self._answered.add(endpoint)
@@ -161,7 +162,7 @@ class Fleet:
             self._strikes[endpoint] += 1
             if not reply.reached or (self._strikes[endpoint] >= STRIKES and self._answered - {endpoint}):
                 self.down.setdefault(endpoint, now)
-        if reply.status == "http_429":
+        if reply.status == TOO_MANY:
             self._refused += 1
             self._announced = max(self._announced, announced(reply) or 0.0)
             self._last = _said(endpoint, reply)
@@ -176,7 +177,7 @@ class Fleet:
 
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
         """Let the endpoint's limit and pause know."""
-        if reply.status in ("ok", "length", "refusal"):
+        if reply.status in SPOKEN:
             self.pauses[endpoint].answered()
             if self.fixed is None:
                 self.limits[endpoint].answered(sent, now - sent, work(reply.usage), len(self.out[endpoint]) + 1)

@@ -13,8 +13,9 @@ from typing import Any
 
 import orjson
 
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, masked, read_reply, retry_after
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after, without_key
 from tomserve.errors import MachineError
+from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
 
 class OpenAITransport:
@@ -53,8 +54,8 @@ class OpenAITransport:
             async with asyncio.timeout(self._timeouts.total):
                 reply = await self._exchange(endpoint, orjson.loads(body))
         except TimeoutError:
-            reply = Reply("timeout", error="no complete reply in time")
-        reply.error = masked(reply.error, self._key)
+            reply = Reply(TIMEOUT, error="no complete reply in time")
+        without_key(reply, self._key)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
 
@@ -65,22 +66,22 @@ class OpenAITransport:
         try:
             # Streamed, so that a body without end is cut off; read as bytes, so that one reader judges every reply.
             async with create(**named, extra_body=body or None) as response:
-                return await self._read(response.http_response, 200)
+                return await self._read(response.http_response, response.http_response.status_code)
         except self._openai.APIStatusError as error:
             reply = await self._read(error.response, error.status_code)
             reply.retry_after = retry_after(error.response.headers.get("Retry-After"))
             return reply
         except self._openai.APITimeoutError as error:
             reached = not isinstance(error.__cause__, self._http.ConnectTimeout)
-            return Reply("timeout" if reached else "connection", error="no complete reply in time", reached=reached)
+            return Reply(TIMEOUT if reached else CONNECTION, error="no complete reply in time", reached=reached)
         except self._openai.APIConnectionError as error:
             cause = error.__cause__ or error
             reached = not isinstance(cause, self._http.ConnectError)
-            return Reply("connection", error=f"{type(cause).__name__}: {cause}", reached=reached)
+            return Reply(CONNECTION, error=f"{type(cause).__name__}: {cause}", reached=reached)
         except self._http.TimeoutException:
-            return Reply("timeout", error="no complete reply in time")
+            return Reply(TIMEOUT, error="no complete reply in time")
         except (self._http.HTTPError, OSError) as error:
-            return Reply("connection", error=f"{type(error).__name__}: {error}")
+            return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
 
     async def _read(self, response: Any, code: int) -> Reply:
         if response.is_closed or response.is_stream_consumed:
@@ -89,7 +90,7 @@ class OpenAITransport:
         async for piece in response.aiter_bytes():
             size += len(piece)
             if size > MAX_BODY:
-                return Reply("malformed", error="huge body")
+                return Reply(MALFORMED, error="huge body")
             pieces.append(piece)
         return read_reply(code, b"".join(pieces))
 

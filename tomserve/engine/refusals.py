@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tomserve.engine.transport import FINAL
 from tomserve.errors import ServerError
+from tomserve.status import REFUSED
 
 LIMIT = 8
-REFUSED = frozenset(status for status in FINAL if status.startswith("http_"))
 Row = dict[str, Any]
 
 

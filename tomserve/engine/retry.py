@@ -17,12 +17,7 @@ from tenacity import RetryCallState, wait_random_exponential
 from tenacity.wait import wait_base
 
 from tomserve.engine.transport import Reply
-
-REFUSED_KEY = frozenset({"http_401", "http_403"})
-"""Statuses that end the whole run: no other request would fare better."""
-
-BUSY = frozenset({"http_429", "http_503"})
-"""Statuses of a server that has too much to do."""
+from tomserve.status import TIMEOUT, transient
 
 LONGEST_WAIT = 120.0  # seconds; what a server asks for beyond that is not honoured
 
@@ -42,8 +37,8 @@ class RetryPolicy:
 
     def again(self, reply: Reply, attempt: int) -> bool:
         """Whether a reply to the `attempt`-th copy (from 1) calls for another; a timeout gets one more."""
-        limit = min(self.attempts, 2) if reply.status == "timeout" else self.attempts
-        return attempt < limit and transient(reply)
+        limit = min(self.attempts, 2) if reply.status == TIMEOUT else self.attempts
+        return attempt < limit and transient(reply.status)
 
     def seconds(self, reply: Reply, attempt: int) -> float:
         """How long to wait after the `attempt`-th copy; a server's Retry-After is honoured up to two minutes."""
@@ -84,10 +79,3 @@ class Pause:
     def answered(self) -> None:
         """The server works again."""
         self._rounds = 0
-
-
-def transient(reply: Reply) -> bool:
-    """Connection errors, timeouts, garbled replies, 408, 429 and every 5xx may go away by themselves."""
-    if reply.status in ("connection", "timeout", "malformed", "http_408", "http_425", "http_429"):
-        return True
-    return reply.status.startswith("http_5")

@@ -2,7 +2,7 @@
 
 There are as many workers as requests may be out: a fixed number, or what the endpoints' limits come to. Requests with
 equal keys are sent once. Nothing is created up front, so a million requests cost no more memory than a thousand. A
-first stop signal stops asking and drains what is in flight; what has completed is in the journal.
+stop ends the asking and drains what is in flight; what has completed is in the journal.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from tomserve.engine.adaptive import MOST
-from tomserve.engine.clock import now
+from tomserve.engine.answering import Answering
 from tomserve.engine.fleet import GOOD, Fleet
 from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
-from tomserve.engine.request import Identity, Request
-from tomserve.engine.retry import BUSY, REFUSED_KEY, RetryPolicy, transient
+from tomserve.engine.request import Identity, Request, ahead
+from tomserve.engine.retry import RetryPolicy
+from tomserve.engine.rows import Rows, row_of
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
-from tomserve.runs.journal import Journal
+from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
 
 PROBE_EVERY = 2.0
 """Seconds between two probes of a server that could not be reached, or fails."""
@@ -36,9 +36,6 @@ PROBE_WAITS = 30.0
 FEW = 8
 """Workers that there may be, waiting ones included, however low the limits are that were found."""
 
-AHEAD = 32
-"""Requests made at a time: rendered one after the other they cost a third less than between two replies."""
-
 
 @dataclass
 class Runner:
@@ -48,15 +45,15 @@ class Runner:
     tomserve.engine.adaptive). stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a
     reason once the server is known to be gone (an embedded one whose process ended), else None. hedge: seconds after
     which a request without an answer is sent to a second endpoint as well, the first answer counting (None: never).
-    probe: a simple question (a request's body) that tells a failing server from failing items. clock: seconds,
-    injectable.
+    probe: a simple question (a request's body) that tells a failing server from failing items. answering: the models
+    that replies name, with those of earlier sessions. clock: seconds, injectable.
 
     After a run `prefix` has the tokens that the server's prefix cache saved, beside the most it could have.
     """
 
     endpoints: list[str]
     transport: Transport
-    journal: Journal
+    journal: Rows
     concurrency: int | None = None
     most: int = MOST
     policy: RetryPolicy = field(default_factory=RetryPolicy)
@@ -66,6 +63,7 @@ class Runner:
     alive: Callable[[], str | None] = lambda: None
     hedge: float | None = None
     probe: bytes | None = None
+    answering: Answering = field(default_factory=Answering)
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -87,10 +85,11 @@ class Runner:
         """Ask everything not final yet; True when all was asked, False when stopped early by `stop`.
 
         Raises ServerLostError after `policy.lost_after` seconds without contact, or of failures without an answer;
-        ServerError for a refused key, or where the first requests are all refused alike; JournalError when rows cannot
-        be written. In all cases what completed is kept.
+        ServerError for a refused key, where the first requests are all refused alike, or where a reply names another
+        model than those before it (it is not kept, and its question asked again on resume); JournalError when rows
+        cannot be written. In all cases what completed is kept.
         """
-        self._requests = _ahead(requests)
+        self._requests = ahead(requests)
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
@@ -136,11 +135,12 @@ class Runner:
 
     def _left(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
+        error = None if worker.cancelled() else worker.exception()  # looked at, or asyncio complains of each
         if self._finished.done():
             return
         if worker.cancelled():
             self._finished.cancel()
-        elif (error := worker.exception()) is not None:
+        elif error is not None:
             self._finished.set_exception(error)
         elif not self._workers:  # one alone is never too many: the requests are used up
             self._finished.set_result(None)
@@ -189,8 +189,9 @@ class Runner:
             answered = await self._exchange(request)
             if answered is None:
                 return
+            self.answering.heard(answered[0], answered[1])
             self.prefix.answered(shared, request.prompt, answered[0].usage)
-            row = _row(request, *answered)
+            row = row_of(request, *answered)
             self._write(self._refusals.take(row))
             if waiting := self._pending[request.key]:
                 self._reuse(row, waiting)
@@ -231,12 +232,12 @@ class Runner:
             if self._fleet.suspected:
                 await self._acquit()
             self._raise_if_hopeless(reply, endpoint)
-            if reply.final and reply.status != "http_404":
+            if reply.final and reply.status != NOT_FOUND:
                 return reply, endpoint, sent
-            if reply.status == "http_404" and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
+            if reply.status == NOT_FOUND and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
                 missing.add(endpoint)  # a replica may have lost its model; what all say is true
                 continue
-            outage = not reply.reached or (self._fleet.suspected and transient(reply))
+            outage = not reply.reached or (self._fleet.suspected and transient(reply.status))
             outage = outage or self._crowded(reply, endpoint)
             attempt += not outage
             if not outage and not self.policy.again(reply, attempt):
@@ -313,40 +314,10 @@ class Runner:
         return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:
-        if reply.status in REFUSED_KEY:
+        if reply.status in KEY_REFUSED:
             raise ServerError(
                 f"{endpoint}: the API key was refused in mid-run ({reply.error}); set a valid key and resume"
             )
-        gone = self.alive() if reply.status in ("connection", "http_500", "http_503") else None
+        gone = self.alive() if reply.status in MAYBE_GONE else None
         if reason := gone or (self._fleet.lost() if not reply.final else None):
             raise ServerLostError(f"{endpoint}: server lost ({reason}); repeat the command to resume")
-
-
-def _ahead(requests: Iterable[Request]) -> Iterator[Request]:
-    """The same requests, made a few at a time."""
-    iterator = iter(requests)
-    yield from islice(iterator, 1)  # the first goes out at once
-    while block := list(islice(iterator, AHEAD)):
-        yield from block
-
-
-def _row(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
-    """The journal row of one exchange (data contract: Response)."""
-    item, strategy, turn = request.identity
-    return {
-        "item": item,
-        "strategy": strategy,
-        "turn": turn,
-        "key": request.key,
-        "status": reply.status,
-        "text": reply.text,
-        "reasoning": reply.reasoning,
-        "finish_reason": reply.finish_reason,
-        "usage": reply.usage,
-        "error": reply.error,
-        "timings": reply.timings,
-        "attempts": attempts,
-        "endpoint": endpoint,
-        "time": now(),
-        "reused": False,
-    }

@@ -16,10 +16,10 @@ import aiohttp
 import orjson
 import yarl
 
-MAX_BODY = 16 * 2**20  # a larger reply is not a chat completion
+from tomserve.status import CONNECTION, FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, http
 
-FINAL = frozenset({"ok", "length", "refusal", "http_400", "http_404", "http_413", "http_422"})
-"""Statuses that are never asked again."""
+MAX_BODY = 16 * 2**20  # a larger reply is not a chat completion
+LONGEST_NAME = 200  # characters kept of the name that a server gives its model
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Timeouts:
 
 @dataclass(slots=True)
 class Reply:
-    """What the transport saw. `status`: ok, length, refusal, timeout, connection, malformed or http_<code>.
+    """What the transport saw. `status`: one of tomserve.status. `model`: which model the server says that answered.
 
     reached: whether there was a connection at all; a server that drops connections is there, one that refuses is not.
     """
@@ -112,23 +112,23 @@ class AiohttpTransport:
                 raw = await _bounded(response)
             finally:
                 response.release()
-            reply = read_reply(response.status, raw) if raw is not None else Reply("malformed", error="huge body")
+            reply = read_reply(response.status, raw) if raw is not None else Reply(MALFORMED, error="huge body")
             if response.status != 200:
                 reply.retry_after = retry_after(response.headers.get("Retry-After"))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            reply = Reply("connection", error=f"{type(error).__name__}: {error}", reached=False)
+            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}", reached=False)
         except TimeoutError:
-            reply = Reply("timeout", error="no complete reply in time")
+            reply = Reply(TIMEOUT, error="no complete reply in time")
         except (aiohttp.ClientError, OSError) as error:
-            reply = Reply("connection", error=f"{type(error).__name__}: {error}")
+            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
             if task not in self._overdue or task.uncancel() > 0:
                 raise
-            reply = Reply("timeout", error="no complete reply in time")
+            reply = Reply(TIMEOUT, error="no complete reply in time")
         finally:
             del self._due[task]
             self._overdue.discard(task)
-        reply.error = masked(reply.error, self._key)
+        without_key(reply, self._key)
         reply.timings["total_s"] = round(time.perf_counter() - began, 6)
         return reply
 
@@ -195,6 +195,15 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
     return b"".join(pieces)
 
 
+def without_key(reply: Reply, key: str | None) -> None:
+    """Take the key out of what a server says of itself and of an error, and bound both: servers echo what they like."""
+    reply.error = masked(reply.error, key)
+    if reply.model:
+        if key and key in reply.model:
+            reply.model = reply.model.replace(key, "***")
+        reply.model = reply.model[:LONGEST_NAME]
+
+
 def masked(error: str | None, key: str | None) -> str | None:
     """One line of bounded length without the key: masked before it is cut, or half a key would be left."""
     if not error:
@@ -222,9 +231,9 @@ def read_reply(code: int, raw: bytes) -> Reply:
         data = orjson.loads(raw)
     except orjson.JSONDecodeError:
         shown = raw[:2000].decode("utf-8", "replace")
-        return Reply(f"http_{code}" if code != 200 else "malformed", error=f"not JSON: {shown!r}")
+        return Reply(http(code) if code != 200 else MALFORMED, error=f"not JSON: {shown!r}")
     if code != 200:
-        return Reply(f"http_{code}", error=error_text(data))
+        return Reply(http(code), error=error_text(data))
     try:
         choice = data["choices"][0]
         message = choice["message"]
@@ -232,16 +241,18 @@ def read_reply(code: int, raw: bytes) -> Reply:
         reasoning = _text(message.get("reasoning")) or _text(message.get("reasoning_content"))
         refusal = _text(message.get("refusal"))
     except (TypeError, KeyError, IndexError, AttributeError):
-        return Reply("malformed", error=f"not a chat completion: {error_text(data)}")
-    reply = Reply("ok", reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")))
+        return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
+    reply = Reply(
+        OK, reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")) or None
+    )
     if refusal or finish == "content_filter":
-        reply.status, reply.text = "refusal", text or refusal or ""
+        reply.status, reply.text = REFUSAL, text or refusal or ""
     elif isinstance(text, str):
-        reply.text, reply.status = text, "length" if finish == "length" else "ok"
+        reply.text, reply.status = text, LENGTH if finish == "length" else OK
     elif finish == "length":  # a reasoning model that spent all its tokens on thinking
-        reply.text, reply.status = "", "length"
+        reply.text, reply.status = "", LENGTH
     else:
-        reply.status, reply.error = "malformed", "the message has no text content"
+        reply.status, reply.error = MALFORMED, "the message has no text content"
     return reply
 
 

@@ -18,20 +18,16 @@ from tomserve.items import Item
 LIMIT_SEED = 0
 """The seed of the order in which items are drawn; it never changes, so that a draw can be repeated."""
 
-STRATUM = "perturbation"
-"""The factor over whose values a draw is spread, unless the benchmark names another. Items without it form one stratum.
-"""
 
-
-def limited(items: Sequence[Item], limit: int | None, stratum: str = STRATUM) -> list[Item]:
+def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None) -> list[Item]:
     """At most `limit` items, in the order of the file; None keeps all.
 
     They are the first of a seeded order that takes the values of the factor `stratum` in turn, so that a larger limit
-    contains a smaller one's items.
+    contains a smaller one's items. Without a stratum, and for items that lack it, all are one stratum.
     """
     if limit is None or limit >= len(items):
         return list(items)
-    chosen = spread(((item.id, item.factors.get(stratum)) for item in items), limit)
+    chosen = spread(((item.id, item.factors.get(stratum) if stratum else None) for item in items), limit)
     return [item for item in items if item.id in chosen]
 
 
@@ -51,8 +47,13 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
     return {name for _, _, name in ranked[:limit]}
 
 
-def drawn(items: Sequence[Item], share: float, stratum: str = STRATUM) -> list[Item]:
+def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
     """This share of the items, 0 < share <= 1, rounded and at least one item, drawn as `limited` does; a larger share
     contains a smaller one.
     """
-    return limited(items, max(1, round(share * len(items))), stratum)
+    return limited(items, share_of(len(items), share), stratum)
+
+
+def share_of(count: int, share: float) -> int:
+    """How many of `count` items this share is, rounded; at least one."""
+    return max(1, round(share * count))

@@ -9,16 +9,16 @@ True
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from tomserve.content import digest, files
-from tomserve.content.yamlfile import explain, first_error
+from tomserve.content.yamlfile import explain, first_error, load, validate
 from tomserve.errors import ConfigError, ContentError, JournalError, one_of
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
 
@@ -37,9 +37,10 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-"""Columns of the score table; no factor may have one of these names."""
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_")
-"""Beginnings of further columns of the score table; no factor may have a name that begins with one of them."""
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
+"""Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
+that these two cover all columns that scoring declares, because items know nothing of scoring.
+"""
 
 
 def nfc(text: str) -> str:
@@ -120,6 +121,23 @@ class Item(BaseModel):
     cluster: Text = ""
     canary: str | None = None
 
+    if TYPE_CHECKING:  # lists, as one writes them, are taken for tuples; a type checker cannot know it by itself
+
+        def __init__(
+            self,
+            *,
+            id: str,
+            story: Sequence[str],
+            question: str,
+            choices: Sequence[str],
+            answer: str,
+            gold: Gold | Mapping[str, Any] | None = None,
+            factors: Mapping[str, Factor] = ...,
+            benchmark: str = ...,
+            cluster: str = ...,
+            canary: str | None = None,
+        ) -> None: ...
+
     @model_validator(mode="before")
     @classmethod
     def _own_cluster(cls, data: Any) -> Any:
@@ -181,26 +199,72 @@ class Item(BaseModel):
         return cls.model_validate(data)
 
 
-def read_items(path: Path) -> Iterator[Item]:
-    """Yield the items of a JSONL file in order. Raises ContentError, with line and field, for a line that is no item,
-    an id that is given twice, and a file that holds no items or cannot be read.
+def read_items(path: str | Path) -> Iterator[Item]:
+    """Yield the items of a file in order: JSONL with one item a line, or, where the name ends in .yaml or .yml, a YAML
+    file with the list `items`.
+
+    Raises ContentError, with line and field, for an entry that is no item, an id that is given twice, and a file that
+    holds no items or cannot be read.
     """
+    path = Path(path).expanduser()
     seen: dict[str, int] = {}
+    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
+        if (first := seen.setdefault(item.id, number)) != number:
+            raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+        yield item
+    if not seen:
+        raise ContentError("holds no items", path=path)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
+    """Yield the items of a JSONL file, each with the number of its line."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                item = read_line(path, number, line)
-                if (first := seen.setdefault(item.id, number)) != number:
-                    raise ContentError(
-                        f"{item.id!r} was already given in line {first}", path=path, line=number, field="id"
-                    )
-                yield item
+                if line.strip():
+                    yield number, read_line(path, number, line)
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-    if not seen:
-        raise ContentError("holds no items", path=path)
+
+
+class _ItemsFile(BaseModel):
+    """A YAML file of items."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    items: list[Item]
+
+
+def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
+    """Yield the items of a YAML file, each with the line where it begins."""
+    data, lines = load(path)
+    content = validate(data, _ItemsFile, path=path, lines=lines)
+    for place, item in enumerate(content.items):
+        yield lines[("items", place)], item
+
+
+def read_ids(path: Path) -> Iterator[str]:
+    """Yield the ids of a file of items that was checked when it was written. Raises ContentError for a line that is no
+    item, as `read_items` does.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    identifier = _id_of(line)
+                    yield read_line(path, number, line).id if identifier is None else identifier
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+
+
+def _id_of(line: bytes) -> str | None:
+    """The id that a line written by tomserve states; None where the line is not one of those."""
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    identifier = data.get("id") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
+    return nfc(identifier) if isinstance(identifier, str) else None
 
 
 def read_line(path: Path, number: int, line: bytes) -> Item:

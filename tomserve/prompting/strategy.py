@@ -3,6 +3,7 @@
 ``strategy.yaml`` (max_tokens, demonstrations), ``system.j2``, ``user.j2``, ``schema.j2`` (renders to JSON) and, where
 there are demonstrations, ``reply.j2``. Templates see ``story`` (list of sentences), ``question``, ``choices``;
 ``reply.j2`` also ``chain`` (the first gold chain) and ``answer``. Item text is data: it is never itself rendered.
+A demonstration is an item of any file of items (see tomserve.items.read_items), by default ``prompts/practice.yaml``.
 
     >>> turn = Strategy.load("cot").turn(item)                          # doctest: +SKIP
     >>> [message["role"] for message in turn.messages]                  # doctest: +SKIP
@@ -26,10 +27,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
-from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.content.yamlfile import load_model
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import Item
+from tomserve.items import Item, read_items
 
 PARTS = ("system", "user", "schema", "reply")
 VARIABLES = frozenset({"story", "question", "choices"})
@@ -63,6 +63,8 @@ class Turn(NamedTuple):
 
 
 class _Demonstration(BaseModel):
+    """Which item is shown: its id, and the file that holds it, relative to the strategy's folder."""
+
     model_config = ConfigDict(extra="forbid")
     file: str
     item: str
@@ -137,6 +139,11 @@ class Strategy:
             folder = found.parent
         return cls(folder, **options)
 
+    @property
+    def turns(self) -> int:
+        """How many requests make up one conversation; only what was answered to the last of them is scored."""
+        return 1
+
     def turn(self, item: Item) -> Turn:
         """Messages and schema for one item: shared text first, the item last."""
         variables = _variables(item)
@@ -209,8 +216,7 @@ class Strategy:
             raise ContentError(reason, path=self.folder / f"{part}.j2", line=line) from None
 
     def _demonstration(self, entry: _Demonstration) -> Item:
-        path = (self.folder / entry.file).resolve()
-        items = {item.id: item for item in load_stage(path).items("practice")}
+        items = {item.id: item for item in read_items((self.folder / entry.file).resolve())}
         if entry.item not in items:
             reason = one_of("item", entry.item, items)
             raise ContentError(reason, path=self.folder / "strategy.yaml", field="demonstrations")

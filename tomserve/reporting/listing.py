@@ -14,6 +14,8 @@ from tomserve.errors import ConfigError
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
+from tomserve.serving import identity
+from tomserve.status import listed
 
 
 def list_runs(console: Console) -> None:
@@ -54,8 +56,8 @@ def show_run(name: str, console: Console) -> None:
         console.print(Text(f"{field:<17} {manifest.get(field)}"), soft_wrap=True)
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
-        listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing yet"
-        console.print(Text(f"{strategy:<17} {listed}; prompts {spec['digest'][:19]}"), soft_wrap=True)
+        told = listed(counts) or "nothing yet"
+        console.print(Text(f"{strategy:<17} {told}; prompts {spec['digest'][:19]}"), soft_wrap=True)
     if check := manifest.get("noise"):
         levels = " and ".join(map(str, check["concurrencies"]))
         done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0
@@ -64,6 +66,8 @@ def show_run(name: str, console: Console) -> None:
         console.print(
             Text(f"{'noise check':<17} {wanted}" + (f"; answers came from {', '.join(others)}" if others else ""))
         )
+    for change in identity.history(manifest.get("sessions")):
+        console.print(Text(f"{'changed':<17} {change}"), soft_wrap=True)
     for field, value in manifest.get("server", {}).items():
         shown = " ".join(value) if isinstance(value, list) else value
         console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)

@@ -12,9 +12,48 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tomserve.engine.observe import Status
+from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0  # seconds
 SLOW = 30.0  # seconds after which the oldest request is named
+
+
+class Screen:
+    """A Listener of an evaluation (see tomserve.runs.listening) that writes to a console.
+
+    quiet: without the progress of a phase; messages and the line at its end are written all the same.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
+        self._progress: RunProgress | None = None
+
+    def message(self, text: str) -> None:
+        """See Listener."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def started(self, total: int, done: int) -> None:
+        """See Listener."""
+        self._progress = RunProgress(self._console, total, done, quiet=self._quiet)
+        self._progress.__enter__()
+
+    def row(self, row: dict[str, Any]) -> None:
+        """See Listener."""
+        if self._progress is not None:
+            self._progress.row(row)
+
+    def status(self, status: Status) -> None:
+        """See Listener."""
+        if self._progress is not None:
+            self._progress.status(status)
+
+    def finished(self) -> None:
+        """See Listener."""
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.__exit__(None, None, None)
+            if progress.written:
+                self._console.print(progress.summary(), markup=False, highlight=False)
 
 
 class RunProgress:
@@ -54,8 +93,8 @@ class RunProgress:
 
     @property
     def failures(self) -> dict[str, int]:
-        """Rows of this session that are neither ok nor length, by status."""
-        return {status: count for status, count in sorted(self.statuses.items()) if status not in ("ok", "length")}
+        """Rows of this session that hold no answer, by status."""
+        return {status: count for status, count in sorted(self.statuses.items()) if status not in ANSWERS}
 
     def row(self, row: Mapping[str, Any]) -> None:
         """See Observer."""
@@ -86,7 +125,8 @@ class RunProgress:
             parts.append(f"{now.retrying} waiting to retry")
         if now.client_bound:
             parts.append("this client is the limit")
-        parts += [f"{count} {status}" for status, count in self.failures.items()]
+        if self.failures:
+            parts.append(listed(self.failures))
         if now.oldest and (slow := now.oldest[1]) > SLOW:
             parts.append(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s")
         return ", ".join(parts)

@@ -20,11 +20,14 @@ import orjson
 
 from tomserve.content import files
 from tomserve.engine.request import Identity
-from tomserve.engine.transport import FINAL
+from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError
 from tomserve.runs.index import Index, Seen, short
+from tomserve.status import ANSWERS, FINAL, SPOKEN
 
 Row = dict[str, Any]
+MODELS = 64
+"""Different names of models that are kept of a file; nobody reads more."""
 _NEEDED = ("item", "strategy", "turn", "key", "status")
 
 
@@ -58,10 +61,10 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
     kinds = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
-    if wrong := [name for name, kind in kinds.items() if type(row[name]) is not kind]:
-        raise ConfigError(
-            f"{path}:{number}: not a response row (field {wrong[0]!r} is {row[wrong[0]]!r:.40}); {way_out}"
-        )
+    wrong = [name for name, kind in kinds.items() if type(row[name]) is not kind]
+    if wrong or not row["status"]:
+        name = wrong[0] if wrong else "status"
+        raise ConfigError(f"{path}:{number}: not a response row (field {name!r} is {row[name]!r:.40}); {way_out}")
     return dict(row)
 
 
@@ -72,7 +75,8 @@ def identity_of(row: Row) -> Identity:
 
 class Journal:
     """Open for appending. `final`: identities never to be asked again, in few bytes each; `asked`: strategies that
-    have any row; `failed`: status of the identities whose last row is no answer.
+    have any row; `failed`: status of the identities whose last row is no answer; `models`: which models the answers
+    that were there on opening say they come from (field `served_model`), as far as they say, and at most MODELS.
 
     marks: fields that every row is to carry. Rows of the file that carry others belong to another journal in the same
     file, and are neither counted nor reused here.
@@ -84,12 +88,14 @@ class Journal:
         self.final = Seen()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
+        self.models: set[str] = set()
         self.torn: Path | None = None
         self._offsets = Index(32, 64)
         self._size = 0
         for offset, row in read_rows(path):
             if all(row.get(name) == value for name, value in self._marks.items()):
                 self._index(row, offset)
+                self._note_model(row)
         self._move_torn_line()
         try:
             self._file = files.opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -109,7 +115,7 @@ class Journal:
     def _index(self, row: Row, offset: int) -> None:
         identity, status = identity_of(row), row["status"]
         self.asked.add(identity.strategy)
-        if status not in ("ok", "length"):
+        if status not in ANSWERS:
             self.failed[identity] = status
         elif self.failed:
             self.failed.pop(identity, None)
@@ -117,6 +123,11 @@ class Journal:
             self.final.add(identity)
             if not row.get("reused"):  # the row that it repeats is already there
                 self._offsets.add(short(row["key"]), offset)
+
+    def _note_model(self, row: Row) -> None:
+        name = row.get("served_model")
+        if type(name) is str and name and row["status"] in SPOKEN and len(self.models) < MODELS:
+            self.models.add(name[:LONGEST_NAME])
 
     def _move_torn_line(self) -> None:
         """A crash can leave half a line at the end; keep it beside, so that the next append starts a line."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 import tomserve
-from tomserve import content
+from tomserve import benchmarks, content
 from tomserve.content import seal
 from tomserve.errors import ConfigError
-from tomserve.runs.runfolder import read_manifest
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import check_files
 from tomserve.scoring.pinned import PinnedFile, changed, digest_of, measured
 from tomserve.scoring.sources import NOISE
 
@@ -50,27 +51,35 @@ which it began, whatever has been edited or installed since."""
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a run is scored from: the folder's name (a column of the table), of the manifest the model and the
-    strategies that ask for a chain, and by name the files, each with its `bytes` and `digest`."""
+    """What a run is scored from: the folder's name (a column of the table), of the manifest the model, the strategies
+    that ask for a chain and how many turns those of several have, and by name the files, each with its `bytes` and
+    `digest`. benchmark_file: digest of the file that declares the run's benchmark, where this process was given it;
+    None for what is built in, and where only the standard metrics are computed."""
 
     run: str
     model: str
     chains: tuple[str, ...]
+    turns: Mapping[str, int]
     files: Mapping[str, Mapping[str, Any]]
+    benchmark_file: str | None = None
 
     @classmethod
     def asked(cls, folder: Path) -> Sources:
         """Those of a run without its files. Raises ConfigError where the folder is no run."""
-        manifest = read_manifest(folder)
+        check_files(folder)
+        manifest = Manifest.read(folder)
         if manifest is None:
             raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
-        chains = sorted(name for name, spec in manifest["strategies"].items() if spec.get("chain"))
-        return cls(folder.resolve().name, manifest["model"], tuple(chains), {})
+        chains = sorted(name for name, strategy in manifest.strategies.items() if strategy.chain)
+        turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns > 1}
+        benchmark = benchmarks.known(manifest.benchmark)
+        digest = benchmark.digest if benchmark is not None else None
+        return cls(folder.resolve().name, manifest.model, tuple(chains), turns, {}, digest)
 
     def having(self, files: Iterable[tuple[str, int, str]]) -> Sources:
         """These with files, each given as name, length in bytes, digest."""
         found = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
-        return Sources(self.run, self.model, self.chains, found)
+        return replace(self, files=found)
 
     def read(self, files: Iterable[PinnedFile]) -> Sources:
         """These with the files that were scored. Raises ConfigError where one was changed in the meantime, so that
@@ -83,12 +92,16 @@ class Sources:
 
     def record(self, table: bytes) -> Record:
         """What is kept of a table, given as the bytes of its file."""
-        return {"schema": 1, **asdict(self), "chains": list(self.chains), "scorer": SCORER, "table": digest_of(table)}
+        made = {"schema": 1, **asdict(self), "chains": list(self.chains), "scorer": SCORER, "table": digest_of(table)}
+        if self.benchmark_file is None:
+            del made["benchmark_file"]
+        return made
 
 
 def believed(path: Path) -> tuple[bytes, Record] | None:
     """The kept table at that path of a run folder, as bytes, with its record; None where it has to be made again.
 
+    Where the file of the run's benchmark is not at hand, a table that was made with it is still the best there is.
     Reads the table and the sources once. Raises ConfigError where the folder is no run.
     """
     folder = path.parent
@@ -99,6 +112,8 @@ def believed(path: Path) -> tuple[bytes, Record] | None:
         table = path.read_bytes()
         present = [name for name in FILES if (folder / name).exists()]
         now = asked.having((name, *measured(folder / name)) for name in present).record(table)
+        if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
+            now = {**now, "benchmark_file": made_with}
     except OSError:
         return None
     return (table, now) if kept == now else None

@@ -1,37 +1,244 @@
-"""What a run says of itself: the manifest, checked against the one in the folder, and the snapshot of its items."""
+"""The manifest of a run, ``manifest.json``: what was asked of whom, by which prompts, in which sessions.
+
+A manifest is changed through the methods of `Manifest` and nowhere else. Fields that this version does not know, as a
+later one may write them, are kept as they are.
+"""
 
 from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import orjson
+import pydantic
+from pydantic import BaseModel, ConfigDict
 
 import tomserve
+from tomserve.content import files
+from tomserve.content.yamlfile import first_error
 from tomserve.engine.clock import now
-from tomserve.engine.request import Identity, Sampling
-from tomserve.errors import RunMismatchError
-from tomserve.items import Item, items_digest, read_items, write_items
+from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import runfolder
-from tomserve.runs.journal import Journal
 from tomserve.serving.target import Target
 
+WAY_OUT = "restore the file, or use --run NEW"
 
-def is_complete(items: Collection[str], manifest: dict[str, Any], journal: Journal) -> bool:
-    """Whether every item of the run, given by id, has a final row for every strategy of the run."""
-    return all(Identity(item, strategy, 0) in journal.final for item in items for strategy in manifest["strategies"])
+FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
+"""Fields that may not change within a run; prompts are compared strategy by strategy."""
+
+HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise")
+"""Fields of a run in which something was asked: who answered, and when. Only a session that asks adds to them."""
 
 
-def snapshot(folder: Path, items: list[Item], *, fresh: bool) -> Collection[str]:
-    """Keep every item ever asked in ``items.jsonl``: a run explains itself. Returns their ids."""
-    path = folder / "items.jsonl"
-    known = {item.id: item for item in read_items(path)} if path.exists() and not fresh else {}
-    if not known or any(item.id not in known for item in items):
-        known.update({item.id: item for item in items})
-        write_items(path, [known[identifier] for identifier in sorted(known)])
-    return known
+class _Record(BaseModel):
+    """A part of the manifest. Only what was given is written again, unknown fields among it."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class AskedStrategy(_Record):
+    """What the manifest keeps of a strategy. digest: of everything that shapes its requests; max_tokens: of a reply;
+    chain: whether its replies are to hold a belief chain; turns: requests a question, written where it is not one."""
+
+    digest: str | None = None
+    max_tokens: int | None = None
+    chain: bool = False
+    turns: int = 1
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> AskedStrategy:
+        """The record of a loaded strategy."""
+        several = {"turns": strategy.turns} if strategy.turns > 1 else {}
+        return cls(digest=strategy.digest, max_tokens=strategy.max_tokens, chain=strategy.chain, **several)
+
+
+class Session(_Record):
+    """One call of the command that had something to ask.
+
+    What the server told of itself (engine_version, root, hardware, ...) stands beside these fields. asked: whether it
+    asked the run's own questions rather than the noise check alone; concurrency: requests in flight that it found or
+    was given; prompt_tokens: what the server's prefix cache saved; answers: replies in which the model said something;
+    served_models: the models that these named; changes: when the server or that model became another.
+    """
+
+    time: str | None = None
+    endpoints: list[str] = []
+    model: str | None = None
+    revision: str | None = None
+    asked: bool = True
+    tomserve: str | None = None
+    limit: int | None = None
+    concurrency: int | None = None
+    prompt_tokens: dict[str, Any] | None = None
+    answers: int | None = None
+    served_models: list[str] | None = None
+    changes: list[dict[str, Any]] | None = None
+
+    @classmethod
+    def begun(cls, target: Target, told: Mapping[str, Any], *, asked: bool, limit: int | None) -> Session:
+        """A session that begins now. told: what the server says of itself."""
+        known = {name: value for name, value in told.items() if value is not None or name != "revision"}
+        named = {"model": target.model, "revision": target.revision, **known}
+        own = {"asked": asked, "tomserve": tomserve.__version__, "limit": limit}
+        return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that were set, and those that this version does not know."""
+        return self.model_dump(exclude_unset=True)
+
+    def found(self, concurrency: int | None, prompt_tokens: dict[str, Any]) -> None:
+        """Note what asking found out."""
+        if concurrency is not None:
+            self.concurrency = concurrency
+        self.prompt_tokens = prompt_tokens
+
+    def answered(self, answers: int, served_models: Sequence[str]) -> None:
+        """Note how many answers came in one phase, and which models the replies named so far."""
+        self.answers = (self.answers or 0) + answers
+        self.served_models = list(served_models)
+
+    def changed(self, change: Mapping[str, Any], *, accepted: bool) -> None:
+        """Note that the server, or the model that answers, is no longer what it was."""
+        self.changes = [*(self.changes or []), {"time": now(), **change, "accepted": accepted}]
+
+    def widened(self, name: str, value: Any) -> None:
+        """From now on the session stands for servers of which this field has this value."""
+        setattr(self, name, value)
+
+
+class NoiseRecord(_Record):
+    """What the noise check asks again: `items` of `of` items, the `share` drawn with `seed`, at these concurrencies.
+    other_engines: the engines that the run's answers came from and that were not the last session's."""
+
+    share: float | None = None
+    seed: int | None = None
+    items: int = 0
+    of: int | None = None
+    concurrencies: list[int] = []
+    other_engines: list[str] = []
+
+
+class Manifest(_Record):
+    """The whole manifest; the fields stand in the order in which they are written."""
+
+    schema_: Literal[1] = pydantic.Field(alias="schema")
+    run: str | None = None
+    benchmark: str
+    benchmark_path: str | None = None
+    benchmark_gold: str | None = None
+    benchmark_digest: str | None = None
+    benchmark_items: int | None = None
+    benchmark_file: dict[str, Any] | None = None
+    model: str
+    revision: str | None = None
+    preset: str | None = None
+    sampling: dict[str, Any] = {}
+    strategies: dict[str, AskedStrategy]
+    content: dict[str, str] = {}
+    endpoints: list[str] = []
+    server: dict[str, Any] = {}
+    sessions: list[Session] = []
+    tomserve: str | None = None
+    python: str | None = None
+    platform: str | None = None
+    created: str | None = None
+    limit: int | None = None
+    noise: NoiseRecord | None = None
+    complete: bool = False
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """The manifest of a run folder, None where there is none. Raises ConfigError by file and field."""
+        path = folder / "manifest.json"
+        try:
+            with files.reading(path) as file:
+                data = orjson.loads(file.read())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        except orjson.JSONDecodeError as error:
+            raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {WAY_OUT}") from None
+        if not isinstance(data, dict) or data.get("schema") != 1:
+            raise ConfigError(f"{path}: schema is not 1; it was written by another version of tomserve")
+        try:
+            return cls.model_validate(data)
+        except pydantic.ValidationError as error:
+            first = first_error(error)
+            field = ".".join(map(str, first["loc"]))
+            found = "missing" if first["type"] == "missing" else f"{first['input']!r:.60}"
+            raise ConfigError(f"{path}: {field} is {found}; {WAY_OUT}") from None
+
+    @classmethod
+    def new(cls, folder: Path, strategies: Sequence[Strategy], **asked: Any) -> Manifest:
+        """The manifest of a run that begins now. asked: the fields from `benchmark` to `sampling`."""
+        given = {
+            "schema": 1,
+            "run": folder.resolve().name,
+            **asked,
+            "strategies": {strategy.name: AskedStrategy.of(strategy) for strategy in strategies},
+            "content": portable({strategy.name: str(strategy.folder) for strategy in strategies}),
+            "endpoints": [],
+            "server": {},
+            "sessions": [],
+            "tomserve": tomserve.__version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "created": now(),
+            "limit": None,
+        }
+        return cls.model_validate(given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is written: the fields that were set, in their order, then those that this version does not know."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+    def went_on(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
+        """Take over what a run was before. asked: the strategies that have rows; a run without any binds nobody.
+
+        Raises RunMismatchError at the first fixed field in which the two differ.
+        """
+        if asked:
+            self._check_same(old, folder, asked)
+        self.strategies = {name: one for name, one in old.strategies.items() if name in asked} | self.strategies
+        self.content = {name: place for name, place in old.content.items() if name in asked} | self.content
+        if asked:
+            for name in HISTORY:
+                if name in old.model_fields_set:
+                    setattr(self, name, getattr(old, name))
+            for name, value in (old.model_extra or {}).items():
+                setattr(self, name, value)
+
+    def _check_same(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
+        way_out = "use --run NEW for a new run (make: RUN=NEW)"
+        for name in FIXED:
+            before, wanted = getattr(old, name), getattr(self, name)
+            if before != wanted:
+                found = f"{name} of this run is {_short(before)}, now it would be {_short(wanted)}"
+                raise RunMismatchError(f"{folder}: {found}; {way_out}")
+        for name, strategy in self.strategies.items():
+            former = old.strategies.get(name)
+            if name not in asked or former is None:
+                continue
+            for field in AskedStrategy.model_fields:
+                if (was := getattr(former, field)) != (is_now := getattr(strategy, field)):
+                    found = f"{field} was {_short(was)} when it was asked, now it is {_short(is_now)}"
+                    raise RunMismatchError(f"{folder}: strategy {name!r}, {found}; {way_out}")
+
+    def began(self, session: Session, server: Mapping[str, Any]) -> None:
+        """Add a session. A server that only answers the noise check is not the one that answered the run."""
+        if session.asked or not self.server:
+            self.server, self.endpoints = dict(server), session.endpoints
+        if session.asked:
+            self.limit = session.limit
+        self.sessions = [*self.sessions, session]
+
+    def turns(self, strategy: str) -> int:
+        """How many requests make up a conversation of that strategy of the run."""
+        return self.strategies[strategy].turns
 
 
 def portable(value: Any) -> Any:
@@ -53,51 +260,6 @@ def portable(value: Any) -> Any:
     return value
 
 
-def run_manifest(
-    folder: Path,
-    benchmark: str,
-    benchmark_path: Path | None,
-    benchmark_gold: str | None,
-    every: list[Item],
-    chosen: Target,
-    strategies: list[Strategy],
-    sampling: Sampling,
-    asked: Collection[str],
-) -> dict[str, Any]:
-    """The run's manifest, checked against what is in the folder. Raises RunMismatchError."""
-    new: dict[str, Any] = {
-        "schema": 1,
-        "run": folder.resolve().name,
-        "benchmark": benchmark,
-        "benchmark_path": str(benchmark_path) if benchmark_path else None,
-        **({"benchmark_gold": benchmark_gold} if benchmark_gold else {}),
-        "benchmark_digest": items_digest(every),
-        "benchmark_items": len(every),
-        "model": chosen.model,
-        "revision": chosen.revision,
-        "preset": chosen.preset.name if chosen.preset else None,
-        "sampling": sampling.to_dict(),
-        "strategies": {s.name: {"digest": s.digest, "max_tokens": s.max_tokens, "chain": s.chain} for s in strategies},
-        "content": portable({s.name: str(s.folder) for s in strategies}),
-        "endpoints": [],
-        "server": {},
-        "sessions": [],
-        "tomserve": tomserve.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "created": now(),
-        "limit": None,
-    }
-    old = runfolder.read_manifest(folder)
-    if old is not None:
-        runfolder.check_same(old, new, folder, asked)
-        for field in ("strategies", "content"):
-            before = {name: value for name, value in old.get(field, {}).items() if name in asked}
-            new[field] = {**before, **new[field]}
-        if asked:  # who answered, and when, is history: only a session that asks adds to it
-            kept = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise")
-            new |= {name: old[name] for name in kept if name in old}
-    elif asked:
-        journal = folder / "responses.jsonl"
-        raise RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
-    return new
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text if len(text) <= 80 else text[:77] + "..."

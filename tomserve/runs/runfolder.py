@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,10 +19,9 @@ from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
-
-FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
-"""Manifest fields that may not change within a run; prompts are compared strategy by strategy."""
-
+from tomserve.items import read_ids, read_items, write_chunks
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.stock import Stock
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are changed in place."""
@@ -79,51 +77,34 @@ def default_name(benchmark: str, model: str) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest, or None where there is none. Raises ConfigError for a broken one, and as `check_files` does."""
+    """The manifest as JSON has it, or None where there is none. Raises ConfigError for a broken one by field, and as
+    `check_files` does."""
     check_files(folder)
-    path = folder / "manifest.json"
-    try:
-        with files.reading(path) as file:
-            data = orjson.loads(file.read())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except orjson.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); restore it, or use --run NEW") from None
-    if not isinstance(data, dict) or data.get("schema") != 1:
-        raise ConfigError(f"{path}: schema is not 1; it was written by another version of tomserve")
-    for name, kind in (("strategies", dict), ("model", str), ("benchmark", str)):
-        if not isinstance(data.get(name), kind):
-            raise ConfigError(f"{path}: {name} is {data.get(name)!r:.60}; restore the file, or use --run NEW")
-    return data
+    found = Manifest.read(folder)
+    return None if found is None else found.to_dict()
 
 
-def check_same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, asked: Collection[str]) -> None:
-    """Raise RunMismatchError at the first fixed field in which a run and a new configuration differ.
+def without_manifest(journal: Path) -> RunMismatchError:
+    """The error for a journal with rows beside which there is no manifest."""
+    return RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
 
-    asked: the strategies that have rows. A run in which nothing was asked yet binds nobody.
+
+def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
+    """Keep every item ever asked in ``items.jsonl``: a run explains itself. Returns their ids.
+
+    Items that are there were checked when they were written: their ids are read, and the rest only where some are new.
+    fresh: forget the items of an earlier attempt that asked nothing.
     """
-    if not asked:
-        return
-    way_out = "use --run NEW for a new run (make: RUN=NEW)"
-    for name in FIXED:
-        if old.get(name) != new.get(name):
-            found, wanted = _short(old.get(name)), _short(new.get(name))
-            raise RunMismatchError(f"{folder}: {name} of this run is {found}, now it would be {wanted}; {way_out}")
-    for strategy, spec in new["strategies"].items():
-        before = old["strategies"].get(strategy)
-        if strategy in asked and before is not None and before != spec:
-            what = next(key for key in spec if before.get(key) != spec[key])
-            found, wanted = _short(before.get(what)), _short(spec[what])
-            raise RunMismatchError(
-                f"{folder}: strategy {strategy!r}, {what} was {found} when it was asked, now it is {wanted}; {way_out}"
-            )
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return text if len(text) <= 80 else text[:77] + "..."
+    path = folder / "items.jsonl"
+    there = path.exists() and not fresh
+    own = {identifier: identifier for identifier in items.ids}  # of equal texts one is kept
+    known = {own.get(identifier, identifier) for identifier in read_ids(path)} if there else set()
+    if not known or not known.issuperset(own):
+        lines = {item.id: item.to_json() for item in read_items(path)} if there else {}
+        lines.update(zip(items.ids, items.lines, strict=True))
+        write_chunks(path, (lines[identifier] + b"\n" for identifier in sorted(lines)))
+        known = set(lines)
+    return frozenset(known)
 
 
 class RunFolder:
@@ -160,10 +141,10 @@ class RunFolder:
     ) -> None:
         os.close(self._lock)  # the kernel drops the lock, also when the process is killed
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest in one step. Raises JournalError where the folder cannot be written any more."""
         path = self.path / "manifest.json"
-        text = orjson.dumps(dict(manifest), option=orjson.OPT_INDENT_2) + b"\n"
+        text = orjson.dumps(manifest.to_dict(), option=orjson.OPT_INDENT_2) + b"\n"
         try:
             with files.replacing(path) as file:
                 file.write(text)

@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
+from tomserve.items.automaton import Automaton
 from tomserve.scoring import objects
 from tomserve.scoring.labels import LONGEST, Lettered, match
 from tomserve.scoring.prose import leading, prose
@@ -52,10 +53,16 @@ _DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:
 
 
 class Reading(NamedTuple):
-    """`answer` None: invalid, for `reason`. `chain`: (sentence, label) pairs in order, None where none could be read.
+    """What is known of one reply; the first six fields are what `read` finds in its text.
 
-    `chain_reason` says why there is no chain although one was given; `stated` then still holds the pairs where only
-    labels were unknown (as None), so that a report can show where.
+    parse: the rung on which the answer was found, None for none. answer: one of the choices; None where the reply is
+    invalid, for `reason`. chain: (sentence, label) pairs in the order of the sentences, numbered from 1; None where no
+    chain could be read. chain_reason: why there is no chain although one was given. stated: the pairs as they were
+    given; where only labels were unknown they are still there, those labels as None, so that a report can show where.
+
+    Scoring adds what a metric may want to know beside: status: of the response, "invalid" where its text holds no
+    answer. text: the whole reply, "" where none came. chain_asked: whether it was to hold a belief chain. others: the
+    gold rationales of other questions about the same story.
     """
 
     parse: str | None
@@ -64,6 +71,10 @@ class Reading(NamedTuple):
     chain: tuple[tuple[int, str], ...] | None = None
     chain_reason: str | None = None
     stated: tuple[tuple[int, str | None], ...] | None = None
+    status: str = "ok"
+    text: str = ""
+    chain_asked: bool = False
+    others: tuple[Automaton, ...] = ()
 
 
 def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Reading:

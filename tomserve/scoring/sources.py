@@ -5,9 +5,8 @@ Both are indexed in one pass and read again where they are needed, so that memor
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.pinned import PinnedFile, changed
-from tomserve.scoring.score import STATUS, automaton
+from tomserve.scoring.standard import automaton
+from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 
 Row = dict[str, Any]
 
 NOISE = "noise.jsonl"
-"""What was asked again lies beside the journal (see tomserve.runs.reasking)."""
+"""What was asked again lies beside the journal (see tomserve.runs.noise_check)."""
 
 CACHED = 4096
 """Items kept at hand; rows are scored in the order of their items, so few are enough."""
@@ -119,20 +119,31 @@ class ResponseFile:
 
     A row needs `item` and `text` (or a `status` that says why there is none); `strategy` ("vanilla"), `model`,
     `turn` (0) and `status` ("ok") may be left out. Lines that are not such rows, or of unknown items, are counted in
-    `problems`. size: how many bytes of the file are read, None for as many as it has when it is opened.
-    Raises ConfigError where the file cannot be read, or no line of it can.
+    `problems`. size: how many bytes of the file are read, None for as many as it has when it is opened. turns: how many
+    turns a conversation of a strategy has, where it is not one; where the last of them is missing the conversation is a
+    row of status "unfinished", without an answer.
+    A status that nobody knows is the row's outcome, a failure (see tomserve.status).
+    Raises ConfigError where the file cannot be read, or no line of it can, or the status of a line is no text.
     """
 
     _needed = True
     """Whether a file without a usable line is refused."""
 
     def __init__(
-        self, path: Path, known: ItemFile, model: str, *, foreign: bool = False, size: int | None = None
+        self,
+        path: Path,
+        known: ItemFile,
+        model: str,
+        *,
+        foreign: bool = False,
+        size: int | None = None,
+        turns: Mapping[str, int] | None = None,
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
         self._foreign = foreign
-        self._defaults = {"model": model, "strategy": "vanilla", "status": "ok", "turn": 0}
+        self._turns = turns or {}
+        self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
         self._arms: dict[tuple[Any, str], int] = {}
         self._known = known
         self._at: dict[int, int] = {}  # packed: a tuple a row would cost more than the rest together
@@ -159,6 +170,12 @@ class ResponseFile:
         if isinstance(row, str):
             self.problems.add(row, number)
             return False
+        if type(row["status"]) is not str or not row["status"]:
+            if not self._needed:
+                self.problems.add("with a status that is no text", number)
+                return False
+            found = repr(row["status"])[:60]  # left out of the table, the row would flatter its model
+            raise ConfigError(f"{self.problems.path}:{number}: field 'status' is {found}; expected text: {KNOWN}")
         if (place := self._known.place(row["item"])) is None:
             self.problems.add("of unknown items", number)
             return False
@@ -183,15 +200,14 @@ class ResponseFile:
         row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
         if row.get("schema", 1) != 1:
             return "of another schema"
-        for name, kind in (("item", str), ("strategy", str), ("model", str), ("status", str), ("turn", int)):
+        for name, kind in (("item", str), ("strategy", str), ("model", str), ("turn", int)):
             if type(row.get(name)) is not kind:
                 return f"without {name}" if row.get(name) is None else f"with a {name} that is no {_KINDS[kind]}"
-        if not _STATUS.fullmatch(row["status"]):
-            return "with an unknown status"
         if not 0 <= row["turn"] < 2**15:
             return "with a turn out of range"
         text = row.get("text")
-        if not (isinstance(text, str) or (text is None and row["status"] != "ok")):
+        read = row["status"] == OK or (row["status"] == LENGTH and text is not None)
+        if read and not isinstance(text, str):
             return "without text"
         return row
 
@@ -215,7 +231,10 @@ class ResponseFile:
             row = orjson.loads(self.file.line(self._at[key] & 0xFFFFFFFFFFFF).removeprefix(_BOM))
         except orjson.JSONDecodeError:  # it was a row when the file was opened
             raise changed(self.file.path) from None
-        return {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+        row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
+        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # what was said before the last turn is no answer
+            return {**row, "status": UNFINISHED, "text": None, "reasoning": None}
+        return row
 
 
 class NoiseFile(ResponseFile):
@@ -239,7 +258,6 @@ class NoiseFile(ResponseFile):
 
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}
 _BOM = b"\xef\xbb\xbf"
-_STATUS = re.compile(STATUS)
 
 
 def _is_json(line: bytes) -> bool:

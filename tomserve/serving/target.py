@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,25 +71,48 @@ def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None)
     """The target that running endpoints make: what they serve and say of themselves. Raises as `choose` does."""
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
-    served, versions = [], []
-    for endpoint in endpoints:
-        with Probe(endpoint, api_key()) as probe:
-            served.append(probe.choose(wanted))
-            versions.append(probe.version())
-    names = sorted({entry["id"] for entry in served})
+    told = [told_by(endpoint, wanted) for endpoint in endpoints]
+    names = sorted({entry["model"] for entry in told})
     if len(names) > 1:
         raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
-    limits = [entry["max_model_len"] for entry in served if isinstance(entry.get("max_model_len"), int)]
-    context = min(limits, default=None)
-    server = {"engine_version": versions[0], "root": served[0].get("root"), "max_model_len": context}
+    server = combined(told)
     server["unknown"] = [
-        *(["engine_version"] if versions[0] is None else []),
+        *(["engine_version"] if server["engine_version"] is None else []),
         *provenance.unknown({"revision": revision}),
     ]
     if revision is None and preset is not None and preset.revision:
         revision = preset.revision
     found = preset or Preset.lookup(names[0])
-    return Target(names[0], revision, found, endpoints, context, server)
+    return Target(names[0], revision, found, endpoints, server["max_model_len"], server)
+
+
+def told_by(endpoint: str, wanted: Sequence[str | None], timeout: float = 60.0) -> dict[str, Any]:
+    """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
+    `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
+    with Probe(endpoint, api_key(), timeout) as probe:
+        served, version = probe.choose(wanted), probe.version()
+    context = served.get("max_model_len")
+    return {
+        "model": served["id"],
+        "engine_version": version,
+        "root": served.get("root"),
+        "max_model_len": context if isinstance(context, int) else None,
+    }
+
+
+def combined(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several endpoints say of themselves: the one thing that all say, else the list; the shortest context."""
+    limits = [entry["max_model_len"] for entry in told if entry["max_model_len"] is not None]
+    return {
+        "engine_version": _all(entry["engine_version"] for entry in told),
+        "root": _all(entry["root"] for entry in told),
+        "max_model_len": min(limits, default=None),
+    }
+
+
+def _all(values: Iterable[Any]) -> str | list[str] | None:
+    found = sorted({value for value in values if isinstance(value, str) and value})
+    return found if len(found) > 1 else next(iter(found), None)
 
 
 def _told(target: Target, serving: Sequence[records.Record]) -> Target:

@@ -182,6 +182,38 @@ def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float
     return wilson(float(y[known].mean()) * m, m, level) if m else wilson(0, 0, level)
 
 
+def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """Mean of any numbers, such as chain scores, with a t interval for further clusters drawn as these were.
+
+    The error is cluster-robust, from the sums of residuals within each of the m clusters, with the factor m / (m - 1)
+    and m - 1 df (Cameron and Miller, J Hum Resour 50:317, 2015). It assumes independent clusters, and enough of them
+    for the mean to be about normal.
+
+    values: one number an answer [answers], on any scale; nan values are left out.
+    cluster: cluster of each answer [answers].
+    level: of confidence, .95 by default.
+
+    The bounds are nan where they are undefined: with fewer than two clusters, or no spread between them, where a width
+    of zero would claim certainty. Raises ValueError for columns of unequal length.
+    """
+    y, clusters = np.asarray(values, dtype=float), np.asarray(cluster)
+    same_length(y, clusters)
+    known = ~np.isnan(y)
+    if not known.any():
+        return Interval(math.nan, math.nan, math.nan, "undefined: no values")
+    mean = float(y[known].mean())
+    names, codes = np.unique(clusters[known], return_inverse=True)
+    sums = np.asarray(np.bincount(codes, weights=y[known] - mean), dtype=float)
+    m = len(names)
+    if m < 2 or not varies(sums):
+        return Interval(mean, math.nan, math.nan, f"undefined: {'one cluster' if m < 2 else 'zero variance'}")
+    from scipy.stats import t as student
+
+    spread = math.sqrt(m / (m - 1) * float(sums @ sums)) / int(known.sum())
+    half = float(student.ppf(0.5 + level / 2, m - 1)) * spread
+    return Interval(mean, mean - half, mean + half, f"t, {m - 1} df, clusters")
+
+
 def new_units_share(
     outcome: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None = None, level: float = 0.95
 ) -> Interval:

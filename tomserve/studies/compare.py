@@ -16,7 +16,8 @@ import polars as pl
 
 from tomserve.errors import ConfigError
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.scoring.table import TABLES, Note, load_scores
+from tomserve.runs.scores import load_scores
+from tomserve.scoring.table import TABLES, Note
 from tomserve.studies.contrasts import Record, adjusted, contrast, pair
 from tomserve.studies.noise import line, measured, noise_floor, reach
 from tomserve.studies.noise import shown as shown_noise

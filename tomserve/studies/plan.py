@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.stats.paired import adjust, smallest_p
@@ -42,7 +42,7 @@ class Plan:
 
 
 def plan(
-    benchmark: str,
+    benchmark: Benchmark,
     path: Path | None,
     strategies: Sequence[str],
     models: int = 1,
@@ -50,7 +50,7 @@ def plan(
     alpha: float = 0.05,
 ) -> Plan:
     """Count the requests of `models` models and what their comparisons can detect. Raises ConfigError, ContentError."""
-    items = list(benchmarks.load(benchmark, path))
+    items = list(benchmark.items(path))
     cost = []
     strategies = list(dict.fromkeys(strategies))
     for name in strategies:
@@ -60,7 +60,7 @@ def plan(
         cost.append(
             {
                 "strategy": name,
-                "requests": len(items) * models,
+                "requests": len(items) * strategy.turns * models,
                 "prompt tokens (about)": tokens * models,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
                 "answer tokens at most": strategy.max_tokens * len(items) * models,

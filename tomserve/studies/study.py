@@ -6,19 +6,17 @@ and may have ``summary(tables) -> {title: frame}``, what the terminal shows. It 
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import sys
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import polars as pl
 
 from tomserve import benchmarks, content
+from tomserve.content.pyfile import failed, load_module
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.scoring.score import STATUS
+from tomserve.scoring.outcomes import check_status
+from tomserve.status import LENGTH, OK
 from tomserve.studies import noise
 
 KEY = ["run", "model", "strategy", "item"]
@@ -34,42 +32,10 @@ def load_study(name: str) -> ModuleType:
     path = Path(name).expanduser() if name.endswith(".py") else content.names("analysis", ".py").get(name)
     if path is None:
         raise ConfigError(f"{one_of('study', name, names())}; a path must end in .py")
-    if not path.is_file():
-        raise ConfigError(f"study {name!r}: no such file")
-    spec = importlib.util.spec_from_file_location(f"tomserve_study_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ContentError("is not a Python file", path=path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        with _siblings(path.resolve().parent):
-            spec.loader.exec_module(module)
-    except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        raise _failed(error, path, "cannot be loaded") from None
+    module = load_module(path, "study")
     if not callable(getattr(module, "tables", None)):
         raise ContentError("has no function tables(scores, intervals)", path=path)
     return module
-
-
-@contextlib.contextmanager
-def _siblings(folder: Path) -> Iterator[None]:
-    """A study may import modules that lie beside it, as a script may; they are its own and forgotten afterwards."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        for name in set(sys.modules) - before:
-            origin = getattr(sys.modules[name], "__file__", None)
-            if origin and Path(origin).parent == folder:
-                del sys.modules[name]
-
-
-def _failed(error: Exception, path: Path, what: str) -> ContentError:
-    """The error with the last line of the study that was reached."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return ContentError(f"{what} ({reason})", path=path, line=frames[-1].lineno if frames else None)
 
 
 def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = None) -> dict[str, pl.DataFrame]:
@@ -87,7 +53,7 @@ def analyze(scores: pl.DataFrame, study: ModuleType, intervals: str | None = Non
         found: dict[str, pl.DataFrame] = study.tables(scores.lazy(), intervals)
         return noise.beside(found, scores)
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        raise _failed(error, Path(str(study.__file__)), "failed") from None
+        raise failed(error, Path(str(study.__file__)), "failed") from None
 
 
 def notes(
@@ -126,14 +92,8 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
     if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
         raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
     if "status" in scores.columns:
-        strange = scores.filter(~pl.col("status").cast(pl.String).str.contains(f"^({STATUS})$").fill_null(False))
-        if strange.height:
-            item, found = strange.select("item", "status").row(0)
-            raise ConfigError(
-                f"score table: item {item!r}: unknown status {found!r}. Known: ok, length, refusal, timeout, "
-                "connection, malformed, invalid, http_<code>"
-            )
-        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == "ok"))
+        check_status(scores)
+        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == OK))
         if empty.height:
             raise ConfigError(f"score table: item {empty['item'][0]!r}: correct is empty; expected true or false")
     for name, known in values.items():
@@ -165,7 +125,7 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: dict[str, Seque
 def answered() -> pl.Expr:
     """Whether a row of a score table holds an answer, be it right or wrong."""
     cut_off = pl.col("answer").is_not_null() | pl.col("correct").fill_null(False)
-    return (pl.col("status") == "ok") | ((pl.col("status") == "length") & cut_off)
+    return (pl.col("status") == OK) | ((pl.col("status") == LENGTH) & cut_off)
 
 
 def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, type[pl.DataType]]) -> pl.LazyFrame:
@@ -193,4 +153,5 @@ def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
 def default_study(scores: pl.DataFrame) -> str:
     """The study of the items' benchmark where all are of one that has its own, else "accuracy"."""
     names = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
-    return benchmarks.get(names[0]).STUDY if len(names) == 1 and names[0] in benchmarks.names() else "accuracy"
+    found = benchmarks.known(names[0]) if len(names) == 1 else None
+    return found.study if found is not None else "accuracy"

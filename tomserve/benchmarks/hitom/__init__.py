@@ -11,36 +11,17 @@ What lies where:
     explain.py        the containers that each provable explanation of a wrong answer points to
     knowledge.py      who knows what after every sentence, for the report
     audit.py          every label of that file against the tracker
+    auditing.py       that audit as lines and tables
     words.py          what generated stories are made of: our own names, rooms, objects, containers
     plan.py           what to generate, and what cannot be had
     plot.py           a story drawn by seeded dice, with its twins
     asking.py         whom to ask about and where the answer stands, in balance
     generator.py      all of it: items with gold chains, as JSONL or in the official form
     tally.py          the balance of any set of items
+    balance.py        that balance as tables, beside the official file's
+    generating.py     the options of `tomserve generate hitom`
 """
 
-from tomserve.benchmarks.hitom.benchmark import (
-    BUILT_IN,
-    GOLDS,
-    LETTERED,
-    SCORE_COLUMNS,
-    STRATEGIES,
-    STRATUM,
-    STUDY,
-    beliefs,
-    load,
-    score_columns,
-)
+from tomserve.benchmarks.hitom.benchmark import BENCHMARK, BUILT_IN, GOLDS, load
 
-__all__ = [
-    "BUILT_IN",
-    "GOLDS",
-    "LETTERED",
-    "SCORE_COLUMNS",
-    "STRATEGIES",
-    "STRATUM",
-    "STUDY",
-    "beliefs",
-    "load",
-    "score_columns",
-]
+__all__ = ["BENCHMARK", "BUILT_IN", "GOLDS", "load"]

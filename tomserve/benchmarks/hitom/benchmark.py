@@ -26,7 +26,10 @@ from pathlib import Path
 
 import orjson
 
+from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.hitom import explain, knowledge
+from tomserve.benchmarks.hitom.generating import generate
 from tomserve.benchmarks.hitom.generator import items
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
@@ -35,22 +38,17 @@ from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Factor, Item, read_items
 
-STUDY = "hitom"
-STRATUM = "order"
 GOLDS = ("corrected", "tracked", "released")
 BUILT_IN = Plan(stories=120, seed=0)
-STRATEGIES = ("hitom_vanilla", "hitom_cot")
-LETTERED = True
-SCORE_COLUMNS = explain.COLUMNS
-score_columns = explain.score_columns
-beliefs = knowledge.who_knows_what
 
 
-def load(path: Path | None = None, gold: str = GOLDS[0]) -> Iterator[Item]:
-    """The built-in items, those of a generated file, or those of the official one with answers as `gold` says.
+def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """The built-in items, those of a generated file, or those of the official one with answers as `gold` says (one of
+    GOLDS, None for the first).
 
     Raises ContentError for what cannot be read, ConfigError for another gold than the default where there is one only.
     """
+    gold = gold or GOLDS[0]
     if path is not None and not _is_items(path):
         records = read_records(path)
         for record in records if gold == "released" else _questions(records, path, gold):
@@ -112,3 +110,30 @@ def _item(record: Record, gold: str) -> Item:
         answer=None if gold == "tracked" else record.answer,
         suffix=f"/{record.half}" if gold == "released" else "",
     )
+
+
+def audit(path: Path | None, say: Say) -> Findings:
+    """Every label of the official file against the tracker (see tomserve.benchmarks.hitom.auditing). Raises ConfigError
+    without a file."""
+    from tomserve.benchmarks.hitom.audit import Audit  # on demand: asking needs none of it
+    from tomserve.benchmarks.hitom.auditing import findings
+
+    del say
+    if path is None:
+        raise ConfigError("the audit of 'hitom' needs the official file: --path Hi-ToM_data.json")
+    return findings(Audit(read_records(path)))
+
+
+BENCHMARK = Benchmark(
+    "hitom",
+    load,
+    study="hitom",
+    strategies=("hitom_vanilla", "hitom_cot"),
+    stratum="order",
+    golds=GOLDS,
+    lettered=True,
+    metrics=(explain.PLACES,),
+    beliefs=knowledge.who_knows_what,
+    audit=audit,
+    generate=generate,
+)

@@ -7,7 +7,7 @@
 (('blue_box',), ('blue_box',), ('green_box',), ('red_box',))
 
 A container may have several explanations, and the right answer has some too: a study compares what a model chose with
-all that it could have chosen instead. `score_columns` gives them as columns of the score table, where it is made.
+all that it could have chosen instead. The metric PLACES gives them as columns of the score table, where it is made.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+import polars as pl
+
 from tomserve.benchmarks.hitom.baselines import mentioned
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Move, Place, Story, Tell
 from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, Trace, trace
 from tomserve.items import UNKNOWN, Factor, Item
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.metric import NO_REPLY, Metric
 
 EXPLANATIONS = (
     "lower_order",  # the answer of a lower-order question of the same nesting (the inner agents' belief)
@@ -31,14 +35,6 @@ EXPLANATIONS = (
     "distractor",  # a container that somebody likes or dislikes
     "other_object",  # a container of another object
 )
-COLUMNS: dict[str, type] = {
-    "places_offered": str,
-    "places_mentioned": str,
-    **{f"places_{name}": str for name in EXPLANATIONS},
-    "tells_false": int,
-    "tells_false_asked": int,
-}
-"""Columns of `score_columns` and their types: containers in words; false tells of the story, and about the object."""
 
 
 def explanations(
@@ -96,11 +92,12 @@ def false_tells(story: Story, obj: str) -> tuple[int, int]:
     return false, about
 
 
-def score_columns(item: Item) -> dict[str, Factor]:
+def places(item: Item, reading: Reading = NO_REPLY) -> dict[str, Factor]:
     """The columns of an item by its story, question and choices; none where these are not of the known forms.
 
     Beliefs are tracked under the item's factor `semantics` where it has one, else as released.
     """
+    del reading  # they belong to the item, whatever was answered
     try:
         asked, obj = read_question(item.question)
         story = parsed(item.story)
@@ -116,6 +113,20 @@ def score_columns(item: Item) -> dict[str, Factor]:
         "tells_false": false,
         "tells_false_asked": about,
     }
+
+
+PLACES = Metric(
+    {
+        "places_offered": pl.String,
+        "places_mentioned": pl.String,
+        **{f"places_{name}": pl.String for name in EXPLANATIONS},
+        "tells_false": pl.Int64,
+        "tells_false_asked": pl.Int64,
+    },
+    places,
+    of_item=True,
+)
+"""Containers in words; false tells of the story, and about the object."""
 
 
 def semantics_of(item: Item) -> Semantics:

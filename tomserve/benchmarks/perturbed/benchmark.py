@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tomserve import content
+from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-
-STUDY = "perturbed"
 
 
 def stages(path: Path | None = None) -> list[Stage]:
@@ -38,7 +38,29 @@ def stages(path: Path | None = None) -> list[Stage]:
     return [found[name] for name in sorted(found)]
 
 
-def load(path: Path | None = None) -> Iterator[Item]:
-    """All items of all stages; `path` may name one stage file or a folder of them."""
+def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """All items of all stages; `path` may name one stage file or a folder of them. They have one set of answers, so
+    that `gold` says nothing."""
+    del gold
     for stage in stages(path):
         yield from stage.items("perturbed")
+
+
+def validate(path: Path | None, say: Say) -> Findings:
+    """The proof of the dataset's structure (see tomserve.benchmarks.perturbed.validate)."""
+    from tomserve.benchmarks.perturbed.validate import findings  # on demand: asking needs none of it
+
+    del say
+    return findings(stages(path))
+
+
+def audit(path: Path | None, say: Say) -> Findings:
+    """Shortcuts scored on the dataset, and its gold against its events (see tomserve.benchmarks.perturbed.auditing)."""
+    from tomserve.benchmarks.perturbed.auditing import findings  # on demand: it imports scipy
+
+    found = stages(path)
+    say("scoring shortcuts, about 20 s ...")
+    return findings(found)
+
+
+BENCHMARK = Benchmark("perturbed", load, study="perturbed", stratum="perturbation", validate=validate, audit=audit)

@@ -3,7 +3,8 @@
     tomserve dataset validate
 
 Each check yields one line a problem; no line means that the property holds for every item. What a single stage file can
-get wrong on its own is refused earlier, when it is read (tomserve.benchmarks.perturbed.stagecheck).
+get wrong on its own is refused earlier, when it is read (tomserve.benchmarks.perturbed.stagecheck). What the whole
+dataset has to hold is written beside it, in ``dataset/design.yaml``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from tomserve import content
+from tomserve.benchmarks.findings import Findings
 from tomserve.benchmarks.perturbed.events import track
 from tomserve.benchmarks.perturbed.stagefile import (
-    PERTURBATIONS,
     QUESTION_KINDS,
     SCENARIOS,
     UNKNOWN,
@@ -25,26 +30,10 @@ from tomserve.benchmarks.perturbed.stagefile import (
     in_false_belief_subset,
     story_of,
 )
-from tomserve.items import Item
+from tomserve.content.yamlfile import load_model
+from tomserve.errors import ConfigError
+from tomserve.items import Item, items_digest
 
-MATRIX = {
-    "C1": "none tran prep unin late non_ add_ untr conc",
-    "C2": "none tran prep unin late non_ add_ indu untr conc",
-    "C3": "none tran unin late non_ auto add_ indu untr conc",
-    "C4": "none tran unin late non_ auto add_ indu untr conc",
-    "T1": "none tran prep late non_ auto add_ indu untr conc",
-    "T2": "none tran prep late non_ auto add_ indu conc",
-    "T3": "none tran prep late non_ auto add_ indu untr conc",
-}
-"""Which classes each stage has, by the first four letters: 68 tasks."""
-CRITICAL = (
-    "late_label",
-    "non_protagonist_belief",
-    "induction_from_baseline",
-    "untrustworthy_testimony",
-    "conclusion_from_sentiment",
-)
-"""Classes of which about half of the tasks take the critical form."""
 INFERENCE = ("induction_from_baseline", "untrustworthy_testimony", "conclusion_from_sentiment")
 SENTENCES = (5, 12)
 WORDS_A_SENTENCE = 30
@@ -70,42 +59,81 @@ class Dataset:
     items: list[Item]
 
 
+class Design(BaseModel):
+    """What the whole dataset holds, as ``dataset/design.yaml`` says: numbers of items and of those in the false-belief
+    subset, the classes of which about half of the tasks take the critical form, and the classes of each stage."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    schema_: Literal[1] = Field(alias="schema")
+    items: int
+    false_belief_subset: int
+    critical: frozenset[str]
+    stages: dict[str, frozenset[str]]
+
+
+def load_design() -> Design:
+    """The design of the dataset. Raises ConfigError where there is none, ContentError by line for a mistake in it."""
+    path = content.find("dataset/design.yaml")
+    if path is None:
+        raise ConfigError("dataset/design.yaml is missing, which says what the whole dataset holds; restore it")
+    return load_model(path, Design)
+
+
+def findings(stages: list[Stage]) -> Findings:
+    """The proof as lines: a stage each, a problem each, what it comes to. Its exit code is 1 for problems, else 0."""
+    found = list(problems(stages))
+    lines = []
+    for stage in stages:
+        tasks = stage.file.tasks
+        lines.append(f"{stage.file.stage}: {len(tasks)} tasks, {16 * len(tasks)} items, {stage.file.kind}")
+    lines += [f"problem: {problem}" for problem in found]
+    total = 16 * sum(len(stage.file.tasks) for stage in stages)
+    digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
+    outcome = f"{len(found)} problems" if found else "ok"
+    lines.append(f"{total} items in {len(stages)} stages, {digest[:19]}: {outcome}")
+    return Findings(lines=tuple(lines), code=1 if found else 0)
+
+
 def problems(stages: list[Stage]) -> Iterator[str]:
     """Every property that does not hold, one line each. The design's counts are checked for the full dataset only."""
     data = Dataset(stages, [item for stage in stages for item in stage.items("perturbed")])
+    wanted = load_design()
     checks: list[Callable[[Dataset], Iterator[str]]] = [
         factors,
         duplicates,
         balance,
         leaks,
-        controls,
+        partial(controls, critical=wanted.critical),
         readability,
         events,
     ]
     if {stage.file.stage for stage in stages} >= {"C1", "T1"}:
-        checks = [design, critical_forms, *checks]
+        checks = [partial(design, wanted=wanted), partial(critical_forms, critical=wanted.critical), *checks]
     for check in checks:
         yield from check(data)
 
 
-def design(data: Dataset) -> Iterator[str]:
-    """The 68 tasks by stage and class; 1,088 items; 136 in the false-belief subset."""
-    for place, short in MATRIX.items():
-        wanted = {next(name for name in PERTURBATIONS if name.startswith(prefix)) for prefix in short.split()}
+def design(data: Dataset, wanted: Design) -> Iterator[str]:
+    """The tasks by stage and class, and the numbers of items that the design wants."""
+    for place, classes in wanted.stages.items():
         found = next((set(s.file.tasks) for s in data.stages if s.file.stage == place), set())
-        for name in sorted(wanted ^ found):
-            yield f"{place}/{name}: {'is missing' if name in wanted else 'is not in the design'}"
+        for name in sorted(classes ^ found):
+            yield f"{place}/{name}: {'is missing' if name in classes else 'is not in the design'}"
     for stage in data.stages:
-        if stage.file.stage not in MATRIX:
+        if stage.file.stage not in wanted.stages:
             yield f"{stage.file.stage}: is not in the design"
     subset = [i for i in data.items if in_false_belief_subset(i.factors)]
-    for what, count, wanted_count in (("items", len(data.items), 1088), ("false-belief subset", len(subset), 136)):
-        if count != wanted_count:
-            yield f"{what}: {count}, expected {wanted_count}"
+    for what, count, expected in (
+        ("items", len(data.items), wanted.items),
+        ("false-belief subset", len(subset), wanted.false_belief_subset),
+    ):
+        if count != expected:
+            yield f"{what}: {count}, expected {expected}"
 
 
-def critical_forms(data: Dataset) -> Iterator[str]:
-    """About half of the tasks of five classes, and no others, take the critical form; both values of `aware` occur."""
+def critical_forms(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
+    """About half of the tasks of the critical classes, and no others, take the critical form; both values of `aware`
+    occur."""
     forms: dict[str, list[bool]] = defaultdict(list)
     aware: dict[str, list[bool | None]] = defaultdict(list)
     for stage in data.stages:
@@ -114,9 +142,9 @@ def critical_forms(data: Dataset) -> Iterator[str]:
             aware[name].append(task.aware)
     for name, found in forms.items():
         share = sum(found) / len(found)
-        if name in CRITICAL and not 0.4 <= share <= 0.6:
+        if name in critical and not 0.4 <= share <= 0.6:
             yield f"{name}: {sum(found)} of {len(found)} tasks take the critical form, expected about half"
-        if name not in CRITICAL and share:
+        if name not in critical and share:
             yield f"{name}: takes the critical form, which is not foreseen for this class"
         if name == "automatic_change_knowledge" and set(aware[name]) != {True, False}:
             yield f"{name}: `aware` must be true in some tasks and false in others"
@@ -183,7 +211,7 @@ def leaks(data: Dataset) -> Iterator[str]:
             yield f"{item.id}: asks about the future, not about a belief"
 
 
-def controls(data: Dataset) -> Iterator[str]:
+def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
     """Rules of the scenarios, from the design of the paper and of this dataset."""
     belief = {
         (item.cluster, item.factors["scenario"]): item
@@ -211,7 +239,7 @@ def controls(data: Dataset) -> Iterator[str]:
             yield f"{item.id}: an unreadable label must leave the belief {UNKNOWN!r}"
         if item.factors["critical_form"] and (cue != real or item.answer in (cue, UNKNOWN)):
             yield f"{item.id}: in the critical form the cue agrees with reality and the belief is the other label"
-        if name in CRITICAL and not item.factors["critical_form"] and item.answer == cue:
+        if name in critical and not item.factors["critical_form"] and item.answer == cue:
             yield f"{item.id}: a perturbed belief must differ from the cue"
 
 

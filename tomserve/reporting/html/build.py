@@ -23,6 +23,7 @@ from tomserve.reporting.html.sources import MENTIONED, Source, load, made_from, 
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
+from tomserve.serving import identity
 from tomserve.studies import noise
 from tomserve.studies import study as studies
 
@@ -150,11 +151,15 @@ def _facts(
 
 
 def _warnings(sources: Sequence[Source]) -> list[str]:
-    return [
+    found = [
         f"Run {source.run} is incomplete: it has not asked everything yet, and what it has may not be typical."
         for source in sources
         if not source.manifest.get("complete")
     ]
+    for source in sources:
+        for change in identity.history(source.manifest.get("sessions")):
+            found.append(f"Run {source.run} holds answers of more than one server or model. Changed at {change}.")
+    return found
 
 
 def _failures(scores: pl.DataFrame) -> list[str]:

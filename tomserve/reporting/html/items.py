@@ -115,8 +115,7 @@ class Browser:
                 "answer": self.words.place(item.answer),
                 "gold": self._gold(item),
                 "beliefs": [
-                    [heading, [self.words.place(label) for label in labels]]
-                    for heading, labels in benchmarks.beliefs(item)
+                    [heading, [self.words.place(label) for label in labels]] for heading, labels in _beliefs(item)
                 ],
                 "factors": [
                     [self.factors.place(name), self.words.place(_string(value))]
@@ -177,6 +176,12 @@ _COLUMNS = (
     *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
     *("text", "reasoning"),
 )
+
+
+def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
+    """What the item's benchmark knows of beliefs beside the gold chain; nothing where nobody knows the benchmark."""
+    found = benchmarks.known(item.benchmark)
+    return found.beliefs(item) if found is not None else ()
 
 
 def _selected(scores: pl.DataFrame) -> pl.DataFrame:

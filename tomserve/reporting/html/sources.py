@@ -16,9 +16,10 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs.scores import Scored, scored
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, Scored, scored
+from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import study as studies
 
 MENTIONED = "n_containers_mentioned"

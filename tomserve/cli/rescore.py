@@ -11,12 +11,16 @@ from typing import Any
 import polars as pl
 
 from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
+from tomserve.runs.scores import score_run, scores_of
+from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import TABLES, named_gold, score_run, scores_of, write_scored, write_scores
+from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
+from tomserve.scoring.tablefile import write_scores
 from tomserve.studies import noise
 
 
@@ -31,8 +35,13 @@ def warn_incomplete(folder: Path) -> None:
         warn(f"{folder} is incomplete; repeat its eval command to finish it")
 
 
-def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None:
-    """Score runs against the items they asked, or (`gold` "current") against today's dataset."""
+def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchmark: str | None = None) -> None:
+    """Score runs against the items they asked, or (`gold` "current") against today's dataset. benchmark: the file that
+    declares their benchmark, where it is none of tomserve's; nothing that a run folder names is run as code.
+
+    Raises ConfigError where a run is of another benchmark than the file's.
+    """
+    given = benchmarks.get(benchmark) if benchmark is not None else None
     if gold not in ("run", "current"):
         raise ConfigError(one_of("gold", gold, ("run", "current")))
     if gold == "current" and out is None:
@@ -42,9 +51,13 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None
     frames = []
     for run in runs:
         folder = existing_run(run)
+        if given is not None:
+            _check_benchmark(folder, given)
         _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
         warn_incomplete(folder)
+        if (strange := unknown_statuses(frames[-1])) is not None:
+            warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
         kept = ", scores.parquet written" if gold == "run" else ""
         print(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
@@ -55,10 +68,18 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run") -> None
         print(f"written: {out}")
 
 
+def _check_benchmark(folder: Path, given: Benchmark) -> None:
+    asked = (read_manifest(folder) or {}).get("benchmark")
+    if asked != given.name:
+        raise ConfigError(f"--benchmark: {folder} asked the benchmark {asked!r}, {given.file} declares {given.name!r}")
+
+
 def _against_current(folder: Path) -> pl.DataFrame:
     manifest = read_manifest(folder) or {}
-    benchmark, labels = manifest.get("benchmark", ""), manifest.get("benchmark_gold")
-    current = list(benchmarks.load(benchmark, _dataset(folder, manifest.get("benchmark_path")), labels))
+    name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
+    if manifest.get("benchmark_file") and benchmarks.known(name) is None:
+        raise ConfigError(f"{folder}: its benchmark {name!r} was declared in a file; give it by --benchmark FILE.py")
+    current = list(benchmarks.load(name, _dataset(folder, manifest.get("benchmark_path")), labels))
     digest = items_digest(current)
     same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
     print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
@@ -106,17 +127,20 @@ def foreign(
     with tempfile.TemporaryDirectory() as scratch:
         known = ItemFile(items or _as_file(list(benchmarks.load(str(benchmark), path, gold)), Path(scratch)))
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
+        tell(warn, found)
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
         table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
         try:
             with files.replacing(table) as file:
-                write_scored(known, found, Path(file.name), run=responses.stem, note=warn)
+                write_scored(known, found, Path(file.name), run=responses.stem, rules=benchmarks.scoring)
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
         if table != out:
             write_scores(pl.read_parquet(table), out)
         scores = pl.scan_parquet(table)
+        if (strange := unknown_statuses(scores.select("status").collect())) is not None:
+            warn(f"{responses}: {strange}")
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")

@@ -11,7 +11,6 @@ from pathlib import Path
 import polars as pl
 
 from tomserve import content
-from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.tally import Tally
 
 OFFICIAL = "Hi-ToM_data.json"
@@ -27,10 +26,12 @@ NOTES = {
 
 def tables(tally: Tally, official: Path | None = None) -> dict[str, pl.DataFrame]:
     """Two titled tables, by order and by chapters; with the official file's rows below where `official` is given."""
+    from tomserve.benchmarks.hitom.benchmark import load  # on demand: the benchmark declares the generator that asks
+
     sets = {"generated": tally}
     if official is not None:
         sets["official"] = Tally()
-        sets["official"].add_items(hitom.load(official))
+        sets["official"].add_items(load(official))
     return {
         "answers by order": pl.concat([found.orders(name) for name, found in sets.items()]),
         "stories by chapters": pl.concat([found.stories(name) for name, found in sets.items()]),

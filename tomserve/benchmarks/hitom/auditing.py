@@ -1,15 +1,13 @@
-"""The audit of a Hi-ToM file in the terminal: every disagreement, then what they come to, then the baselines."""
+"""The audit of a Hi-ToM file as lines and tables: every disagreement, then what they come to, then the baselines."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 import polars as pl
-from rich.console import Console
-from rich.text import Text
 
+from tomserve.benchmarks.findings import Findings
 from tomserve.benchmarks.hitom.audit import Audit
-from tomserve.reporting.tables import show as show_tables
 
 NOTE = (
     "Disagreements count labels, under 'semantics' questions. Baselines: right/questions and share; chance is the mean "
@@ -37,17 +35,12 @@ def tables(audit: Audit) -> dict[str, pl.DataFrame]:
     return {title: frame for title, frame in found.items() if frame.height}
 
 
-def show(audit: Audit, console: Console) -> int:
-    """Print the audit. Returns 1 where a label is not the tracker's under the released semantics, else 0."""
-    for cause, findings in groupby(audit.findings(), key=lambda finding: finding.cause):
-        console.print(Text(cause, style="bold"))
-        for finding in findings:
-            console.print(Text(f"  {finding.text()}"), soft_wrap=True)
-        console.print()
-    show_tables(tables(audit), console)
-    console.print(NOTE)
+def findings(audit: Audit) -> Findings:
+    """The audit. Its exit code is 1 where a label is not the tracker's under the released semantics, else 0."""
+    by_cause = groupby(audit.findings(), key=lambda finding: finding.cause)
+    sections = {cause: tuple(finding.text() for finding in found) for cause, found in by_cause}
     stories = len({record.story_id for record in audit.records})
     wrong = audit.rows["cause"].drop_nulls().len()
     total = len(audit.records)
-    console.print(f"{total} labels of {stories} stories: {total - wrong} are the tracker's (released), {wrong} are not")
-    return 1 if wrong else 0
+    outcome = f"{total} labels of {stories} stories: {total - wrong} are the tracker's (released), {wrong} are not"
+    return Findings(sections=sections, tables=tables(audit), lines=(NOTE, outcome), code=1 if wrong else 0)

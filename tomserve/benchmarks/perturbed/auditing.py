@@ -1,14 +1,13 @@
-"""The dataset audit in the terminal: shortcuts by class, robustness criteria, gold against events."""
+"""The dataset audit as tables: shortcuts by class, robustness criteria, gold against events."""
 
 from __future__ import annotations
 
 import polars as pl
-from rich.console import Console
 
+from tomserve.benchmarks.findings import Findings
 from tomserve.benchmarks.perturbed.shortcuts import CONSTANT_OR_POSITIONAL, audit
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, Stage
 from tomserve.benchmarks.perturbed.validate import cross_check
-from tomserve.reporting.tables import show as show_tables
 
 ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, "overall"))}
 
@@ -47,10 +46,8 @@ def _agreement(stages: list[Stage]) -> pl.DataFrame:
     )
 
 
-def show(stages: list[Stage], console: Console) -> int:
-    """Print the audit; returns 1 where a constant or positional rule passes for limited robust ToM, else 0."""
+def findings(stages: list[Stage]) -> Findings:
+    """The audit. Its exit code is 1 where a constant or positional rule passes for limited robust ToM, else 0."""
     shown, bad = tables(stages)
-    show_tables(shown, console)
-    for rule in bad:
-        console.print(f"problem: {rule!r} reaches limited robust ToM on the false-belief subset", markup=False)
-    return 1 if bad else 0
+    lines = tuple(f"problem: {rule!r} reaches limited robust ToM on the false-belief subset" for rule in bad)
+    return Findings(tables=shown, lines=lines, code=1 if bad else 0)

@@ -1,0 +1,224 @@
+"""`ask` and `aask` from wherever Python runs: a script, a thread, a coroutine, a notebook's loop."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, make_item
+from tomserve.errors import ConfigError, RunMismatchError, ServerError
+from tomserve.runs.listening import Silent
+from tomserve.runs.runfolder import RunFolder
+
+ITEMS = [make_item(number) for number in range(1, 9)]
+
+
+def journal(folder: Path) -> list[dict]:
+    return [orjson.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
+
+
+def test_items_are_asked_without_a_file_of_them(endpoint: Endpoint, tmp_path: Path, capfd) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url)
+    assert run.folder == tmp_path / "runs/demo-tiny"
+    assert run.failures == {}
+    assert list(tomserve.read_items(str(run.folder / "items.jsonl"))) == ITEMS
+    assert (run.manifest.benchmark, run.manifest.benchmark_items, run.manifest.complete) == ("demo", 8, True)
+    assert run.scores().select("strategy", "benchmark").unique().rows() == [("vanilla", "demo")]
+    assert run.scores().height == 8
+    assert capfd.readouterr() == ("", ""), "nothing is printed unless it is wanted"
+    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+
+
+def test_a_benchmark_is_asked_by_its_name_and_resumed(endpoint: Endpoint, tmp_path: Path) -> None:
+    run = tomserve.ask("perturbed", base_url=[endpoint.url], limit=4, run="r")
+    assert {row["strategy"] for row in journal(run.folder)} == {"vanilla", "cot"}
+    assert tomserve.ask("perturbed", base_url=endpoint.url, limit=6, run=run.folder).folder == run.folder
+    assert len(endpoint.requests) == len(journal(run.folder)) == 12
+    assert tomserve.Run.open("r") == run == tomserve.Run.open(run.folder)
+
+
+def test_a_run_of_the_command_line_is_gone_on_with(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    assert cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "cot", "--run", "r").code == 0
+    run = tomserve.ask("perturbed", "cot", base_url=endpoint.url, limit=5, run="r")
+    assert len(endpoint.requests) == len(journal(run.folder)) == 5
+
+
+def test_within_a_running_loop(endpoint: Endpoint) -> None:
+    """As in a notebook: `ask` from a cell, `await aask` from the next, two at a time."""
+
+    async def cells() -> list[tomserve.Run]:
+        first = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="a")
+        second = await tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, run="b")
+        both = (tomserve.aask(ITEMS, "cot", base_url=endpoint.url, run=name) for name in ("c", "d"))
+        return [first, second, *await asyncio.gather(*both)]
+
+    runs = asyncio.run(cells())
+    assert [run.folder.name for run in runs] == ["a", "b", "c", "d"]
+    assert all(len(journal(run.folder)) == 8 and run.manifest.complete for run in runs)
+
+
+def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
+    endpoint.delay = 0.2
+
+    async def count() -> int:
+        asking = asyncio.create_task(tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, concurrency=1))
+        ticks = 0
+        while not asking.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        await asking
+        return ticks
+
+    assert asyncio.run(count()) > 20
+
+
+def test_in_a_thread(endpoint: Endpoint) -> None:
+    found: list[tomserve.Run] = []
+    thread = threading.Thread(
+        target=lambda: found.append(tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="t"))
+    )
+    thread.start()
+    thread.join(60)
+    assert len(journal(found[0].folder)) == 8
+
+
+def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None:
+    class Told(Silent):
+        def __init__(self) -> None:
+            self.heard: list[object] = []
+
+        def message(self, text: str) -> None:
+            self.heard.append(text)
+
+        def started(self, total: int, done: int) -> None:
+            self.heard.append((total, done))
+
+        def row(self, row: dict) -> None:
+            self.heard.append(row["item"])
+
+        def finished(self) -> None:
+            self.heard.append("finished")
+
+    told = Told()
+    tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r", progress=told)
+    assert told.heard[:2] == [f"asking tiny at {endpoint.url}: 8 of 8 questions to go", (8, 0)]
+    assert set(told.heard[2:-1]) == {item.id for item in ITEMS}
+    assert told.heard[-1] == "finished"
+    assert capfd.readouterr().out == ""
+    tomserve.ask(ITEMS, "cot", base_url=endpoint.url, run="r", progress=True)
+    assert "8 of 8 questions to go" in capfd.readouterr().out
+
+
+def test_failures_are_counted_not_raised(endpoint: Endpoint) -> None:
+    endpoint.script = lambda body, n: {"choices": []} if n > 3 else None
+    run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r", concurrency=1)
+    assert set(run.failures) == {"malformed"}
+    assert tomserve.Run.open("r").failures == run.failures
+    assert run.scores().filter(status="malformed").height == run.failures["malformed"] > 0
+
+
+@pytest.mark.parametrize(
+    ("questions", "options", "error", "said"),
+    [
+        ([], {}, ConfigError, "there are no items to ask"),
+        (["q1"], {}, ConfigError, "item 0 is a str; expected a tomserve.Item"),
+        ([ITEMS[0], ITEMS[0]], {}, ConfigError, "two of the items have the id 'demo/1'"),
+        (ITEMS, {"path": "x.jsonl"}, ConfigError, "path and gold belong to a benchmark given by name"),
+        (ITEMS, {"limit": 0}, ConfigError, "limit is 0; expected a whole number from 1 on"),
+        (ITEMS, {"timeout": "soon"}, ConfigError, "timeout is 'soon'; expected seconds"),
+        (ITEMS, {"strategies": "cott"}, ConfigError, "did you mean 'cot'"),
+        (ITEMS, {"transport": "carrier pigeon"}, ConfigError, "unknown transport"),
+        ("pertubed", {}, ConfigError, "did you mean 'perturbed'"),
+        (ITEMS, {"base_url": "http://127.0.0.1:9/v1"}, ServerError, "no server answers there"),
+        (ITEMS, {"bas_url": "x"}, TypeError, "unexpected keyword argument 'bas_url'"),
+    ],
+)
+def test_errors_are_raised_with_the_way_out(endpoint: Endpoint, questions, options, error, said) -> None:
+    with pytest.raises(error, match=said):
+        tomserve.ask(questions, **{"base_url": endpoint.url, **options})
+    with pytest.raises(error, match=said):
+        asyncio.run(tomserve.aask(questions, **{"base_url": endpoint.url, **options}))
+    assert not endpoint.requests
+
+
+def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
+    tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r")
+    with pytest.raises(RunMismatchError, match="benchmark_digest of this run"):
+        tomserve.ask(ITEMS[:3], "vanilla", base_url=endpoint.url, run="r")
+
+
+def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.delay = 0.1
+    third = threading.Event()
+    endpoint.script = lambda body, n: third.set() if n == 3 else None
+
+    async def impatient() -> None:
+        asking = asyncio.create_task(
+            tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, run="r", concurrency=1, timeout=60)
+        )
+        await asyncio.to_thread(third.wait, 30)
+        asking.cancel()
+        await asking
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(impatient())
+    kept = len(journal(tmp_path / "runs/r"))
+    assert 2 <= kept < 8
+    with RunFolder(tmp_path / "runs/r"):
+        pass  # nobody holds it any more
+    endpoint.delay = 0
+    run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r")
+    assert run.manifest.complete
+    assert len(journal(run.folder)) == 8
+
+
+def test_cancelled_while_it_is_opened_nothing_stays_open(endpoint: Endpoint, tmp_path: Path) -> None:
+    entered = threading.Event()
+
+    def script(body: dict, number: int) -> None:
+        entered.set()
+        time.sleep(0.5)
+
+    endpoint.script = script
+
+    async def impatient() -> None:
+        asking = asyncio.create_task(tomserve.aask(ITEMS, "vanilla", base_url=endpoint.url, run="r"))
+        await asyncio.to_thread(entered.wait, 30)
+        asking.cancel()
+        await asking
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(impatient())
+    with RunFolder(tmp_path / "runs/r"):
+        pass
+    assert not endpoint.requests
+
+
+def test_an_interrupt_in_a_running_loop_lets_what_is_in_flight_come_back(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.delay = 1.0
+    code = (
+        "import asyncio, sys, tomserve\n"
+        "from tests.conftest import make_item\n"
+        "async def cell():\n"
+        f"    tomserve.ask([make_item(n) for n in range(40)], 'vanilla', base_url={endpoint.url!r}, run='r', concurrency=2)\n"
+        "try: asyncio.new_event_loop().run_until_complete(cell())  # as a notebook does: Ctrl-C is Python's own\n"
+        "except KeyboardInterrupt: sys.exit(77)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ}) as process:
+        deadline = time.monotonic() + 60
+        while len(endpoint.requests) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 77
+    rows = journal(tmp_path / "runs/r")
+    assert 2 <= len(rows) < 40
+    assert {row["status"] for row in rows} == {"ok"}

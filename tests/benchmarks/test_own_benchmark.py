@@ -1,0 +1,294 @@
+"""A benchmark in a file of one's own: asked, scored, analysed, and what its mistakes lead to."""
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, Endpoint, Outcome
+from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item
+from tomserve.runs.scores import load_scores
+from tomserve.scoring.metric import Metric
+
+EXAMPLE = ROOT / "docs/examples/own_benchmark.py"
+Cli = Callable[..., Outcome]
+
+HEAD = """from tomserve.benchmarks import Benchmark
+from tomserve.items import Item
+FIELDS = {"story": ["Tea is in it."], "question": "What?", "choices": ["tea", "salt"], "answer": "tea"}
+def load(path, gold):
+    yield Item(id="1", **FIELDS)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that other tests loaded are unknown here."""
+    monkeypatch.setattr(benchmarks, "_given", {})
+
+
+def forget() -> None:
+    """What a new process knows: no file's benchmark."""
+    benchmarks._given.clear()
+
+
+@pytest.fixture
+def asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> Path:
+    """The run folder of the example, asked by two strategies; then forgotten as by a new process."""
+    done = cli("eval", "--benchmark", EXAMPLE, "--base-url", endpoint.url, "--quiet", "--no-report", "--run", "mine")
+    assert done.code == 0, done.err
+    forget()
+    return tmp_path / "runs/mine"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_run_of_a_file_is_named_by_the_benchmark_and_has_its_metric(asked: Path) -> None:
+    manifest = json.loads((asked / "manifest.json").read_text())
+    assert manifest["benchmark"] == "keys"
+    assert manifest["benchmark_file"]["name"] == "own_benchmark.py"
+    assert manifest["benchmark_file"]["digest"].startswith("sha256:")
+    assert str(EXAMPLE.parent) not in (asked / "manifest.json").read_text()
+    scores = pl.read_parquet(asked / "scores.parquet")
+    assert scores.height == 24
+    assert scores.schema["metric_hedges"] == pl.Int64
+    assert set(scores["metric_hedges"]) == {0}
+    assert set(scores["benchmark"]) == {"keys"}
+    assert "asked" in scores.columns
+
+
+def test_its_metric_is_in_the_default_study_and_in_every_format(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    done = cli("analyze", asked)
+    assert done.code == 0, done.err
+    assert "metric_hedges" in done.out
+    assert cli("analyze", asked, "--format", "csv", "--out", tmp_path / "t").code == 0
+    table = pl.read_csv(tmp_path / "t/metrics.csv")
+    assert table.select("strategy", "metric", "total", "answers", "mean").rows() == [
+        ("cot", "metric_hedges", 12, 12, 0.0),
+        ("vanilla", "metric_hedges", 12, 12, 0.0),
+    ]
+    done = cli("score", asked, "--benchmark", EXAMPLE, "--out", tmp_path / "s.csv")
+    assert done.code == 0, done.err
+    assert "metric_hedges" in load_scores(str(tmp_path / "s.csv")).columns
+
+
+def test_without_the_file_the_standard_metrics_are_there_and_it_says_what_is_not(asked: Path, cli: Cli) -> None:
+    (asked / "scores.parquet").unlink()
+    done = cli("score", asked)
+    assert done.code == 0, done.err
+    assert "scored with the standard metrics alone" in done.err
+    assert "--benchmark own_benchmark.py" in done.err
+    scores = pl.read_parquet(asked / "scores.parquet")
+    assert "metric_hedges" not in scores.columns
+    assert scores["chain_lcs"].null_count() < scores.height
+    done = cli("score", asked, "--benchmark", EXAMPLE)
+    assert (done.code, done.err) == (0, "")
+    assert "metric_hedges" in pl.read_parquet(asked / "scores.parquet").columns
+
+
+def test_nothing_of_a_run_folder_is_run(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    planted = written(asked, f"open({str(tmp_path / 'was-run')!r}, 'w')\n{HEAD}BENCHMARK = Benchmark('keys', load)\n")
+    manifest = json.loads((asked / "manifest.json").read_text())
+    manifest["benchmark_file"] = {"name": "own.py", "path": str(planted), "digest": ""}
+    (asked / "manifest.json").write_text(json.dumps(manifest))
+    for command in (["score", asked], ["analyze", asked], ["report", asked], ["runs", asked]):
+        assert cli(*command).code == 0
+    done = cli("score", asked, "--gold", "current", "--out", tmp_path / "s.csv")
+    assert done.code == 2
+    assert "give it by --benchmark FILE.py" in done.err
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_another_benchmarks_file_is_refused(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    done = cli("score", asked, "--benchmark", written(tmp_path, f"{HEAD}BENCHMARK = Benchmark('other', load)\n"))
+    assert done.code == 2
+    assert "asked the benchmark 'keys'" in done.err
+    assert "declares 'other'" in done.err
+
+
+def test_items_plan_and_other_tools_answers(cli: Cli, tmp_path: Path) -> None:
+    assert cli("items", EXAMPLE, "--out", tmp_path / "i.jsonl").out == f"written: 12 items to {tmp_path / 'i.jsonl'}\n"
+    assert "12 items, 1 model: 24 requests" in cli("plan", "--benchmark", EXAMPLE).out
+    (tmp_path / "r.jsonl").write_text(
+        '{"item": "keys/Nadia/drawer/Emil", "text": "Perhaps, maybe.\\nAnswer: jacket"}\n'
+    )
+    out = tmp_path / "s.parquet"
+    done = cli("score", "--responses", tmp_path / "r.jsonl", "--benchmark", EXAMPLE, "--out", out)
+    assert done.code == 0, done.err
+    assert pl.read_parquet(out).select("correct", "metric_hedges").row(0) == (True, 2)
+
+
+def test_it_may_bring_its_own_check(cli: Cli, tmp_path: Path) -> None:
+    checks = (
+        "from tomserve.benchmarks import Findings\n"
+        "def validate(path, say):\n"
+        "    say('looking ...')\n"
+        "    return Findings(lines=('one problem',), code=1)\n"
+    )
+    path = written(tmp_path, f"{HEAD}{checks}BENCHMARK = Benchmark('mine', load, validate=validate)\n")
+    done = cli("dataset", "validate", path)
+    assert (done.code, done.out, done.err) == (1, "one problem\n", "looking ...\n")
+    done = cli("dataset", "audit", path)
+    assert done.code == 2
+    assert "give its Benchmark a function `audit`" in done.err
+
+
+def test_it_may_import_what_lies_beside_it_and_declare_dataclasses(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("NAME = 'mine'\n")
+    text = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom beside import NAME\n"
+        f"@dataclass\nclass Pair:\n    a: int\n{HEAD}BENCHMARK = Benchmark(NAME, load)\n"
+    )
+    found = benchmarks.get(str(written(tmp_path, text)))
+    assert [item.benchmark for item in found.items()] == ["mine"]
+    assert benchmarks.known("mine") == found
+
+
+BAD = {
+    "no such file": (None, r"benchmark '.*own\.py': no such file"),
+    "not Python": ("x = 1\ndef (\n", r"own\.py:2: cannot be loaded \(SyntaxError"),
+    "a failing import": ("import json\nimport nothing_of_that_name\n", r"own\.py:2: cannot be loaded \(ModuleNotFound"),
+    "no BENCHMARK": (HEAD, r"own\.py: declares no BENCHMARK; expected .*BENCHMARK = Benchmark\(\"my_tasks\", load\)"),
+    "another type": (
+        f"{HEAD}BENCHMARK = {{'name': 'x'}}\n",
+        r"own\.py: BENCHMARK is \{'name': 'x'\}; expected .*def load",
+    ),
+    "a bad name": (
+        f"{HEAD}BENCHMARK = Benchmark('My tasks', load)\n",
+        r"own\.py:6: cannot be loaded \(name is 'My tasks'",
+    ),
+    "a taken name": (
+        f"{HEAD}BENCHMARK = Benchmark('hitom', load)\n",
+        r"own\.py: the name 'hitom' is that of a built-in",
+    ),
+    "no function": (f"{HEAD}BENCHMARK = Benchmark('mine', [])\n", r"own\.py:6: .*load is \[\]; expected a function"),
+    "strategies as text": (
+        f"{HEAD}BENCHMARK = Benchmark('mine', load, strategies='cot')\n",
+        r"own\.py:6: .*strategies is 'cot'; expected a tuple of names",
+    ),
+    "it ends the process": ("import sys\nsys.exit(0)\n", r"own\.py:2: cannot be loaded \(SystemExit"),
+    "load fails": (
+        f"{HEAD}    raise KeyError('z')\nBENCHMARK = Benchmark('mine', load)\n",
+        r"own\.py:6: load failed after 1 items \(KeyError: 'z'\)",
+    ),
+    "a dict for an item": (
+        f"{HEAD}    yield FIELDS\nBENCHMARK = Benchmark('mine', load)\n",
+        r"own\.py: load gave \{'story'.* as item 2; expected a tomserve\.Item",
+    ),
+    "an item with a mistake": (
+        f"{HEAD}    yield Item(id='2', **FIELDS | {{'answer': 'milk'}})\nBENCHMARK = Benchmark('mine', load)\n",
+        r"own\.py:6: load failed after 1 items .*answer 'milk' is not among the choices",
+    ),
+    "an id twice": (
+        f"{HEAD}    yield Item(id='1', **FIELDS)\nBENCHMARK = Benchmark('mine', load)\n",
+        r"own\.py: load gave the item '1' twice, as item 1 and 2",
+    ),
+    "another benchmark's item": (
+        f"{HEAD}    yield Item(id='2', benchmark='theirs', **FIELDS)\nBENCHMARK = Benchmark('mine', load)\n",
+        r"own\.py: item '2' names the benchmark 'theirs'; leave it out or say 'mine'",
+    ),
+    "no items": (
+        f"{HEAD}BENCHMARK = Benchmark('mine', lambda path, gold: iter(()))\n",
+        r"own\.py: load gave no items",
+    ),
+    "a column without its beginning": (
+        f"{HEAD}from tomserve.scoring.metric import Metric\n"
+        "BENCHMARK = Benchmark('mine', load, metrics=[Metric({'words': int}, len)])\n",
+        r"own\.py:7: .*column 'words' of replies must begin with 'metric_'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_told_in_one_line(name: str, cli: Cli, tmp_path: Path) -> None:
+    text, expected = BAD[name]
+    path = tmp_path / "own.py" if text is None else written(tmp_path, text)
+    done = cli("items", path)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    with pytest.raises(ConfigError, match=expected):
+        list(benchmarks.load(str(path)))
+
+
+METRICS = {
+    "it fails": ("1 / 0", r"own\.py:\d+: the metric of metric_x failed for item '1' \(ZeroDivisionError"),
+    "no dict": ("3", "item '1': found 3; expected a dict of metric_x"),
+    "another column": ("{'metric_y': 1}", "column 'metric_y' was not declared; declared: metric_x"),
+    "another type": ("{'metric_x': 'many'}", "column 'metric_x' is Int64; found values of type str"),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_that_fails_is_told_in_one_line(name: str, cli: Cli, tmp_path: Path) -> None:
+    given, expected = METRICS[name]
+    text = (
+        f"{HEAD}import polars as pl\nfrom tomserve.scoring.metric import Metric\ndef count(item, reading):\n"
+        f"    return {given}\nBENCHMARK = Benchmark('mine', load, metrics=[Metric({{'metric_x': pl.Int64}}, count)])\n"
+    )
+    path = written(tmp_path, text)
+    (tmp_path / "r.jsonl").write_text('{"item": "1", "text": "tea"}\n')
+    done = cli("score", "--responses", tmp_path / "r.jsonl", "--benchmark", path, "--out", tmp_path / "s.csv")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert re.search(expected, done.err), done.err
+
+
+def test_every_built_in_benchmark_declares_itself_by_its_name() -> None:
+    assert benchmarks.names() == ["hitom", "items", "perturbed"]
+    assert [benchmarks.get(name).name for name in benchmarks.names()] == benchmarks.names()
+    assert benchmarks.get().name == benchmarks.DEFAULT
+    assert benchmarks.known("somebody's") is None
+
+
+def test_a_benchmark_made_in_python_needs_no_file() -> None:
+    def load(path: Path | None, gold: str | None) -> Iterator[Item]:
+        fields = {"story": ["Tea is in it."], "question": "What?", "choices": ["tea", "salt"], "answer": gold or "tea"}
+        yield Item.model_validate({"id": "1", **fields})
+
+    mine = Benchmark("mine", load, golds=("tea", "salt"))
+    assert [item.answer for item in mine.items(None, "salt")] == ["salt"]
+    with pytest.raises(ConfigError, match="--gold of benchmark 'mine'"):
+        mine.items(None, "milk")
+    with pytest.raises(ContentError, match="load gave no items"):
+        list(Benchmark("none", lambda path, gold: iter(())).items())
+    with pytest.raises(ConfigError, match="a metric declares no columns"):
+        Benchmark("mine", load, metrics=(Metric({}, lambda item, reading: {}),))
+
+
+def test_a_changed_file_makes_the_kept_scores_anew(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    """The kept table is believed by the digest of the file that computed it, as long as this process has the file."""
+    changed = written(tmp_path, EXAMPLE.read_text().replace('"metric_hedges": sum(', '"metric_hedges": 7 + sum('))
+    assert set(load_scores(str(asked))["metric_hedges"]) == {0}  # the file is not at hand: what is kept is the best
+    benchmarks.get(str(changed))
+    assert set(load_scores(str(asked))["metric_hedges"]) == {7}
+    forget()
+    assert set(load_scores(str(asked))["metric_hedges"]) == {7}
+    benchmarks.get(str(EXAMPLE))
+    assert set(load_scores(str(asked))["metric_hedges"]) == {0}
+
+
+def test_a_report_shows_its_beliefs_where_the_file_is_given(asked: Path, cli: Cli, tmp_path: Path) -> None:
+    extra = "BENCHMARK = replace(BENCHMARK, beliefs=lambda item: [('what the stayer sees', item.choices)])\n"
+    own = written(tmp_path, f"from dataclasses import replace\n{EXAMPLE.read_text()}{extra}")
+    pages = {}
+    for name, more in (("without", ()), ("with", ("--benchmark", own))):
+        done = cli("report", asked, "--out", tmp_path / f"{name}.html", *more)
+        assert done.code == 0, done.err
+        page = (tmp_path / f"{name}.html").read_text()
+        found = re.search(r'id="data"[^>]*>([A-Za-z0-9+/=\s]+)<', page)
+        assert found is not None
+        pages[name] = json.loads(gzip.decompress(base64.b64decode(found[1])))["items"][0]["beliefs"]
+    assert pages["without"] == []
+    assert [heading for heading, _ in pages["with"]] == ["what the stayer sees"]

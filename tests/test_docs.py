@@ -1,0 +1,204 @@
+"""The documentation: it builds without a warning, loads nothing from anywhere, and what it tells a reader to type works."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tomserve
+from tests.conftest import ROOT, Endpoint
+from tests.helpers.documents import ELSEWHERE, Reader, commands, files, programs
+from tomserve.cli.app import VARIABLES
+from tomserve.errors import TomserveError
+
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+MAINTAINERS = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+TYPED = [page for page in PAGES if commands((DOCS / page).read_text()) or programs((DOCS / page).read_text())]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it: every warning, such as a link that leads nowhere, is an error."""
+    if importlib.util.find_spec("sphinx") is None:
+        pytest.skip("needs the extra `docs`, which `dev` brings: so `make test` always has it")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
+    done = subprocess.run(
+        [*command, "-d", folder / "read", DOCS, folder / "html"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
+class _Loads(HTMLParser):
+    """Collects what a browser would fetch by itself: scripts, styles, fonts, pictures, frames; not links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        names = {"link": ("href",), "form": ("action",)}.get(tag, ("src", "srcset", "data", "poster"))
+        self.found += [value for name in names if (value := given.get(name))]
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    for page in pages:
+        parser = _Loads()
+        parser.feed(page.read_text())
+        assert parser.found, page
+        outside = [place for place in parser.found if re.match(r"(?:[a-z]+:)?//", place)]
+        assert not outside, f"{page.name}: {outside}"
+    for style in site.rglob("*.css"):
+        text = style.read_text()
+        outside = re.findall(r"@import[^;]*//[^;]*|url\(\s*['\"]?(?:https?:)?//[^)]*", text)
+        assert not outside, f"{style.name}: {outside}"
+    assert (site / "searchindex.js").stat().st_size > 10_000
+
+
+def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> None:
+    shown = _text(site / "reference/commands.html")
+    for command in ("eval", "serve", "score", "analyze", "report", "compare", "plan", "items", "runs", "doctor"):
+        assert f"tomserve {command}" in shown
+    for option in ("--base-url", "--noise-check", "--dry-run", "--responses", "--twins"):
+        assert option in shown
+    python = _text(site / "reference/python.html")
+    for name in tomserve.__all__:
+        assert name in python
+    assert "after each sentence" in python  # from the docstring of Gold
+
+
+def _text(page: Path) -> str:
+    return re.sub(r"<[^>]+>", "", page.read_text())
+
+
+def test_docstrings_become_markdown() -> None:
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generated)
+    assert generated.escaped("a <b> | `<c> | d` & e") == "a &lt;b> &#124; `<c> | d` &amp; e"
+    assert generated._prose("One.\n\n>>> 1\n1\n\nHow\n    run: its name.\n    more of it.") == (
+        "One.\n\n```pycon\n>>> 1\n1\n```\n\n- **How.** run: its name.\n  more of it."
+    )
+    page = generated.filled("# Python\n\n<!-- python -->\n")
+    assert "{py:class} tomserve.Item" in page
+    assert "(path: Path" in page or "(path: str | Path" in page  # the signature of read_items
+    assert generated.filled("without a mark") == "without a mark"
+
+
+def test_every_page_is_reached_from_the_first() -> None:
+    listed = set(re.findall(r"^([\w/-]+)$", (DOCS / "index.md").read_text(), re.M))
+    assert {page.removesuffix(".md") for page in PAGES} - {"index"} == listed & {
+        page.removesuffix(".md") for page in PAGES
+    }
+
+
+@pytest.mark.parametrize("page", TYPED)
+def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    Reader(tmp_path, endpoint).follow((DOCS / page).read_text())
+
+
+def test_commands_that_are_not_run_exist_and_are_still_told() -> None:
+    places = [ROOT / "README.md", *(ROOT / name for name in MAINTAINERS), *(DOCS / page for page in PAGES)]
+    told = {command for place in places for command in commands(place.read_text())}
+    assert set(ELSEWHERE) <= told
+
+
+def test_blocks_of_a_page_are_found() -> None:
+    page = "```sh\nmake eval  # it asks\n\n# alone\ntomserve runs a#b\n```\n```text\nno\n```\n```python\na = 1\n```\n"
+    page += "```{code-block} json\n:caption: a/b.jsonl\n\n{}\n```\n```python\n# c.py\nb = 2\n```\n"
+    assert commands(page) == ["make eval", "tomserve runs a#b"]
+    assert programs(page) == ["a = 1\n"]
+    assert files(page) == {"a/b.jsonl": "{}\n", "c.py": "# c.py\nb = 2\n"}
+
+
+def test_the_reference_names_every_variable_column_and_exit_code(cli, tmp_path: Path) -> None:
+    outside = (DOCS / "reference/outside.md").read_text()
+    assert not [name for name in VARIABLES if f"`{name}`" not in outside]
+    codes = {kind.exit_code for kind in _subclasses(TomserveError)} | {0, 1, 130, 143}
+    assert not [code for code in codes if f"\n| {code} |" not in outside]
+    assert "rows scored" in cli("score", _copy_of_example(tmp_path), "--out", tmp_path / "s.csv").out
+    columns = (tmp_path / "s.csv").read_text().splitlines()[0].split(",")
+    listed = re.findall(r"`([a-z0-9_*]+)`", (DOCS / "reference/files.md").read_text())
+    patterns = [name[:-1] for name in listed if name.endswith("*")]
+    assert not [one for one in columns if one not in listed and not one.startswith(tuple(patterns))]
+
+
+def _subclasses(kind: type[TomserveError]) -> list[type[TomserveError]]:
+    return [kind, *(deeper for one in kind.__subclasses__() for deeper in _subclasses(one))]
+
+
+def _copy_of_example(folder: Path) -> Path:
+    run = folder / "example"
+    run.mkdir()
+    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
+        (run / name).write_bytes((ROOT / "runs/example" / name).read_bytes())
+    return run
+
+
+# What maintainers and reference managers expect
+
+
+def test_the_citation_has_what_its_schema_requires() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["version"] == tomserve.__version__
+    assert cited["type"] in ("software", "dataset")
+    assert cited["authors"] == [{"name": "The tomserve maintainers"}]
+    assert cited["license"] == "Apache-2.0"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", str(cited["date-released"]))
+    for reference in cited["references"]:
+        assert {"type", "title", "authors"} <= set(reference)
+        assert all({"name"} <= set(one) or {"family-names"} <= set(one) for one in reference["authors"])
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## \[([^\]]+)\]", text, re.M)
+    assert versions[0] in ("Unreleased", tomserve.__version__)
+    assert tomserve.__version__ in versions
+    assert versions[-1] == "0.1.0"
+    kinds = set(re.findall(r"^### (.+)$", text, re.M))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_forms_of_the_issue_tracker_can_be_read() -> None:
+    forms = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+    assert [form.stem for form in forms] == ["benchmark", "bug", "config", "number"]
+    for form in forms:
+        data = yaml.safe_load(form.read_text())
+        if form.stem == "config":
+            assert data == {"blank_issues_enabled": True}
+            continue
+        assert {"name", "description", "body"} <= set(data)
+        fields = [part for part in data["body"] if part["type"] != "markdown"]
+        assert fields
+        assert len({part["id"] for part in fields}) == len(fields)
+        assert all(part["attributes"]["label"] for part in fields)
+    assert (ROOT / ".github/PULL_REQUEST_TEMPLATE.md").read_text().strip()
+
+
+def test_links_of_the_files_beside_the_code_lead_somewhere() -> None:
+    for name in ("README.md", *MAINTAINERS):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (ROOT / name).read_text()):
+            if not target.startswith(("http:", "https:", "mailto:")):
+                assert (ROOT / target).exists(), f"{name}: {target}"

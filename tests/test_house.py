@@ -1,0 +1,165 @@
+"""The house keeps its plan: which room may know which, how large a module may grow, what names may stand where."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "tomserve"
+ORDER = (
+    *("errors", "status", "content", "items", "stats", "scoring", "prompting", "engine"),
+    *("benchmarks", "serving", "runs", "studies", "reporting", "api", "cli"),
+)
+"""The rooms of the engine; each may import only from those before it, so that there can be no circle."""
+
+LOOSE = {"__init__.py", "__main__.py", "errors.py", "status.py"}
+"""The only modules that lie in no room: public names, the entry point, every error and every status on one page each."""
+
+FRONT = ("__init__", "__main__")
+"""The public face of the package, which may name whatever it offers."""
+
+BLIND = ("engine", "runs", "reporting", "cli")
+"""Rooms that serve every benchmark and every study alike, and so name none."""
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """(room, file) of every module of the engine."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path
+
+
+def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, room) of every import of the engine in a module, those for type checkers included."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "tomserve":
+            names = [f"tomserve.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "tomserve" and len(parts) > 1 and parts[1] in ORDER:
+                yield node.lineno, parts[1]
+
+
+def test_every_module_lies_in_a_room() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} <= LOOSE
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert rooms <= set(ORDER), "a room that the order of the rooms does not know"
+
+
+def test_rooms_import_only_rooms_below_them() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {room} may not import {other}"
+        for room, path in modules()
+        if room not in FRONT
+        for line, other in imported_rooms(path)
+        if other != room and ORDER.index(other) > ORDER.index(room)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_analysis_room_leaves_the_command_line_alone() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: a study may not import {other}"
+        for path in (ROOT / "analysis").rglob("*.py")
+        for line, other in imported_rooms(path)
+        if other == "cli"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def names_of_content() -> set[str]:
+    """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
+
+    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs.
+    """
+    studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
+    studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
+    benchmarks = {path.stem for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()}
+    return {name for name in studies | benchmarks if not name.startswith("_")} - {"items", "accuracy"}
+
+
+@pytest.mark.parametrize("room", BLIND)
+def test_rooms_for_all_name_no_benchmark_and_no_study(room: str) -> None:
+    names = names_of_content()
+    assert {"perturbed", "hitom"} <= names
+    pattern = re.compile(rf"(?<![A-Za-z])({'|'.join(sorted(names))})(?![A-Za-z])")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value[:60]!r}"
+        for path in (PACKAGE / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_docstring(node, path)
+        if pattern.search(node.value)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _is_docstring(node: ast.Constant, path: Path) -> bool:
+    """Whether a text only explains: examples in docstrings may name what they like."""
+    for parent in ast.walk(ast.parse(path.read_text("utf-8"))):
+        body = getattr(parent, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and (value.lineno, value.value) == (node.lineno, node.value):
+                return True
+    return False
+
+
+LINES, FUNCTION_LINES, PARAMETERS = 330, 60, 7
+"""How long a module and a function may grow, and how many parameters a function takes, before they are two things."""
+
+DECLARATIVE = ("cli/",)
+"""Where a parameter is an option of a command, so that there are as many as the command has."""
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def sources() -> list[Path]:
+    return [*PACKAGE.rglob("*.py"), *(ROOT / "analysis").rglob("*.py")]
+
+
+def test_modules_and_functions_have_one_reason_to_change() -> None:
+    wrong = []
+    for path in sources():
+        shown = path.relative_to(ROOT)
+        if (count := len(path.read_text("utf-8").splitlines())) > LINES:
+            wrong.append(f"{shown}: {count} lines; at most {LINES}")
+        for function in functions(path):
+            declarative = any(f"tomserve/{place}" in f"{shown}" for place in DECLARATIVE)
+            size = (function.end_lineno or 0) - function.lineno + 1
+            if size > FUNCTION_LINES and not declarative:
+                wrong.append(f"{shown}:{function.lineno}: {function.name} has {size} lines; at most {FUNCTION_LINES}")
+            arguments = function.args
+            count = len([a for a in (*arguments.posonlyargs, *arguments.args) if a.arg not in ("self", "cls")])
+            if count > PARAMETERS and not declarative:
+                wrong.append(f"{shown}:{function.lineno}: {function.name} takes {count} parameters by position")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_offered_is_a_field_and_not_found_by_name() -> None:
+    """getattr with a literal name is how conventions creep in that no type checker sees."""
+    allowed = {"tomserve/__init__.py"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)[:70]}"
+        for path in (*(PACKAGE / "benchmarks").rglob("*.py"), *(PACKAGE / "studies").rglob("*.py"),
+                     *(PACKAGE / "reporting").rglob("*.py"), *(PACKAGE / "runs").rglob("*.py"))
+        if str(path.relative_to(ROOT)) not in allowed
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
+        if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and str(node.args[1].value).isupper()
+    ]  # fmt: skip
+    assert not wrong, "\n".join(wrong)

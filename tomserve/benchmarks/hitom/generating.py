@@ -1,0 +1,113 @@
+"""`tomserve generate hitom`: its options, checked, and what it writes and tells.
+
+The parameters of `generate` are the options of the command line, so they are annotated as typer wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tomserve.benchmarks.findings import Findings
+from tomserve.benchmarks.hitom import generator
+from tomserve.benchmarks.hitom.balance import NOTES, official_file
+from tomserve.benchmarks.hitom.balance import tables as balance_tables
+from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
+from tomserve.benchmarks.hitom.tally import Tally
+from tomserve.benchmarks.hitom.tracker import SEMANTICS
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import write_chunks
+
+FORMATS = ("items", "hitom")
+
+
+def generate(
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    stories: Annotated[int, typer.Option(help="Stories, all twins counted.")] = 120,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes everywhere.")] = 0,
+    chapters: Annotated[str, typer.Option(help="Levels, taken in turn: 2, or 1,3, or 1-3.")] = "1-3",
+    agents: Annotated[str, typer.Option(help="Levels from 3 to 8, taken in turn.")] = "5",
+    orders: Annotated[str, typer.Option(help="Orders from 0 to 6; every story is asked all of them.")] = "0-4",
+    tells: Annotated[str | None, typer.Option(help="Levels, taken in turn [0,2; with --twins 2].")] = None,
+    tell_kind: Annotated[str, typer.Option(help="public, private or both.")] = "both",
+    truth: Annotated[str, typer.Option(help="deceptive, truthful or mixed.")] = "deceptive",
+    moves: Annotated[str, typer.Option(help="Levels a chapter, drawn.")] = "1-5",
+    distractors: Annotated[str, typer.Option(help="Levels a story, drawn.")] = "0-3",
+    lines: Annotated[int | None, typer.Option(help="Fix the number of lines, by distractors.")] = None,
+    choices: Annotated[str, typer.Option(help="Number of containers to choose from, or mentioned.")] = "15",
+    balance: Annotated[
+        list[str] | None, typer.Option(help="position, first-order, tell, letter; repeat it; or none [all].")
+    ] = None,
+    order_sensitive: Annotated[
+        bool, typer.Option("--order-sensitive", help="At least half change when the asked agents' order is permuted.")
+    ] = False,
+    twins: Annotated[
+        bool, typer.Option("--twins", help="Each story four times: no tells, truthful, deceptive, neutral filler.")
+    ] = False,
+    semantics: Annotated[str | None, typer.Option(help="released or common_knowledge [what is possible].")] = None,
+    form: Annotated[str, typer.Option("--format", help="items (JSONL), or hitom (like the official file).")] = "items",
+    report: Annotated[Path | None, typer.Option(help="Write the achieved balance to this file too (Markdown).")] = None,
+) -> Findings:
+    """Generate Hi-ToM stories, five questions each, with gold answers and chains; prints the achieved balance."""
+    if form not in FORMATS:
+        raise ConfigError(one_of("--format", form, FORMATS))
+    if semantics is not None and semantics not in SEMANTICS:
+        raise ConfigError(one_of("--semantics", semantics, SEMANTICS))
+    plan = Plan(
+        stories=stories,
+        seed=seed,
+        chapters=levels(chapters, "--chapters"),
+        agents=levels(agents, "--agents"),
+        orders=levels(orders, "--orders"),
+        tells=levels(tells or ("2" if twins or order_sensitive else "0,2"), "--tells"),
+        tell_kind=tell_kind,
+        truth=truth,
+        moves=levels(moves, "--moves"),
+        distractors=levels(distractors, "--distractors"),
+        lines=lines,
+        choices=None if choices == "mentioned" else _one(levels(choices, "--choices"), choices),
+        balance=_balance(balance, TRAITS),
+        order_sensitive=order_sensitive,
+        twins=twins,
+        semantics=next((name for name in SEMANTICS if name == semantics), None),
+    ).check()
+    if form == "hitom" and (twins or plan.gold != SEMANTICS[0]):
+        what = "--twins" if twins else f"{plan.gold} semantics"
+        raise ConfigError(f"--format hitom: the official form has no field for {what}; leave --format out")
+    if report is not None and report.resolve() == out.resolve():
+        raise ConfigError(f"--report {report} would overwrite the items of --out; choose another file")
+    tally = _write(plan, form, out)
+    made = f"written: {stories} stories, {stories * len(plan.orders)} items ({plan.gold} semantics) to {out}"
+    tables = balance_tables(tally, official_file())
+    return Findings(tables=tables, notes=NOTES, lines=(made,), markdown=report)
+
+
+def _write(plan: Plan, form: str, out: Path) -> Tally:
+    """Generate the plan's stories into a file; the balance that came of it."""
+    tally = Tally()
+
+    def counted() -> Iterator[generator.Family]:
+        for family in generator.generate(plan):
+            tally.add_family(family)
+            yield family
+
+    if form == "hitom":
+        write_chunks(out, generator.official_file(counted()))
+    else:
+        write_chunks(out, (line + b"\n" for family in counted() for line in generator.item_lines(family)))
+    return tally
+
+
+def _one(found: tuple[int, ...], given: str) -> int:
+    if len(found) != 1:
+        raise ConfigError(f"--choices {given!r}: every story has the same number; give one, such as {found[0]}")
+    return found[0]
+
+
+def _balance(wanted: list[str] | None, traits: tuple[str, ...]) -> tuple[str, ...]:
+    if wanted is None:
+        return traits
+    return () if wanted == ["none"] else tuple(dict.fromkeys(wanted))

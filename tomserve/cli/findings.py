@@ -1,0 +1,30 @@
+"""What a benchmark's check or generator found, in the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from tomserve.benchmarks import Findings
+from tomserve.items import write_chunks
+from tomserve.reporting import tables
+
+
+def show(found: Findings) -> int:
+    """Print sections, tables, notes and lines, and write the Markdown file where one is wanted; returns the exit code.
+
+    Raises JournalError where that file cannot be written.
+    """
+    console = Console(width=200, highlight=False)
+    for heading, lines in found.sections.items():
+        console.print(Text(heading, style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"), soft_wrap=True)
+        console.print()
+    tables.show(found.tables, console, found.notes)
+    if found.markdown is not None:
+        text = tables.render_all(found.tables, "md", {}, found.notes)
+        write_chunks(found.markdown, [text.encode()])
+    for line in found.lines:
+        console.print(Text(line), soft_wrap=True)
+    return found.code

@@ -1,0 +1,150 @@
+"""From options to a plan: which items, whom to ask, by which strategies. Nothing is asked and nothing written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
+from tomserve.engine.request import Sampling
+from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import noise_check
+from tomserve.runs.phases import TRANSPORTS, Questions
+from tomserve.runs.stock import Stock
+from tomserve.serving import target
+from tomserve.serving.presets import Preset
+from tomserve.serving.target import Target
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """What the command line and `tomserve.ask` offer; None or empty means the default that their help states.
+
+    items: the questions themselves, where they are at hand; `benchmark` is then only the name that they go by.
+    """
+
+    benchmark: str | None = None
+    items: tuple[Item, ...] = ()
+    path: Path | None = None
+    gold: str | None = None
+    strategies: tuple[str, ...] = ()
+    model: str | None = None
+    base_urls: tuple[str, ...] = ()
+    run: str | None = None
+    limit: int | None = None
+    revision: str | None = None
+    max_tokens: int | None = None
+    thinking: str | None = None
+    timeout: float = 600.0
+    concurrency: int | None = None
+    transport: str = "aiohttp"
+    hedge: float | None = None
+    noise_check: float | None = None
+    setup: bool = False
+    accept_change: bool = False
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an evaluation is to ask of whom. every: all items of the benchmark; questions: what is asked of it; again:
+    what the noise check asks again; name: how the run is called unless the user names it."""
+
+    options: EvalOptions
+    benchmark: Benchmark
+    every: Stock
+    target: Target
+    questions: Questions
+    again: Questions
+    sampling: Sampling
+    name: str
+
+    @property
+    def called(self) -> str:
+        """The benchmark's name in the run: that of the items that were given, else the benchmark's own."""
+        return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
+
+
+def plan(options: EvalOptions) -> Plan:
+    """Make the plan: load the items, choose the server, load the strategies. Raises TomserveError for what does not
+    fit together; asks nothing yet."""
+    if options.transport not in TRANSPORTS:
+        raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
+    noise_check.check_share(options.noise_check)
+    _check_numbers(options)
+    benchmark = _benchmark(options)
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.stratum)
+    chosen = target.choose(options.base_urls, options.model, options.revision)
+    preset = chosen.preset
+    thinking = _thinking(preset, chosen.model, options.thinking)
+    strategies = _strategies(options, benchmark, preset, thinking)
+    items = every.limited(options.limit)
+    again = items.drawn(options.noise_check) if options.noise_check else Stock()
+    switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
+    return Plan(
+        options,
+        benchmark,
+        every,
+        chosen,
+        Questions(items, strategies),
+        Questions(again, strategies),
+        Sampling(extra=preset.extra(options.thinking) if preset else {}),
+        f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
+    )
+
+
+def _check_numbers(options: EvalOptions) -> None:
+    """Raise ConfigError for a number that cannot be meant."""
+    counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 1):
+            raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
+    for name, seconds in {"the timeout": options.timeout, "hedge": options.hedge}.items():
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
+            raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
+
+
+def _benchmark(options: EvalOptions) -> Benchmark:
+    """What is known of the benchmark; items that are at hand may name any, of which nothing else has to be known."""
+    if not options.items:
+        return benchmarks.get(options.benchmark)
+    found = benchmarks.known(options.benchmark or benchmarks.ANYBODYS)
+    return found or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
+
+
+def _given(items: tuple[Item, ...]) -> list[Item]:
+    """Items that are at hand. Raises ConfigError where two have one id."""
+    if twice := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
+        raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
+    return list(items)
+
+
+def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
+    strategies = [
+        Strategy.load(
+            name,
+            system_role=preset.system_role if preset else True,
+            overrides=preset.prompt_parts if preset else {},
+            max_tokens=options.max_tokens or 0,
+            thinking=thinking,
+        )
+        for name in dict.fromkeys(options.strategies or benchmark.strategies)
+    ]
+    if twice := [name for name, count in Counter(s.name for s in strategies).items() if count > 1]:
+        raise ConfigError(f"two strategies are called {twice[0]!r}; rename the folder of one")
+    return strategies
+
+
+def _thinking(preset: Preset | None, model: str, wanted: str | None) -> int:
+    """Tokens a reply may think. Raises ConfigError where nobody knows how to switch the model's thinking."""
+    if preset is None and wanted is not None:
+        raise ConfigError(
+            f"--thinking {wanted}: no preset tells how {model} is switched; write launch/models/NAME.yaml with a "
+            "reasoning: section (qwen3-8b.yaml is an example)"
+        )
+    return preset.thinking_tokens(wanted) if preset is not None else 0

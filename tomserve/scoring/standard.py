@@ -1,0 +1,167 @@
+"""The standard metrics: the answer, the belief chain, and what knowing nothing of the story scores (floors).
+
+They are computed for every benchmark. A new one is one more Metric in STANDARD: its columns follow everywhere.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from tomserve.items import UNKNOWN, Gold, Item
+from tomserve.items.automaton import Automaton
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.chains import ChainScore, path_proper, score_chain
+from tomserve.scoring.metric import Metric
+from tomserve.scoring.sentences import MISSING, Judgement, judge
+
+FLOORS = ("first", "answer", UNKNOWN)
+"""Chains that know nothing of the story, as long as it: a copied run of the first gold belief, the constant answer,
+always unknown. What they score is what a metric gives away."""
+
+FLOOR_METRICS = ("lcs", "lcps", "transitions", "sentence_accuracy")
+"""The metrics of a chain that are computed for the floors, too."""
+
+
+def _answer(item: Item, reading: Reading) -> dict[str, Any]:
+    return {
+        "status": reading.status,
+        "parse": reading.parse,
+        "reason": reading.reason,
+        "answer": reading.answer,
+        "correct": reading.answer == item.answer,
+    }
+
+
+ANSWER = Metric(
+    {
+        "status": pl.String,
+        "parse": pl.String,
+        "reason": pl.String,
+        "answer": pl.String,
+        "correct": pl.Boolean,
+    },
+    _answer,
+)
+"""What was answered, how it was read or why it could not be, and whether it is right."""
+
+
+def _chain(item: Item, reading: Reading) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if reading.chain is not None:
+        last = reading.chain[-1][1]
+        found["chain"] = [label for _, label in reading.chain]
+        found["chain_length"] = len(reading.chain)
+        found["answer_matches_last"] = None if reading.answer is None else reading.answer == last
+        found["chain_last_correct"] = last == item.answer
+    elif reading.chain_reason is not None:
+        found["chain_reason"] = reading.chain_reason
+    elif not reading.chain_asked:
+        return found
+    if reading.stated is not None:
+        found["chain_sentences"] = [number for number, _ in reading.stated]
+    if item.gold is not None:
+        found.update(_against(automaton(item.gold), reading))
+    return found
+
+
+CHAIN = Metric(
+    {
+        "chain": pl.List(pl.String),
+        "chain_reason": pl.String,
+        "chain_proper": pl.Boolean,
+        "chain_lcs": pl.Float64,
+        "chain_lcps": pl.Float64,
+        "chain_transitions": pl.Float64,
+        "chain_transitions_distinct": pl.Float64,
+        "chain_sentence_accuracy": pl.Float64,
+        "chain_change_f1": pl.Float64,
+        "chain_path_proper": pl.Boolean,
+        "chain_last_correct": pl.Boolean,
+        "chain_length": pl.Int64,
+        "answer_matches_last": pl.Boolean,
+        "chain_sentences": pl.List(pl.Int64),
+        "chain_verdicts": pl.List(pl.String),
+        "chain_break": pl.Int64,
+        "chain_break_kind": pl.String,
+    },
+    _chain,
+)
+"""The belief chain of a reply and how it compares with the gold rationale. All are null where no chain was asked for
+and none was given; a chain that was asked for and could not be read is not proper and scores 0."""
+
+
+def _against(gold: Automaton, reading: Reading) -> dict[str, Any]:
+    """The chain metrics of a reading whose item has gold, by column."""
+    readable = reading.chain is not None
+    score, path, judgement = _scored(gold, reading.stated or (), readable, reading.others)
+    kind, place = None, judgement.first_break
+    if not score.proper:
+        # A chain that cannot be read breaks where it names what is no label, or nowhere in particular.
+        if not readable and "out_of_vocabulary" in judgement.verdicts:
+            place = judgement.verdicts.index("out_of_vocabulary")
+        elif not readable:
+            place = None
+        kind = MISSING if place is None else judgement.verdicts[place]
+    return {
+        "chain_proper": score.proper,
+        "chain_lcs": score.lcs,
+        "chain_lcps": score.lcps,
+        "chain_transitions": score.transitions,
+        "chain_transitions_distinct": score.transitions_distinct,
+        "chain_path_proper": path,
+        "chain_sentence_accuracy": judgement.accuracy if readable else 0.0,
+        "chain_change_f1": judgement.change_f1 if readable else 0.0,
+        "chain_length": len(reading.chain or ()),
+        "chain_verdicts": list(judgement.verdicts) if reading.stated else None,
+        "chain_break": place + 1 if kind is not None and place is not None else None,
+        "chain_break_kind": kind,
+    }
+
+
+@lru_cache(maxsize=8192)
+def automaton(gold: Gold) -> Automaton:
+    """The compiled rationale; equal ones are compiled once."""
+    return gold.automaton()
+
+
+@lru_cache(maxsize=65536)
+def _scored(
+    gold: Automaton, stated: tuple[tuple[int, str | None], ...], readable: bool, others: tuple[Automaton, ...]
+) -> tuple[ChainScore, bool, Judgement]:
+    """Equal pairs of gold and chain are computed once, because models repeat themselves."""
+    chain = [label for _, label in stated if label is not None] if readable else []
+    return score_chain(gold, chain), path_proper(gold, chain), judge(gold, stated, others)
+
+
+def _floors(item: Item, reading: Reading) -> dict[str, float | None]:
+    del reading  # floors belong to the item, whatever was answered
+    return {} if item.gold is None else _floors_of(automaton(item.gold), item.answer, UNKNOWN in item.choices)
+
+
+FLOOR = Metric(
+    {f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors, of_item=True
+)
+"""What the chains of FLOORS score against the item's gold; null without gold, and for "unknown" where it is no
+label."""
+
+
+@lru_cache(maxsize=8192)
+def _floors_of(gold: Automaton, answer: str, unknown: bool) -> dict[str, float | None]:
+    length = len(gold.labels)
+    first = max(sorted(gold.labels[0]), key=lambda label: score_chain(gold, [label] * length).lcs)
+    found: dict[str, float | None] = {}
+    for floor, label in zip(FLOORS, (first, answer, UNKNOWN if unknown else None), strict=True):
+        if label is None:
+            continue
+        score = score_chain(gold, [label] * length)
+        accuracy = judge(gold, [(t + 1, label) for t in range(length)]).accuracy
+        values = (score.lcs, score.lcps, score.transitions, accuracy)
+        found |= {f"floor_{floor}_{metric}": value for metric, value in zip(FLOOR_METRICS, values, strict=True)}
+    return found
+
+
+STANDARD = (ANSWER, CHAIN, FLOOR)
+"""The metrics of every score table, in the order of their columns."""

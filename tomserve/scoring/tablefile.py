@@ -1,0 +1,115 @@
+"""Score tables in files: read in whatever format they came, with their columns in order and of their types, and
+written.
+
+>>> read_table("scores.csv").select("strategy", "correct").head()                              # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+
+from tomserve.content import files
+from tomserve.errors import ConfigError
+from tomserve.scoring.outcomes import status_column
+from tomserve.scoring.score import COLUMNS
+from tomserve.scoring.table import TABLES
+
+
+def read_table(source: str) -> pl.DataFrame:
+    """A score table from a file (.parquet, .jsonl, .csv), typed. Raises ConfigError where it is none."""
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path, glob=False)
+        elif path.suffix == ".jsonl":
+            frame = pl.read_ndjson(path, infer_schema_length=None)
+        else:
+            text = {
+                name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
+            }
+            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, **text}, glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
+    return typed(frame, str(path))
+
+
+def typed(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    """A score table with its columns in order and of their types, whatever format they came in.
+
+    Raises ConfigError by file, column and value for what does not fit: true and false may be text or 1 and 0.
+    """
+    known = [name for name in COLUMNS if name in frame.columns]  # JSON does not keep an order
+    if not known:
+        shown = ", ".join(frame.columns[:8]) or "none"
+        raise ConfigError(
+            f"{path}: not a score table: found columns {shown[:200]}; expected model, strategy, item, status, correct "
+            "and the study's factors (CSV: separated by commas)"
+        )
+    if frame.is_empty():
+        raise ConfigError(f"{path}: holds no rows")
+    labels = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
+    frame = frame.with_columns(pl.col(name).cast(pl.String) for name in labels)
+    for name in known:
+        kind = COLUMNS[name]
+        if kind == pl.Boolean:
+            frame = frame.with_columns(_truth(frame, name, path))
+            continue
+        if name == "status":
+            frame = frame.with_columns(status_column(frame, path))
+            continue
+        column = (
+            pl.col(name).str.json_decode(kind) if isinstance(kind, pl.List) and path.endswith(".csv") else pl.col(name)
+        )
+        try:
+            frame = frame.with_columns(column.cast(kind))
+        except pl.exceptions.PolarsError:
+            found = frame.schema[name]
+            raise ConfigError(f"{path}: column {name!r} is {found} and cannot be read as {kind}") from None
+    return frame.select(*known, pl.exclude(*known))
+
+
+_TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+
+
+def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
+    """A column of true and false; anything but these, 1, 0 and nothing is refused."""
+    column = frame[name]
+    if column.dtype in (pl.Boolean, pl.Null):
+        return column.cast(pl.Boolean)
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+    text = column.cast(pl.String).str.to_lowercase()
+    found = text.replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean).alias(name)
+    strange = text.is_not_null() & (text != "") & found.is_null()
+    if strange.any():
+        at = int(strange.arg_max() or 0)
+        item = frame["item"][at] if "item" in frame.columns else at + 1
+        raise ConfigError(f"{path}: item {item!r}: {name} is {frame[name][at]!r}; expected true or false (or 1, 0)")
+    return found
+
+
+def write_scores(scores: pl.DataFrame, path: Path) -> None:
+    """Write a score table by its suffix: .parquet, .jsonl or .csv (lists as JSON text). Raises ConfigError."""
+    lists = [name for name, kind in scores.schema.items() if isinstance(kind, pl.List)]
+    as_text = (
+        pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
+    )
+    if path.suffix not in TABLES:
+        raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
+    try:
+        with files.replacing(path) as file:
+            if path.suffix == ".parquet":
+                scores.write_parquet(file.name)
+            elif path.suffix == ".jsonl":
+                scores.write_ndjson(file.name)
+            else:  # an interface, not a sheet to look at: nothing is escaped, so that it reads back as it was
+                scores.with_columns(as_text).write_csv(file.name)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise ConfigError(f"{path}: cannot be written ({reason})") from None
