@@ -141,7 +141,7 @@ class Llama(nn.Module):
             qkv = F.linear(y, layer.qkv.flatten(0, 1).to(self.dtype))
             q, k, v = qkv.view(-1, 3, self.size.heads, self.size.head).unbind(1)
             q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-            opened, told, asked = (
+            of_opening, of_stories, of_branches = (
                 [_heads(part, rows) for part in parts]
                 for parts, rows in zip(
                     zip(*(torch.split(part, sizes) for part in (q, k, v)), strict=True), (1, batch, count), strict=True
@@ -149,27 +149,27 @@ class Llama(nn.Module):
             )
             mixed = []
             if start:
-                mixed.append(_attend(opened[0], opened[1], opened[2], first_bias))
+                mixed.append(_attend(of_opening[0], of_opening[1], of_opening[2], first_bias))
             keys, values = (
                 torch.cat([head.expand(batch, -1, -1, -1), tail], 2)
-                for head, tail in zip(opened[1:], told[1:], strict=True)
+                for head, tail in zip(of_opening[1:], of_stories[1:], strict=True)
             )
-            mixed.append(_attend(told[0], keys, values, story_bias))
+            mixed.append(_attend(of_stories[0], keys, values, story_bias))
             keys, values = (
-                torch.cat([head[owner], tail], 2) for head, tail in zip((keys, values), asked[1:], strict=True)
+                torch.cat([head[owner], tail], 2) for head, tail in zip((keys, values), of_branches[1:], strict=True)
             )
-            mixed.append(_attend(asked[0], keys, values, branch_bias))
+            mixed.append(_attend(of_branches[0], keys, values, branch_bias))
             if seen is not None and number in seen.attention:
-                seen.attention[number] = asked[0], keys, branch_bias[:, 0]
+                seen.attention[number] = of_branches[0], keys, branch_bias[:, 0]
             x = x + F.linear(torch.cat(mixed), layer.o_proj.to(self.dtype))
             y = F.rms_norm(x, (self.size.width,), layer.post_attention_layernorm, EPS).to(self.dtype)
             gate, up = F.linear(y, layer.gate_up.flatten(0, 1).to(self.dtype)).chunk(2, -1)
             x = x + F.linear(F.silu(gate) * up, layer.down_proj.to(self.dtype))
             if seen is not None and number in seen.hidden:
-                _, told_x, asked_x = torch.split(F.rms_norm(x, (self.size.width,), eps=EPS), sizes)
-                seen.hidden[number] = told_x.view(batch, long, -1), asked_x.view(count, wide, -1)
-        _, told_x, asked_x = torch.split(F.rms_norm(x, (self.size.width,), self.norm, EPS), sizes)
-        return told_x.view(batch, long, -1), asked_x.view(count, wide, -1)
+                _, story_states, branch_states = torch.split(F.rms_norm(x, (self.size.width,), eps=EPS), sizes)
+                seen.hidden[number] = story_states.view(batch, long, -1), branch_states.view(count, wide, -1)
+        _, story_states, branch_states = torch.split(F.rms_norm(x, (self.size.width,), self.norm, EPS), sizes)
+        return story_states.view(batch, long, -1), branch_states.view(count, wide, -1)
 
     def _bias(self, hidden: Tensor) -> Tensor:
         """An additive mask that hides the places where `hidden` is true."""

@@ -180,17 +180,17 @@ class Packer:
                 notes.append(("what", place, self.ids(learned.what)[apart]))
         return notes
 
-    def _reply_weights(self, item: Item, said: list[int]) -> list[float]:
-        """A weight of the loss for each token of a reply (`said`).
+    def _reply_weights(self, item: Item, response: list[int]) -> list[float]:
+        """A weight of the loss for each token of a reply (`response`).
 
         What the form forces counts little; the token that tells a label from the other choices counts much, in the
         answer more than in a belief.
         """
         choices = [self.ids(choice) for choice in item.choices]
         weights: list[float] = []
-        last_glue = max((place for place, token in enumerate(said[:-2]) if token in self._glue), default=0)
+        last_glue = max((place for place, token in enumerate(response[:-2]) if token in self._glue), default=0)
         label: list[int] = []
-        for place, token in enumerate(said):
+        for place, token in enumerate(response):
             if token in self._glue or (token in self._between and not label):
                 weights.append(_GLUE_WEIGHT)
                 label = []

@@ -151,15 +151,15 @@ def _fields_at(loc: Loc, model: type[pydantic.BaseModel]) -> list[str]:
         origin = get_origin(annotation)
         if origin in (dict, Mapping, list, tuple):
             annotation = args[-1]
-        elif (found := _model_in(annotation)) is not None:
-            fields = {info.alias or name: info.annotation for name, info in found.model_fields.items()}
+        elif (submodel := _model_in(annotation)) is not None:
+            fields = {info.alias or name: info.annotation for name, info in submodel.model_fields.items()}
             annotation = fields.get(str(part))
-    found = _model_in(annotation)
-    return sorted(info.alias or name for name, info in found.model_fields.items()) if found else []
+    submodel = _model_in(annotation)
+    return sorted(info.alias or name for name, info in submodel.model_fields.items()) if submodel else []
 
 
 def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
     """The pydantic model that an annotation is or contains (as one of a union); None where there is none."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return annotation
-    return next((found for arm in get_args(annotation) if (found := _model_in(arm)) is not None), None)
+    return next((submodel for arm in get_args(annotation) if (submodel := _model_in(arm)) is not None), None)
