@@ -9,58 +9,55 @@ cluster (story, task; an item without one is its own), failures count as wrong; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
+from tomserve.scoring.metric import BEGINNING
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import metrics
+from tomserve.studies import Excerpt, Study, metrics
 from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.study import answered, with_columns
+from tomserve.studies.rows import BASELINE, REQUIRED, prepared
+from tomserve.studies.showing import Tables
 
-REQUIRED = ("model", "strategy", "item", "status", "correct")
-VALUES: dict[str, tuple[str, ...]] = {}
-INTERVALS = ("recommended", "published")
-VANILLA = "vanilla"
+NOTES = {
+    "accuracy": "The share of right answers with its 95% interval (Wilson's), which counts clusters (stories, tasks), "
+    "not questions, because the questions of one cluster go together: it says what to expect of further clusters like "
+    "these. A failure (no answer, or none that can be read) counts as wrong.",
+    "prompting_effects": "Each strategy against vanilla on the same items, with a 95% t interval over clusters. Read "
+    "this difference and its interval: whether the intervals of two accuracies overlap is no test. p_sign_flip is the "
+    "p value of a sign-flip test: the share of all ways of flipping the signs of the clusters' differences that give "
+    "an effect at least as large.",
+    metrics.TABLE: metrics.NOTE,
+}
+PUBLISHED = {
+    "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
+    "normal distribution."
+}
 
 
-def notes(intervals: str) -> dict[str, str]:
-    """One line a table: what its interval means, and for which population."""
-    if intervals == "published":
-        return {"accuracy": "items as independent: (k + 2)/(n + 4), normal"}
-    return {
-        "accuracy": "Wilson's interval with n = clusters, for further clusters like these; failures count as wrong",
-        "prompting_effects": "paired on the same items, t and sign flips over clusters: this is the test, overlapping "
-        "intervals of accuracies are none",
-        metrics.TABLE: metrics.NOTE,
-    }
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, counted in that way."""
+    return PUBLISHED if intervals == "published" else NOTES
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """`accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked."""
-    kinds = {"answer": pl.String, "cluster": pl.String}
-    rows = (
-        with_columns(scores, kinds)
-        .with_columns(
-            correct=pl.col("correct").fill_null(False) & answered(),
-            faulty=~answered(),
-            cluster=pl.coalesce("cluster", "item"),
-        )
-        .sort("model", "strategy", "item")
-        .collect()
-    )
+    """`accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked, and `metrics` where the
+    benchmark has some."""
+    computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
+    rows = prepared(scores, (*REQUIRED, *computed)).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    found = pl.DataFrame([{"model": key[0], "strategy": key[1], **_share(part, intervals)} for key, part in arms])
+    shares = pl.DataFrame([{"model": key[0], "strategy": key[1], **_share(part, intervals)} for key, part in arms])
     if intervals == "published":
-        return {"accuracy": found}
+        return {"accuracy": shares}
     effects = list(_effects(rows))
-    computed = metrics.means(rows)
+    means = metrics.means(rows)
     return {
-        "accuracy": found,
+        "accuracy": shares,
         **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
-        **({metrics.TABLE: computed} if computed.height else {}),
+        **({metrics.TABLE: means} if means.height else {}),
     }
 
 
@@ -74,28 +71,22 @@ def _share(rows: pl.DataFrame, intervals: str) -> dict[str, Any]:
 
 def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        pairs = pair(treated, rows.filter(model=model, strategy=VANILLA))
-        if strategy != VANILLA and pairs.height:
-            yield {"model": model, "treatment": strategy, "control": VANILLA, **contrast(pairs)}
+        pairs = pair(treated, rows.filter(model=model, strategy=BASELINE))
+        if strategy != BASELINE and pairs.height:
+            yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
 
 
-def summary(found: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """What the terminal shows of them."""
-    shown = {"accuracy": found["accuracy"].select(found["accuracy"].columns[:7])}
-    if "prompting_effects" in found:
-        effects = [
-            "model",
-            "treatment",
-            "control",
-            "risk_difference",
-            "rd_low",
-            "rd_high",
-            "p_sign_flip",
-            "gained",
-            "lost",
-            *shown_noise(found["prompting_effects"]),
-        ]
-        shown["effects, paired on the same items"] = found["prompting_effects"].select(effects)
-    if metrics.TABLE in found:
-        shown["metrics of the replies"] = found[metrics.TABLE]
-    return shown
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal shows: the first columns of the tables."""
+    accuracy = tables["accuracy"]
+    excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",))]
+    if (effects := tables.get("prompting_effects")) is not None:
+        columns = ("model", "treatment", "control", "risk_difference", "rd_low", "rd_high", "p_sign_flip")
+        frame = effects.select(*columns, "gained", "lost", *shown_noise(effects))
+        excerpts.append(Excerpt("effects, paired on the same items", frame, ("prompting_effects",)))
+    if metrics.TABLE in tables:
+        excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
+    return excerpts
+
+
+STUDY = Study(name="accuracy", tables=tables, notes=notes, summary=summary)

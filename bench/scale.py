@@ -104,6 +104,9 @@ class StandIn(http.server.ThreadingHTTPServer):
         self.silent = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client that is killed resets its connections."""
+
     @property
     def url(self) -> str:
         """Its base URL."""

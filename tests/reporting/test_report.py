@@ -27,10 +27,10 @@ from tomserve.reporting.html import items as items_module
 from tomserve.reporting.html import page as page_module
 from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.figures import figures
-from tomserve.reporting.html.headline import percent, verdicts
 from tomserve.reporting.html.sources import load, provenance
-from tomserve.reporting.html.svg import draw, plain
+from tomserve.reporting.html.svg import draw
+from tomserve.studies import Context, Figure, Verdict, load_study
+from tomserve.studies.words import percent, plain
 
 PAYLOADS = [
     "<script>alert(1)</script>",
@@ -53,6 +53,16 @@ PAYLOADS = [
     "&lt;b&gt;&#x27;",
     "url(http://evil.example/x)",
 ]
+
+
+def figures(tables: dict[str, pl.DataFrame], chance: dict[str, float]) -> dict[str, Figure]:
+    made = load_study("perturbed").figures
+    assert made is not None
+    return {figure.name: figure for figure in made(tables, Context(chance))}
+
+
+def verdicts(tables: dict[str, pl.DataFrame], chance: float | None) -> list[Verdict]:
+    return list(load_study("perturbed").verdicts(tables, Context({} if chance is None else {"all": chance})))
 
 
 def run_folder(
@@ -299,13 +309,16 @@ def test_an_incomplete_run_is_marked(tmp_path: Path) -> None:
 
 
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
-    """The study `accuracy` knows no classes: figures that need them are left out, and say so."""
+    """The study `accuracy` has no figures of its own: what can be drawn of any study is."""
     items = [make_item(n, choices=["tea", *["salt"][: n % 2], "unknown"], gold=None) for n in (1, 2, 3)]
     right = {item.id: {"text": json.dumps({"answer": "tea"})} for item in items}
     wrong = {item.id: {"text": "I do not know at all"} for item in items}
     text = report([str(run_folder(tmp_path / "r", {"vanilla": right, "cot": wrong}, items))])
-    assert "Not drawn: the table accuracy has no column subset." in text
-    assert "Not drawn: this study has no table faithfulness." in text
+    assert "Not drawn" not in text
+    assert "this study has no table" not in text
+    labels = [attributes.get("aria-label", "") for attributes in Elements(text).all("svg")]
+    assert [label.split(":")[0] for label in labels] == ["Accuracy with its uncertainty", "Prompting effects"]
+    assert "cot, cot: -1.00 [" in labels[1]
     assert "Accuracy with its uncertainty" in text
     assert "vanilla: 3 of 3 right" in text
     assert "tiny, cot: 3 of 3 without an answer (100.0%)." in text

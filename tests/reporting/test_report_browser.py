@@ -209,7 +209,7 @@ def test_the_unperturbed_item_lists_its_versions(visit: Any, example: Path) -> N
     assert link.inner_text().split("/")[2:] == base.split("/")[2:]
     page.locator("dialog").get_by_role("link", name=name, exact=True).click()
     page.wait_for_function("name => document.querySelector('dialog h2').textContent === name", arg=name)
-    assert page.get_by_text("What the perturbation changes").count() == 1
+    assert page.get_by_text("What differs from the original").count() == 1
 
 
 def test_keyboard_alone_suffices(visit: Any, example: Path) -> None:
@@ -365,7 +365,7 @@ def test_hostile_content_is_shown_and_does_nothing(visit: Any, hostile: Path) ->
     assert page.evaluate("[document.scripts.length, document.styleSheets.length]") == before
     assert page.locator("main img, main iframe, main style, header b, nav b").count() == 0
     page.keyboard.press("Escape")
-    for label in ("Class", "Stage"):
+    for label in ("perturbation", "stage"):
         select = page.get_by_label(label, exact=True)
         for value in select.locator("option").all_inner_texts():
             select.select_option(label=value)

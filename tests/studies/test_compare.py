@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, make_item
-from tomserve.benchmarks import get
+from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.studies.compare import compare
@@ -85,7 +85,7 @@ def test_score_tables_compare_too_but_not_several_models(runs: tuple[str, str], 
 
 
 def test_a_plan_counts_requests_and_what_can_be_found() -> None:
-    found = plan(get("perturbed"), None, ("vanilla", "cot"), models=3)
+    found = plan(benchmarks.get("perturbed"), None, ("vanilla", "cot"), models=3)
     assert (found.items, found.requests) == (1088, 1088 * 2 * 3)
     assert found.tokens == found.cost["prompt tokens (about)"].sum() > 1_000_000
     rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}

@@ -13,11 +13,9 @@ from tomserve.benchmarks.hitom.explain import parsed
 from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.errors import ConfigError, ContentError
 from tomserve.reporting import tables as forms
-from tomserve.reporting.html.figures import figures
-from tomserve.reporting.html.headline import verdicts
 from tomserve.scoring.table import table
 from tomserve.stats.clustered import new_units_share
-from tomserve.studies.study import analyze, default_study, load_study, notes, printable, warnings
+from tomserve.studies import Context, Figure, Verdict, analyze, default_study, load_study
 
 # story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
 STORIES: dict[str, tuple[int, bool, str, str]] = {
@@ -50,6 +48,16 @@ def study(frame: pl.DataFrame, intervals: str = "recommended") -> dict[str, pl.D
     return analyze(frame, load_study("hitom"), intervals)
 
 
+def figures(found: dict[str, pl.DataFrame], chance: dict[str, float]) -> dict[str, Figure]:
+    made = load_study("hitom").figures
+    assert made is not None
+    return {figure.name: figure for figure in made(found, Context(chance))}
+
+
+def verdicts(found: dict[str, pl.DataFrame], chance: float) -> list[Verdict]:
+    return list(load_study("hitom").verdicts(found, Context({"all": chance})))
+
+
 def at(frame: pl.DataFrame, **where: Any) -> dict[str, Any]:
     """The one row with these values."""
     return frame.row(by_predicate=pl.all_horizontal(pl.col(name) == value for name, value in where.items()), named=True)
@@ -66,7 +74,7 @@ def test_the_tables_are_those_of_the_issue(found: dict[str, pl.DataFrame]) -> No
     assert list(study(scores(), "published")) == [name for name in found if name != "prompting_effects"]
     assert default_study(scores()) == "hitom"
     for intervals in ("recommended", "published"):
-        assert set(notes(load_study("hitom"), intervals)) == set(found)
+        assert set(load_study("hitom").notes(intervals)) == set(found)
 
 
 def test_accuracy_is_pooled_over_questions(found: dict[str, pl.DataFrame]) -> None:
@@ -172,7 +180,10 @@ def test_orders_without_a_complete_story_are_drawn() -> None:
     assert drawn.panels
     assert any("hitom vanilla, 2 chapters, order 2: 1.00" in panel.svg for panel in drawn.panels)
     grounds = [ground for card in verdicts(found, 0.2)[0].cards for ground in card.grounds]
-    assert ("hitom vanilla, all asked orders up to 0 right", "67% of 3 stories; 67% if independent.") in grounds
+    assert (
+        "hitom vanilla, all asked orders up to 0 right",
+        "67% of 3 stories; it would be 67% if the orders were independent.",
+    ) in grounds
 
 
 def test_figures_that_are_not_drawn_have_their_own_titles() -> None:
@@ -297,7 +308,7 @@ def test_twins_are_drawn_and_printed() -> None:
     assert "deceptive − filler, tells matter, vanilla: -0.50" in panel.svg
     assert "deceptive − none, all questions, vanilla: -0.25" in panel.svg
     assert "tells matter" not in figures(study(scores()), {"all": 0.25})["perturbing"].missing
-    shown = printable(load_study("hitom"), found)["twins: what lies do, with as many lines"]
+    (shown,) = [one.frame for one in load_study("hitom").summary(found) if one.title.startswith("twins: ")]
     assert shown.filter(tell_relevant="all")["deceptive - filler [95%]"].item().startswith("-.50 [")
 
 
@@ -313,7 +324,10 @@ def test_whether_it_nests_is_read_off_the_interval_where_copying_fails(low: floa
     card = cards["Does it nest beliefs?"]
     assert card.verdict == verdict
     assert card.grounds[0][1].startswith("1 of 4 right (25%")
-    assert card.grounds[-1] == ("hitom cot, all asked orders up to 2 right", "50% of 4 stories; 56% if independent.")
+    assert card.grounds[-1] == (
+        "hitom cot, all asked orders up to 2 right",
+        "50% of 4 stories; it would be 56% if the orders were independent.",
+    )
 
 
 # Errors
@@ -416,11 +430,11 @@ def test_generated_items_name_their_semantics_as_gold() -> None:
     one = scores(semantics=pl.lit("common_knowledge")).drop("gold")
     found = study(one)
     assert set(found["scorer"]["gold"]) == {"tracked:common_knowledge"}
-    assert warnings(module, found) == []
+    assert module.warnings(found) == []
     both = pl.concat([one, scores(semantics=pl.lit("released"), item=pl.col("item") + "/r").drop("gold")])
     mixed = study(both)
     expected = "answers were compared with several sets of labels: tracked:common_knowledge, tracked:released"
-    assert warnings(module, mixed) == [expected]
+    assert module.warnings(mixed) == [expected]
     assert at(mixed["joint_accuracy"], strategy="hitom_cot", deception="overall", length="all", order="0")[
         "stories"
     ] == 2 * len(STORIES)
@@ -428,10 +442,10 @@ def test_generated_items_name_their_semantics_as_gold() -> None:
 
 def test_what_makes_numbers_doubtful_is_said() -> None:
     module = load_study("hitom")
-    assert warnings(module, study(scores())) == []
+    assert module.warnings(study(scores())) == []
     some = scores(gold=pl.when(pl.col("order") == 0).then(pl.lit("released")).otherwise(pl.col("gold")))
     some = some.filter((pl.col("strategy") == "hitom_cot") | (pl.col("cluster") != "hitom/s1"))
-    said = " | ".join(warnings(module, study(some)))
+    said = " | ".join(module.warnings(study(some)))
     assert "gold released: the file's own labels, stale in the VP half" in said
     assert "several sets of labels: corrected, released" in said
     assert "hitom_cot and hitom_vanilla were asked different items: 10 of 13 compare" in said
@@ -439,10 +453,10 @@ def test_what_makes_numbers_doubtful_is_said() -> None:
 
 def test_strategies_without_a_common_item_are_not_compared_in_silence() -> None:
     halves = scores(item=pl.col("item") + "/" + pl.col("strategy"))
-    assert warnings(load_study("hitom"), study(halves)) == [
+    assert load_study("hitom").warnings(study(halves)) == [
         "m: hitom_cot and hitom_vanilla were asked no item in common, and are not compared"
     ]
-    assert warnings(load_study("hitom"), study(halves, "published")) == []
+    assert load_study("hitom").warnings(study(halves, "published")) == []
     published = at(study(halves, "published")["accuracy"], strategy="hitom_cot", deception="overall")
     assert published["minus_vanilla"] == pytest.approx(5 / 6 - (0.75 + 1 / 3) / 2)
 
@@ -457,7 +471,7 @@ def test_a_foreign_table_needs_only_what_is_required() -> None:
         assert found["deception_count"].is_empty()
         assert found["lower_order_match"].is_empty()
         assert at(found["baselines"], deception="overall", order="all")["chance"] is None
-        assert printable(load_study("hitom"), found)
+        assert load_study("hitom").summary(found)
 
 
 @pytest.mark.parametrize("form", forms.FORMATS[1:])
@@ -465,7 +479,7 @@ def test_every_form_of_every_table(form: str) -> None:
     for intervals in ("recommended", "published"):
         module = load_study("hitom")
         for name, frame in study(pl.concat([scores(), twins()], how="diagonal_relaxed"), intervals).items():
-            assert forms.render(frame, form, module.LAYOUTS.get(name))
+            assert forms.render(frame, form, module.layouts.get(name))
 
 
 @pytest.mark.parametrize(

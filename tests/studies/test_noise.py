@@ -271,6 +271,8 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
         "def tables(scores, intervals):\n"
         "    effect = {'model': ['tiny'], 'strategy': ['vanilla'], 'risk_difference': [0.1]}\n"
         "    return {'mine': pl.DataFrame(effect), 'other': pl.DataFrame({'model': ['tiny']})}\n"
+        "from tomserve.studies import Study\n"
+        "STUDY = Study(name='mine', tables=tables)\n"
     )
     for name in ("accuracy", study):
         done = cli("analyze", "r", "--study", name, "--format", "csv", "--out", tmp_path / "tables")
@@ -286,7 +288,7 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     )  # vanilla on both sides
     assert pl.read_csv(tmp_path / "tables/other.csv").columns == ["model"]
     assert pl.read_csv(tmp_path / "tables/noise_floor.csv")["compared"].to_list() == [20] * 6
-    assert "mine: noise: how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
+    assert "mine: Column noise says how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
     shown = cli("analyze", "r").out
     assert re.search(r"gained +lost +noise +noise_high\n", shown)
     assert "noise floor: what changes where only the batches do" in shown
@@ -294,7 +296,7 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     assert "40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in page
     assert 'id="table-noise_floor"' in page
     assert f"no larger than what batching alone could move, 20 points (at most {100 * high:.1f})" in page
-    assert "not larger than it cannot be told from batching noise" in page
+    assert "not larger than this cannot be told from batching noise" in page
     assert "noise_high" in page
     compared = (
         cli("compare", "r", tmp_path / "s.parquet") if cli("score", "r", "--out", tmp_path / "s.parquet") else None
@@ -313,7 +315,7 @@ def test_where_it_was_not_measured_the_column_is_empty(endpoint, cli, asking, tm
     effects = pl.read_csv(tmp_path / "tables/prompting_effects.csv")
     assert effects.select("noise", "noise_high").row(0) == (None, None)
     assert not (tmp_path / "tables/noise_floor.csv").exists()
-    assert "noise: not measured (eval --noise-check)" in (tmp_path / "tables/notes.txt").read_text()
+    assert "(noise, noise_high) was not measured (eval --noise-check)" in (tmp_path / "tables/notes.txt").read_text()
     other = load_scores("r").select(pl.exclude("^noise_.*$"))  # a table of another tool
     assert noise.noise_floor(other).is_empty()
 
@@ -331,7 +333,7 @@ def test_an_effect_gets_the_noise_of_the_arms_it_compares() -> None:
             "risk_difference": [0.0] * 5,
         }
     )
-    found = noise.beside({"effects": effects}, scores)["effects"]
+    found = noise.with_noise({"effects": effects}, scores)["effects"]
     assert found["noise"].to_list() == [0.5, 1.0, None, 0.0, 1.0]
 
 

@@ -17,8 +17,7 @@ from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.errors import ConfigError, ContentError
-from tomserve.reporting.layout import Layout
+from tomserve.errors import ConfigError
 from tomserve.reporting.tables import render, render_all
 from tomserve.stats.published import (
     accuracy_interval,
@@ -28,7 +27,7 @@ from tomserve.stats.published import (
     risk_difference,
     risk_ratio,
 )
-from tomserve.studies.study import analyze, load_study, notes, warnings
+from tomserve.studies import Layout, analyze, compute, load_study
 
 DATA = Path(__file__).parents[1] / "data"
 CLASSES = {
@@ -87,24 +86,27 @@ def paper() -> dict[str, pl.DataFrame]:
     return study_tables(pl.DataFrame(rows))
 
 
+CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
+COLUMNS = {
+    "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
+    "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
+    "prompting_effects": f"subset model perturbation treatment control {CONTRAST}",
+    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
+    "criteria": "subset model strategy rule ostensible classes_above limited_robust robust",
+    "challenging": "subset strategy perturbation models_in_top_five models challenging",
+    "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict",
+    "subtasks": "model strategy perturbation scenario question_kind correct total accuracy",
+    "tasks": "model strategy stage perturbation subtasks_right solved",
+    "chains": "model strategy perturbation total proper proper_share lcs lcps transitions break_sentence break_kind breaks",
+    "failures": "model strategy perturbation status count share accuracy_low accuracy_high",
+}
+"""The first columns of every table of the perturbation study."""
+
+
 def test_the_columns_of_every_table_are_stable(paper: dict[str, pl.DataFrame]) -> None:
-    contrast = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
-    expected = {
-        "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
-        "perturbation_effects": f"subset model strategy perturbation {contrast}",
-        "prompting_effects": f"subset model perturbation treatment control {contrast}",
-        "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
-        "criteria": "subset model strategy rule ostensible classes_above limited_robust robust",
-        "challenging": "subset strategy perturbation models_in_top_five models challenging",
-        "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict",
-        "subtasks": "model strategy perturbation scenario question_kind correct total accuracy",
-        "tasks": "model strategy stage perturbation subtasks_right solved",
-        "chains": "model strategy perturbation total proper proper_share lcs lcps transitions break_sentence break_kind breaks",
-        "failures": "model strategy perturbation status count share accuracy_low accuracy_high",
-    }
     for found in (paper, study_tables(scores()), study_tables(scores().filter(pl.col("strategy") == "cot"))):
-        assert list(found) == list(expected)
-        for name, columns in expected.items():
+        assert list(found) == list(COLUMNS)
+        for name, columns in COLUMNS.items():
             assert found[name].columns[: len(columns.split())] == columns.split(), name
 
 
@@ -452,18 +454,6 @@ def test_a_status_that_nobody_knows_is_a_failure_like_any_other(intervals: str) 
         assert_frame_equal(fine[name].with_columns(pl.col(pl.String).replace("fine", "timeout")), frame)
 
 
-def test_a_study_by_path(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("def tables(scores, intervals):\n    return {'n': scores.select('item').collect()}\n")
-    assert analyze(scores(), load_study(str(path)), "published")["n"].height == 16
-    path.write_text("x = 1\ny = x / 0\n")
-    with pytest.raises(ContentError, match=r"mine.py:2: cannot be loaded \(ZeroDivisionError"):
-        load_study(str(path))
-    path.write_text("x = 1\n")
-    with pytest.raises(ContentError, match="has no function tables"):
-        load_study(str(path))
-
-
 def test_studies_are_not_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis/evil.py").write_text("raise SystemExit('ran')")
@@ -491,12 +481,12 @@ def test_undefined_numbers_are_spelled_alike() -> None:
 
 def test_latex_marks_the_best_and_what_is_above_half() -> None:
     frame = study_tables(scores(model=pl.lit("a_b & c")))["accuracy"]
-    text = render(frame, "latex", load_study("perturbed").LAYOUTS["accuracy"])
+    text = render(frame, "latex", load_study("perturbed").layouts["accuracy"])
     assert text.count(r"\begin{tabular}{lcc}") == 2
     assert r"\multicolumn{2}{c}{a\_b \& c}" in text
     assert r"\toprule" in text
     assert r"none & \textbf{\underline{0.750}} {\scriptsize [0.290, 0.960]}" in text
-    below = render(frame.filter(subset="false_belief"), "latex", load_study("perturbed").LAYOUTS["accuracy"])
+    below = render(frame.filter(subset="false_belief"), "latex", load_study("perturbed").layouts["accuracy"])
     assert r"none & \textbf{0.500}" in below
     plain = render(pl.DataFrame({"model": ["50%_{x}\\"], "x": [-1.5]}), "latex", None)
     assert r"50\%\_\{x\}\textbackslash{} & $-1.500$ \\" in plain
@@ -514,7 +504,7 @@ def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
             "high": [0.2, math.nan],
         }
     )
-    text = render(frame, "latex", Layout("v", ("low", "high")))
+    text = render(frame, "latex", Layout("v", ("low", "high"), "perturbation", "subset"))
     assert r"none & \textbf{0.100} {\scriptsize [0.000, 0.200]} &  \\" in text
     assert r"late &  & -- \\" in text
 
@@ -554,7 +544,7 @@ def test_recommended_tables_begin_with_the_published_columns() -> None:
     ours, theirs = recommended(frame), study_tables(frame)
     assert set(theirs) < set(ours)
     for name, table in theirs.items():
-        first = load_study("perturbed").COLUMNS.get(name, "").split() or table.columns
+        first = COLUMNS[name].split()
         assert ours[name].columns[: len(first)] == table.columns[: len(first)] == first, name
     assert ours["strategies"].is_empty()
 
@@ -615,13 +605,13 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     assert effect["bound_high"] == 0.0
     assert effect["p_failure"] == 2 / 2**7, "failures of one strategy only"
     study = load_study("perturbed")
-    doubts = warnings(study, analyze(frame, study))
+    doubts = compute(frame, study).warnings
     assert len(doubts) == 1, "none failed in the false-belief subset"
     assert "m: cot and vanilla failed on different items (p 0.000, all)" in doubts[0]
     whole = frame.with_columns(status=pl.lit("ok"))
-    assert warnings(study, analyze(whole, study)) == []
+    assert compute(whole, study).warnings == ()
     less = whole.filter((pl.col("strategy") == "vanilla") | (pl.col("perturbation") != "none"))
-    assert "asked different items (all): 268 of 296 compare" in warnings(study, analyze(less, study))[0]
+    assert "asked different items (all): 268 of 296 compare" in compute(less, study).warnings[0]
 
 
 def test_more_than_two_strategies() -> None:
@@ -673,10 +663,10 @@ def test_faithfulness_beyond_the_tautology() -> None:
 
 def test_every_table_says_what_its_interval_means() -> None:
     study = load_study("perturbed")
-    for intervals in study.INTERVALS:
-        found = analyze(design(lambda stage, name, n, strategy: n > 0), study, intervals)
-        assert set(notes(study, intervals)) >= set(found)
-    assert "overlapping" in notes(study)["prompting_effects"]
+    for intervals in study.intervals:
+        found = compute(design(lambda stage, name, n, strategy: n > 0), study, intervals)
+        assert set(found.notes) >= set(found.tables)
+    assert "overlapping" in study.notes("recommended")["prompting_effects"]
 
 
 def test_items_of_any_benchmark_cluster_and_pair() -> None:

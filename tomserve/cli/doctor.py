@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from tomserve import __version__, benchmarks, content
+from tomserve import __version__, benchmarks, content, studies
 from tomserve.content.places import runs_root
 from tomserve.errors import TomserveError
 from tomserve.prompting import strategy as strategies
@@ -18,7 +18,6 @@ from tomserve.serving import hardware, install, records, reference
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, normalize
-from tomserve.studies import study as studies
 
 
 def diagnose(console: Console, base_urls: Sequence[str]) -> int:

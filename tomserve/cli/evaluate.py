@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from tomserve.cli.options import GoldOption, PathOption, console
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from tomserve.studies import Analysis
 
 
 def evaluate_command(
@@ -51,11 +51,12 @@ def evaluate_command(
 ) -> int:
     """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
     from tomserve.cli.rescore import warn
+    from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation, planning
     from tomserve.runs.scores import scores_of
     from tomserve.status import FINAL, REFUSAL, listed
-    from tomserve.studies import noise
+    from tomserve.studies import compute, noise
 
     screen = console()
     options = planning.EvalOptions(
@@ -84,11 +85,12 @@ def evaluate_command(
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
         screen.print("nothing left to ask", highlight=False)
-    _print_study(scores, screen)
+    analysis = compute(scores)
+    tables.show_analysis(analysis, screen)
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := _report(result.folder)) is not None:
+    if report and (path := _report(result.folder, analysis)) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(path.resolve()))
@@ -98,23 +100,14 @@ def evaluate_command(
     return 1 if set(result.failures) - {REFUSAL} else 0
 
 
-def _report(folder: Path) -> Path | None:
+def _report(folder: Path, analysis: Analysis) -> Path | None:
     """The run's report, the one that is there where it still says the same; what goes wrong with a picture must not
     look like a failed run."""
     from tomserve.reporting.html.build import write_report
     from tomserve.reporting.html.standing import standing
 
     try:
-        return standing(folder) or write_report([str(folder) + "/"])
+        return standing(folder) or write_report([str(folder) + "/"], analysis=analysis)
     except TomserveError as error:
         print(f"warning: no report ({error})", file=sys.stderr)
         return None
-
-
-def _print_study(scores: Any, screen: Console) -> None:
-    from tomserve.reporting import tables
-    from tomserve.studies.study import analyze, default_study, load_study, notes, printable
-
-    study = load_study(default_study(scores))
-    found = analyze(scores, study)
-    tables.show(printable(study, found), screen, notes(study, None, found))

@@ -53,7 +53,7 @@ def analyze(
     from tomserve.runs.runfolder import existing_run
     from tomserve.runs.scores import load_scores
     from tomserve.scoring.table import TABLES
-    from tomserve.studies import study as studies
+    from tomserve.studies import compute, labelled
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
@@ -61,20 +61,17 @@ def analyze(
         if run is None or not run.endswith(TABLES):
             rescore.warn_incomplete(existing_run(run))
     scores = pl.concat([load_scores(run, note=rescore.warn) for run in runs or (None,)], how="diagonal_relaxed")
-    scores = studies.labelled(scores, label or [])
-    module = studies.load_study(study or studies.default_study(scores))
-    found = studies.analyze(scores, module, intervals)
-    layouts = getattr(module, "LAYOUTS", {})
-    said = studies.notes(module, intervals, found)
-    for doubt in studies.warnings(module, found):
+    analysis = compute(labelled(scores, label or []), study, intervals)
+    for doubt in analysis.warnings:
         rescore.warn(doubt)
+    found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
     if out is not None:
-        for path in tables.write(found, out, "csv" if form == "table" else form, layouts, said):
+        for path in tables.write(found, out, "csv" if form == "table" else form, layouts, notes):
             print(f"written: {path}")
     elif form == "table":
-        tables.show(studies.printable(module, found), console(), said)
+        tables.show_analysis(analysis, console())
     else:
-        print(tables.render_all(found, form, layouts, said), end="")
+        print(tables.render_all(found, form, layouts, notes), end="")
 
 
 def compare(

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.reporting.layout import Layout
+from tomserve.studies.showing import Layout
 
 _ESCAPES = str.maketrans(
     {

@@ -19,33 +19,43 @@ from rich.text import Text
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import latex
-from tomserve.reporting.layout import Layout
+from tomserve.studies import Analysis, Layout
 
 FORMATS = ("table", "csv", "md", "latex", "json")
 
 
 def show(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[str, str] | None = None) -> None:
-    """Print frames as aligned tables under their titles, and the notes below."""
+    """Print frames as aligned tables under their titles, and all the notes below."""
     for title, frame in frames.items():
-        table = Table(
-            title=Text(title),
-            title_justify="left",
-            title_style="bold",
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            show_edge=False,
-        )
-        for name, kind in frame.schema.items():
-            table.add_column(Text(name), justify="right" if kind.is_numeric() else "left", no_wrap=True)
-        for row in frame.iter_rows():
-            table.add_row(*(Text(cell(value)) for value in row))
-        console.print(table)
-        console.print()
+        _print(title, frame, console)
     for name, note in (notes or {}).items():
-        if any(name.replace("_", " ").split()[0][:8] in title for title in frames):
-            console.print(Text(f"{name}: {note}", style="dim"))
+        console.print(Text(f"{name}: {note}", style="dim"))
     if notes:
         console.print()
+
+
+def show_analysis(analysis: Analysis, console: Console) -> None:
+    """Print what a study found, as its summary says, and below it the notes of the tables that the summary shows."""
+    for excerpt in analysis.summary():
+        _print(excerpt.title, excerpt.frame, console)
+    show({}, console, analysis.summary_notes())
+
+
+def _print(title: str, frame: pl.DataFrame, console: Console) -> None:
+    table = Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    for name, kind in frame.schema.items():
+        table.add_column(Text(name), justify="right" if kind.is_numeric() else "left", no_wrap=True)
+    for row in frame.iter_rows():
+        table.add_row(*(Text(cell(value)) for value in row))
+    console.print(table)
+    console.print()
 
 
 def frame(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:

@@ -1,7 +1,52 @@
-"""Studies: loading a study of the analysis room and the contrasts, comparisons and plans that studies share."""
+"""Studies: loading a study of the analysis room, computing it, and the contrasts, comparisons and plans they share.
 
-from types import ModuleType as Study
+from tomserve.runs.scores import load_scores
+from tomserve.studies import analyze
 
-from tomserve.studies.study import analyze, default_study, load_study
+tables = analyze(load_scores("example"), "accuracy")
+"""
 
-__all__ = ["Study", "analyze", "default_study", "load_study"]
+from tomserve.studies.analysis import Analysis, analyze, compute, labelled
+from tomserve.studies.loading import default_study, load_study, names
+from tomserve.studies.showing import (
+    BAD,
+    GOOD,
+    OPEN,
+    Asked,
+    Card,
+    Chance,
+    Context,
+    Excerpt,
+    Figure,
+    Layout,
+    Panel,
+    Section,
+    Verdict,
+    Versions,
+)
+from tomserve.studies.study import Study
+
+__all__ = [
+    "BAD",
+    "GOOD",
+    "OPEN",
+    "Analysis",
+    "Asked",
+    "Card",
+    "Chance",
+    "Context",
+    "Excerpt",
+    "Figure",
+    "Layout",
+    "Panel",
+    "Section",
+    "Study",
+    "Verdict",
+    "Versions",
+    "analyze",
+    "compute",
+    "default_study",
+    "labelled",
+    "load_study",
+    "names",
+]

@@ -3,7 +3,7 @@
     tomserve compare perturbed-base perturbed-tuned
 
 B is compared with A: a positive difference means that B is right more often. Items that only one of them was asked are
-refused, unless told (`common`), and then counted.
+refused, unless the caller asks for what both were asked (`common`); what is left out is then counted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tomserve.errors import ConfigError
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
+from tomserve.studies.checking import check
 from tomserve.studies.contrasts import Record, adjusted, contrast, pair
 from tomserve.studies.noise import line, measured, noise_floor, reach
 from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.study import answered, check, with_columns
+from tomserve.studies.rows import REQUIRED, prepared
 
-REQUIRED = ("model", "strategy", "item", "status", "correct")
 SHOWN = 20
 SKIPPED = frozenset(
     ("run", "sessions", "created", "endpoints", "complete", "limit", "content", "benchmark_path", "noise")
@@ -33,9 +33,12 @@ SKIPPED = frozenset(
 
 @dataclass(frozen=True)
 class Comparison:
-    """`effects`: a row a strategy and class (overall last). `flips`: items whose outcome differs. `differences`: fields
-    of the manifests, (name, A, B). `left_out`: rows of A and of B without a partner. `noise`: the noise floor in words,
-    None if neither run has measured it."""
+    """What two runs differ in.
+
+    `effects`: a row for each strategy and class of questions, all questions last. `flips`: items that one run has right
+    and the other wrong. `differences`: fields of the manifests that differ, as (name, in A, in B). `left_out`: how many
+    answers of A and of B the other run lacks. `noise`: the noise floor in words, None where neither run measured it.
+    """
 
     effects: pl.DataFrame
     flips: pl.DataFrame
@@ -47,7 +50,7 @@ class Comparison:
 def compare(first: str, second: str, *, common: bool = False, note: Note | None = None) -> Comparison:
     """Compare run (or score table) `second` with `first`. Raises ConfigError where their questions differ."""
     scores = [load_scores(source, note=note) for source in (first, second)]
-    a, b = (_rows(source, found) for source, found in zip((first, second), scores, strict=True))
+    a, b = (_rows(source, table) for source, table in zip((first, second), scores, strict=True))
     keys = ["item", "strategy"]
     left_out = (a.join(b, on=keys, how="anti").height, b.join(a, on=keys, how="anti").height)
     if any(left_out) and not common:
@@ -60,7 +63,7 @@ def compare(first: str, second: str, *, common: bool = False, note: Note | None 
     pairs = pair(b, a, keys)
     if pairs.is_empty():
         raise ConfigError(f"{first} and {second} have no question in common")
-    floors = [{arm[1]: counts for arm, counts in measured(noise_floor(found)).items()} for found in scores]
+    floors = [{arm[1]: counts for arm, counts in measured(noise_floor(table)).items()} for table in scores]
     effects = pl.DataFrame(list(_effects(pairs, floors)), infer_schema_length=None)
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
@@ -73,31 +76,24 @@ def _rows(source: str, scores: pl.DataFrame) -> pl.DataFrame:
         raise ConfigError(
             f"{source}: holds several models ({', '.join(sorted(scores['model'].unique()))}); compare runs"
         )
-    optional = {"answer": pl.String, "cluster": pl.String, "stage": pl.String, "perturbation": pl.String}
-    return (
-        with_columns(scores.lazy(), optional)
-        .select(*REQUIRED, *optional)
-        .with_columns(
-            correct=pl.col("correct").fill_null(False) & answered(),
-            faulty=~answered(),
-            cluster=pl.coalesce("cluster", "item"),
-        )
-        .sort("strategy", "item")
-        .collect()
-    )
+    wanted = dict.fromkeys(("answer", "cluster", "stage", "perturbation"), pl.String)
+    return prepared(scores.lazy(), REQUIRED, wanted).collect()
 
 
 def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]]) -> Iterator[Record]:
-    """By class where the items have one (p adjusted over them), then overall: for new stages where there are any.
-    floors: of both runs, by strategy (see tomserve.studies.noise.measured)."""
+    """The effects of each strategy: by class where the items have one, with p adjusted over the classes, then over all
+    questions, where all items have a stage for stages not yet written.
+
+    floors: of both runs, what the noise check counted of each strategy (see tomserve.studies.noise.measured).
+    """
     for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
-        beside = reach([floor.get(str(strategy), (0, 0)) for floor in floors])
+        noise = reach([floor.get(str(strategy), (0, 0)) for floor in floors])
         named = part.filter(pl.col("perturbation").is_not_null()).group_by(["perturbation"], maintain_order=True)
-        classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **beside} for (name,), one in named]
+        classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **noise} for (name,), one in named]
         yield from adjusted(classes, [record["perturbation"] for record in classes])
         staged = part["stage"].null_count() == 0
         overall = contrast(part, "stage" if staged else None)
-        yield {"strategy": strategy, "perturbation": "overall", **overall, **beside, "p_adjusted": float("nan")}
+        yield {"strategy": strategy, "perturbation": "overall", **overall, **noise, "p_adjusted": float("nan")}
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
@@ -124,25 +120,26 @@ def _differences(first: str, second: str) -> list[tuple[str, str, str]]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
+    """Nested fields under names joined by dots, without what is SKIPPED."""
+    fields: dict[str, str] = {}
     for name, inner in value.items():
         if isinstance(inner, dict):
-            found |= _flat(inner, f"{prefix}{name}.")
+            fields |= _flat(inner, f"{prefix}{name}.")
         elif prefix or name not in SKIPPED:
-            found[f"{prefix}{name}"] = " ".join(map(str, inner)) if isinstance(inner, list) else str(inner)
-    return {name: text for name, text in found.items() if name.partition(".")[0] not in SKIPPED}
+            fields[f"{prefix}{name}"] = " ".join(map(str, inner)) if isinstance(inner, list) else str(inner)
+    return {name: text for name, text in fields.items() if name.partition(".")[0] not in SKIPPED}
 
 
 def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
     """How often the servers answered the same request differently, as far as the runs have measured it."""
-    lines = {name: line(found) for name, found in zip("AB", scores, strict=True)}
-    said = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
-    return "; ".join(said) or None
+    lines = {name: line(table) for name, table in zip("AB", scores, strict=True)}
+    measured_lines = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
+    return "; ".join(measured_lines) or None
 
 
-def summary(found: Comparison) -> dict[str, pl.DataFrame]:
+def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
-    effects = found.effects.select(
+    effects = comparison.effects.select(
         "strategy",
         "perturbation",
         pl.col("risk_difference").alias("B - A"),
@@ -153,13 +150,13 @@ def summary(found: Comparison) -> dict[str, pl.DataFrame]:
         "gained",
         "lost",
         "n",
-        *shown_noise(found.effects),
+        *shown_noise(comparison.effects),
     )
-    shown = {"paired differences (t over tasks, overall over stages; p by sign flips)": effects}
-    if not found.flips.is_empty():
-        more = f", first {SHOWN} of {found.flips.height}" if found.flips.height > SHOWN else ""
-        shown[f"flips{more}"] = found.flips.select("strategy", "flip", "item", "answer_a", "answer_b").head(SHOWN)
-    rows = [{"field": name, "A": a[:60], "B": b[:60]} for name, a, b in found.differences[:SHOWN]]
+    frames = {"paired differences, with 95% intervals over tasks (overall: over stages) and sign-flip p": effects}
+    if not comparison.flips.is_empty():
+        more = f", first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
+        frames[f"flips{more}"] = comparison.flips.select("strategy", "flip", "item", "answer_a", "answer_b").head(SHOWN)
+    rows = [{"field": name, "A": a[:60], "B": b[:60]} for name, a, b in comparison.differences[:SHOWN]]
     if rows:
-        shown["what differs between the runs"] = pl.DataFrame(rows)
-    return shown
+        frames["what differs between the runs"] = pl.DataFrame(rows)
+    return frames

@@ -1,15 +1,16 @@
-"""The noise floor of a score table: how many answers change where nothing changed but what else was in flight.
+"""The noise floor: how many answers change when the same request is sent again among other numbers of requests.
 
-From the columns noise_* of a score table (see tomserve.scoring.score), which a run has that was asked with
-`--noise-check`; other tables lack them, or hold nulls. `noise_floor` counts, `beside` puts the share beside every
-effect of a study's tables, `line` says it in one line.
+A server computes several requests in one batch, and the batch can change an answer although nothing else has changed.
+A run that was asked with ``--noise-check`` has measured this: its score table has columns noise_* (see
+tomserve.scoring.score), which are missing or empty in other tables. `noise_floor` counts the changed answers,
+`with_noise` adds two columns to every table of effects, and `line` says the result in one line.
 
     >>> column = pl.Series("noise_answer", [None, [64]], dtype=pl.List(pl.Int64))
     >>> rows = {"model": "m", "strategy": "cot", "correct": [True, False], "noise_compared": [[1, 64], [1, 64]]}
     >>> scores = pl.DataFrame(rows).with_columns(column)
     >>> noise_floor(scores).select("in_flight", "compared", "answers_changed", "noise").rows()
     [('1', 2, 0, 0.0), ('64', 2, 1, 0.5), ('any', 2, 1, 0.5)]
-    >>> beside({"effects": pl.DataFrame({"model": "m", "strategy": "cot", "risk_difference": 0.1})}, scores)[
+    >>> with_noise({"effects": pl.DataFrame({"model": "m", "strategy": "cot", "risk_difference": 0.1})}, scores)[
     ...     "effects"].to_dicts()
     [{'model': 'm', 'strategy': 'cot', 'risk_difference': 0.1, 'noise': 1.0, 'noise_high': 1.0}]
 """
@@ -24,33 +25,43 @@ import polars as pl
 from tomserve.stats.proportions import exact
 
 TABLE, TITLE = "noise_floor", "noise floor: what changes where only the batches do"
+"""The name of the table that `noise_floor` makes, and its title in the terminal."""
+
 ANY = "any"
+"""In the column `in_flight`: the answer changed at one or more of the numbers of requests that were tried."""
+
 EFFECTS = frozenset(("risk_difference", "minus_vanilla"))
-"""Columns that hold an effect: a difference of shares of right answers."""
+"""The names of columns that hold an effect, which is a difference between two shares of right answers."""
 
 COLUMNS = ("noise", "noise_high")
-"""What stands beside an effect: how far flips by batching alone could move it, and the upper bound of that."""
+"""The columns added to a table of effects: how far answers that change by batching alone could move the effect, and the
+upper end of the 95% interval of that (see `reach`)."""
 
 LISTS = tuple(f"noise_{name}" for name in ("compared", "failed", "text", "answer", "chain", "correct"))
 
 NOTE = (
-    "the same requests, asked again with other numbers in flight: what changed did so by the server's batches alone; "
-    "any: at one of them at least; not_compared: no answer came; where compared is below the number in flight, so few "
-    "were there to be; with replicas, another of them may have answered; Clopper and Pearson's interval, answers to "
-    "one story counted as independent"
+    "The same requests were sent again while other numbers of requests were in flight (being computed by the server at "
+    "the same time), so that whatever changed did so because of the server's batches alone. The row 'any' counts "
+    "answers that changed at one or more of these numbers. Column not_compared counts requests that got no answer the "
+    "second time. Where fewer were compared than the number in flight, there were only so few to send. With several "
+    "copies of the server another copy may have answered. The interval is Clopper and Pearson's exact one, which "
+    "counts answers to questions about one story as independent."
 )
 BESIDE = (
-    "how far batching alone could move the effect: the shares of answers that flip, of both its sides, added "
-    "(noise_high: with their upper bounds); an effect (risk difference) not larger than it cannot be told from "
-    "batching noise"
+    "Column noise says how far batching alone could move the effect: the shares of answers that change, of both sides "
+    "of the comparison, added; noise_high adds the upper ends of their intervals. An effect (risk difference) that is "
+    "not larger than this cannot be told from batching noise."
 )
-UNMEASURED = "not measured (eval --noise-check)"
+UNMEASURED = "What batching does to the answers (noise, noise_high) was not measured (eval --noise-check)."
 
 
 def noise_floor(scores: pl.DataFrame) -> pl.DataFrame:
-    """A row a model, strategy and number of requests in flight, and one for `any` of them; none where nothing was
-    measured. `noise`: share of the compared answers that changed, with its exact interval; chains null where none
-    are written."""
+    """Count what changed, in a row for each model, strategy and number of requests in flight, and one more for all of
+    these numbers together (`in_flight` is then "any"). There are no rows where nothing was measured.
+
+    `noise` is the share of the compared answers that changed, from 0 to 1, with its exact 95% interval.
+    `chains_changed` is null for a strategy that writes no belief chains.
+    """
     records = []
     if "noise_compared" in scores.columns:
         kinds: dict[str, Any] = {
@@ -79,7 +90,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
-    """Counts at that number of requests in flight, or where None at any of them."""
+    """Counts of what changed at that number of requests in flight; at one or more of the numbers where it is None."""
 
     def at(name: str) -> pl.Expr:
         column = pl.col(f"noise_{name}")
@@ -106,18 +117,18 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
     }
 
 
-def beside(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The tables, with COLUMNS where they hold effects of a model, and `noise_floor` where it was measured.
+def with_noise(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The tables, those that hold effects of a model with COLUMNS, and the table `noise_floor` where it was measured.
 
-    The sides of an effect are the strategies in its columns strategy, treatment and control, or one strategy on both
-    sides; null where any of them was not measured.
+    An effect compares the strategies named in its columns strategy, treatment and control; where they name only one,
+    it stands on both sides. The added columns are null where one of these strategies was not measured.
     """
     floor = noise_floor(scores)
-    found = {name: _with_noise(frame, floor, scores) for name, frame in tables.items()}
-    return {**found, **({TABLE: floor} if floor.height and TABLE not in found else {})}
+    extended = {name: _with_columns(frame, floor, scores) for name, frame in tables.items()}
+    return {**extended, **({TABLE: floor} if floor.height and TABLE not in extended else {})}
 
 
-def _with_noise(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
+def _with_columns(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
     if not EFFECTS & set(frame.columns) or "model" not in frame.columns or "noise" in frame.columns:
         return frame
     strategies = set(scores["strategy"].cast(pl.String)) if "strategy" in scores.columns else set()
@@ -132,15 +143,19 @@ def _with_noise(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame) 
 
 
 def measured(floor: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
-    """By model and strategy: answers compared, and those that changed at any number of requests in flight."""
+    """For each model and strategy two counts: the answers that were compared, and those of them that changed at one or
+    more of the numbers of requests in flight."""
     rows = floor.filter(in_flight=ANY).select("model", "strategy", "compared", "answers_changed").iter_rows()
     return {(model, strategy): (compared, changed) for model, strategy, compared, changed in rows}
 
 
 def reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
-    """`noise` and `noise_high` of an effect, at most 1: the shares of its sides added, since all the flips of one may
-    go up and all of the other down. counts: (compared, changed) of each side, or of the one strategy on both sides;
-    nulls where one was not measured."""
+    """`noise` and `noise_high` of an effect, each at most 1: how far changed answers could move it.
+
+    The shares of changed answers of both sides are added, since on one side all changed answers may have turned right
+    and on the other all may have turned wrong. counts: the answers compared and changed, for each side, or once where
+    one strategy stands on both sides. Both are None where a side was not measured.
+    """
     if not counts or not all(compared for compared, _ in counts):
         return dict.fromkeys(COLUMNS)
     sides = [exact(changed, compared) for compared, changed in counts] * (2 if len(counts) == 1 else 1)
@@ -149,24 +164,26 @@ def reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
 
 
 def shown(frame: pl.DataFrame) -> list[str]:
-    """COLUMNS where they say something: what a summary adds to the columns that it shows of effects."""
+    """COLUMNS where the table of effects has a measured value, else nothing: for a summary to add to its columns."""
     return list(COLUMNS) if "noise" in frame.columns and frame["noise"].is_not_null().any() else []
 
 
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
-    """What is to be said below each table that has a column `noise`, of that column wherever it is shown, and of the
-    table `noise_floor`."""
-    measured = TABLE in tables
-    said = {
-        name: f"noise: {BESIDE if measured else UNMEASURED}"
+    """Notes by table: what the column `noise` means, for every table of effects, and what the table `noise_floor` is.
+
+    Where it was measured the name "noise" holds the note on the column too, for an excerpt that shows it.
+    """
+    was_measured = TABLE in tables
+    of_effects = {
+        name: BESIDE if was_measured else UNMEASURED
         for name, frame in tables.items()
         if "noise" in frame.columns and EFFECTS & set(frame.columns)
     }
-    return {**said, **({"noise": BESIDE, TABLE: NOTE} if measured else {})}
+    return {**of_effects, **({"noise": BESIDE, TABLE: NOTE} if was_measured else {})}
 
 
 def line(scores: pl.DataFrame) -> str | None:
-    """The noise floor of a score table in one line; None where it was not measured."""
+    """The noise floor of a score table in one line for the terminal; None where it was not measured."""
     floor = noise_floor(scores)
     if floor.is_empty():
         return None
@@ -191,7 +208,7 @@ def _of(count: int, what: str) -> str:
 
 
 def _most(numbers: pl.DataFrame) -> int:
-    """How many were asked at the highest number in flight, of the model with the fewest."""
+    """How many requests were sent again at the highest number in flight, of the model for which it were the fewest."""
     highest = numbers.filter(pl.col("in_flight").cast(pl.Int64) == pl.col("in_flight").cast(pl.Int64).max())
     asked = highest.group_by("model").agg((pl.col("compared") + pl.col("not_compared")).sum())["compared"]
     return min(map(int, asked), default=0)

@@ -6,7 +6,7 @@ PosixPath('runs/perturbed-reference/report.html')
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -14,18 +14,17 @@ import polars as pl
 import tomserve
 from tomserve.content import files
 from tomserve.errors import ConfigError
+from tomserve.reporting.html import generic
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.choice import choose
-from tomserve.reporting.html.figures import figures
-from tomserve.reporting.html.headline import verdicts
 from tomserve.reporting.html.items import packed
-from tomserve.reporting.html.sources import MENTIONED, Source, load, made_from, provenance
+from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.table import Note
 from tomserve.serving import identity
-from tomserve.studies import noise
-from tomserve.studies import study as studies
+from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, noise
+from tomserve.studies.rows import answered
 
 
 def write_report(
@@ -35,14 +34,17 @@ def write_report(
     labels: Sequence[str] = (),
     study: str | None = None,
     note: Note | None = None,
+    analysis: Analysis | None = None,
 ) -> Path:
     """Write the report of these runs (None: the newest) and return its path.
 
     out: where to; without it `report.html` in the run's folder, or for several runs in the current one. intervals,
-    study, labels: as for `tomserve analyze`. note: told what could not be read. Raises ConfigError.
+    study, labels: as for `tomserve analyze`. note: called with what could not be read. analysis: what the study found
+    in the scores of these runs, where the caller has it already; study and intervals are then those of the analysis.
+    Raises ConfigError.
     """
-    wishes = Wishes(intervals, labels, study)
-    sources, text = _report(runs or (None,), wishes, note)
+    sources, scores = load(runs or (None,), labels, note)
+    text = _page(sources, scores, analysis or compute(scores, study, intervals))
     path = out or (sources[0].folder if len(sources) == 1 else Path()) / PAGE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,8 +52,8 @@ def write_report(
             file.write(text.encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
-    if out is None and len(sources) == 1:
-        keep(sources[0], text, wishes)
+    if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
+        keep(sources[0], text, Wishes(intervals, labels, study))
     return path
 
 
@@ -63,91 +65,93 @@ def report(
     note: Note | None = None,
 ) -> str:
     """The report as text; see write_report."""
-    return _report(runs, Wishes(intervals, labels, study), note)[1]
+    sources, scores = load(runs, labels, note)
+    return _page(sources, scores, compute(scores, study, intervals))
 
 
-def _report(runs: Sequence[str | None], wishes: Wishes, note: Note | None) -> tuple[list[Source], str]:
-    sources, scores = load(runs, wishes.labels, note)
-    name, intervals = wishes.study or studies.default_study(scores), wishes.intervals
-    module = studies.load_study(name)
-    found = studies.analyze(scores, module, intervals)
-    kind = intervals or getattr(module, "INTERVALS", ("published",))[0]
-    said = studies.notes(module, intervals, found)
-    guesses, canaries = _outlined(sources, scores)
-    chance = _chance(scores, guesses)
-    extra = {"tables": pages.copies(found, getattr(module, "LAYOUTS", {}))}
-    chosen = choose(scores)
-    data, cut = packed(sources, extra, chosen.items)
+def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
+    study, tables = analysis.study, analysis.tables
+    outlined = _Outlined(sources, scores)
+    chance = study.chance(outlined)
+    for _ in outlined:  # what the study has not looked at
+        pass
+    context = Context(chance.shares)
+    chosen = choose(scores, versions=study.versions, strata=study.strata)
+    extra = {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)}
+    data, cut = packed(sources, extra, study.versions, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
-        facts=tuple(_facts(sources, scores, name, kind, chance)),
+        facts=tuple(_facts(sources, scores, analysis, chance)),
         warnings=tuple(_warnings(sources)),
-        intervals=kind,
-        verdicts=tuple(verdicts(found, chance.get("all"))),
-        figures=figures(found, chance),
-        tables=tuple(pages.shown(title, frame, said.get(title, "")) for title, frame in found.items()),
+        intervals=analysis.intervals,
+        verdicts=tuple(study.verdicts(tables, context)),
+        sections=pages.sections(_figures(scores, analysis, context, list(outlined.factors))),
+        tables=tuple(pages.shown(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=tuple(_failures(scores)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
-        canaries=canaries,
+        canaries=tuple(sorted(outlined.canaries)),
         cut=cut,
         chosen=chosen.said,
         data=data,
         version=tomserve.__version__,
     )
-    return sources, pages.render(page)
+    return pages.render(page)
+
+
+class _Outlined:
+    """The items that were asked, each once, as they are read: a million of them are never held together. Afterwards
+    `factors` has the names of their factors, and `canaries` their canaries."""
+
+    def __init__(self, sources: Sequence[Source], scores: pl.DataFrame) -> None:
+        self.factors: dict[str, None] = {}
+        self.canaries: set[str] = set()
+        self._left = set(scores["item"].unique())
+        self._items = self._read(sources)
+
+    def __iter__(self) -> Iterator[Asked]:
+        return self._items
+
+    def _read(self, sources: Sequence[Source]) -> Iterator[Asked]:
+        for source in sources:
+            for outline in source.outlines():
+                if outline.asked.item in self._left:
+                    self._left.discard(outline.asked.item)
+                    self.factors |= dict.fromkeys(outline.asked.factors)
+                    self.canaries |= {outline.canary} if outline.canary else set()
+                    yield outline.asked
 
 
 def _provenance(source: Source) -> list[tuple[str, str]]:
     return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
 
 
-def _outlined(sources: Sequence[Source], scores: pl.DataFrame) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Of the items with answers: among how many choices a guesser chooses, and the canaries, each once."""
-    asked = set(scores["item"].unique())
-    guesses, canaries = {}, set()
-    for source in sources:
-        for item in source.outlines():
-            if item.item in asked:
-                guesses[item.item] = item.guesses
-                canaries |= {item.canary} if item.canary else set()
-    return guesses, tuple(sorted(canaries))
-
-
-def _chance(scores: pl.DataFrame, guesses: Mapping[str, int]) -> dict[str, float]:
-    """For each subset of the design what a guesser gets right: the mean over its questions of 1 / number of choices, or
-    where many choices stand nowhere in the story (Hi-ToM) 1 / those that do."""
-    asked = scores.select("item", *(name for name in ("scenario", "question_kind") if name in scores.columns)).unique()
-    subsets = {"all": asked}
-    if asked.width == 3:
-        text = asked.with_columns(pl.col("scenario", "question_kind").cast(pl.String))
-        subsets["false_belief"] = text.filter(scenario="false_belief", question_kind="belief")
-    shares = {
-        name: [1 / guesses[item] for item in sorted(part["item"].unique()) if item in guesses]
-        for name, part in subsets.items()
-    }
-    return {name: sum(values) / len(values) for name, values in shares.items() if values}
+def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
+    """The study's own figures, or what can be drawn of any study."""
+    if analysis.study.figures is not None:
+        return analysis.study.figures(analysis.tables, context)
+    known = [name for name in factors if name in scores.columns]
+    return generic.figures(analysis.tables, scores, known, context.chance)
 
 
 def _facts(
-    sources: Sequence[Source], scores: pl.DataFrame, study: str, kind: str, chance: Mapping[str, float]
+    sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
     strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
-    found = [
+    facts = [
         ("benchmark", benchmarks or "unknown"),
         ("questions", f"{scores['item'].n_unique():,}"),
         ("strategies", strategies),
         ("answers", f"{scores.height:,}"),
         ("runs", ", ".join(source.run for source in sources)),
-        ("study", f"{study}, {kind} intervals"),
+        ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
     if (floor := noise.line(scores)) is not None:
-        found.append(("noise floor", floor.partition(": ")[2]))
-    if "all" in chance:
-        what = "containers mentioned" if MENTIONED in scores.columns else "choices"
-        found.append(("chance", f"{chance['all']:.2f} (mean over questions of 1 / number of {what})"))
-    return found
+        facts.append(("noise floor", floor.partition(": ")[2]))
+    if "all" in chance.shares:
+        facts.append(("chance", f"{chance.shares['all']:.2f} ({chance.meaning})"))
+    return facts
 
 
 def _warnings(sources: Sequence[Source]) -> list[str]:
@@ -165,7 +169,7 @@ def _warnings(sources: Sequence[Source]) -> list[str]:
 def _failures(scores: pl.DataFrame) -> list[str]:
     """How many rows hold no answer, by model and strategy; a difference between strategies can fake an effect."""
     counted = (
-        scores.with_columns(failed=~studies.answered())
+        scores.with_columns(failed=~answered())
         .group_by("model", "strategy", maintain_order=True)
         .agg(pl.len().alias("asked"), pl.col("failed").sum())
         .sort("model", "strategy")

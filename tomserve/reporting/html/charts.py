@@ -1,8 +1,10 @@
-"""The two kinds of picture the report draws: heat maps, and points with intervals on a fixed axis."""
+"""The two kinds of picture that a report draws: heat maps, and points with intervals on a fixed axis.
+
+A study's figures are made of them, with the panels of tomserve.reporting.html.panels around them.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +21,8 @@ LOSS_GAIN = ["#b35806", "#e08b34", "#f9d0a0", "#f6f6f6", "#c3c5e3", "#8073ac", "
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One mark: where it stands, its interval (None where there is none), and `other`, drawn as an upright stroke."""
+    """One mark: its row and series, its value with the ends of its interval (None where there is none), and `other`, a
+    second value that is drawn as an upright stroke."""
 
     row: str
     series: str
@@ -28,8 +31,8 @@ class Point:
     high: float | None
     other: float | None = None
 
-    def told(self) -> str:
-        """The point in words."""
+    def in_words(self) -> str:
+        """The point as a text alternative says it."""
         interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
         return f"{self.row}, {self.series}: {self.value:.2f}{interval}"
 
@@ -68,7 +71,7 @@ def points(
             "low": None if mark.low is None else min(max(mark.low, low), high),
             "high": None if mark.high is None else min(max(mark.high, low), high),
             "other": mark.other,
-            "told": mark.told(),
+            "words": mark.in_words(),
         }
         for mark in marks
     ]
@@ -84,10 +87,10 @@ def points(
     if several:
         base = base.encode(yOffset=alt.YOffset("series:N", sort=list(series), scale=alt.Scale(paddingOuter=0.35)))
     interval = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q"), x2="high:Q", color=colour.legend(key), description="told:N"
+        x=alt.X("low:Q"), x2="high:Q", color=colour.legend(key), description="words:N"
     )
     dots = base.mark_point(filled=True, size=62, opacity=1).encode(
-        x=x, color=colour.legend(key), shape=shape.legend(key), description="told:N"
+        x=x, color=colour.legend(key), shape=shape.legend(key), description="words:N"
     )
     layers: list[alt.Chart] = []
     if any(mark.other is not None for mark in marks):
@@ -98,20 +101,20 @@ def points(
         layers.append(at.mark_rule(color=INK if line.dash == (0, 0) else MUTED, strokeDash=list(line.dash), size=1.2))
         if line.name:
             side = {"align": "right", "dx": 2} if line.left else {"align": "left", "dx": -2}
-            words = at.mark_text(baseline="bottom", dy=-3, fontSize=11, color=MUTED, **side)  # type: ignore[arg-type]
-            layers.append(words.encode(y=alt.value(0), text="name:N"))
+            label = at.mark_text(baseline="bottom", dy=-3, fontSize=11, color=MUTED, **side)  # type: ignore[arg-type]
+            layers.append(label.encode(y=alt.value(0), text="name:N"))
     height = alt.Step(max(22, 11 * len(series) + 4), **{"for": "position"})
     return alt.LayerChart(layer=[*layers, interval, dots], width=width, height=height)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One field of a heat map; told: the same in words."""
+    """One field of a heat map: its row and column, its value, and the same in words for who cannot see it."""
 
     row: str
     column: str
     value: float
-    told: str
+    words: str
 
 
 def heat(
@@ -142,7 +145,7 @@ def heat(
             "row": cell.row,
             "column": cell.column,
             "value": cell.value,
-            "told": cell.told,
+            "words": cell.words,
             "text": f"{cell.value:.2f}" if difference is None else f"{cell.value + 0.0:+.2f}".replace("-", "−"),
             "ink": CELL_DARK if is_dark else CELL_LIGHT,
         }
@@ -162,7 +165,7 @@ def heat(
         y=y.axis(alt.Axis(domain=False, ticks=False, labelPadding=6) if names else None), x=x.axis(axis)
     )
     fields = base.mark_rect(stroke=GRID, strokeWidth=1).encode(
-        color=alt.Color("value:Q", scale=scale, legend=legend), description="told:N"
+        color=alt.Color("value:Q", scale=scale, legend=legend), description="words:N"
     )
     numbers = [
         base.properties(data=alt.InlineData(values=[row for row in data if row["ink"] == ink]))
@@ -181,13 +184,8 @@ def _is_dark(value: float, difference: float | None) -> bool:
     return value > 0.72 * difference or value < -0.93 * difference
 
 
-def beside(maps: Sequence[alt.LayerChart]) -> alt.HConcatChart:
+def side_by_side(maps: Sequence[alt.LayerChart]) -> alt.HConcatChart:
     """Heat maps side by side, each with its own colours."""
     row = alt.HConcatChart(hconcat=list(maps), spacing=22)
     row.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", y="independent"))
     return row
-
-
-def finite(value: object) -> float | None:
-    """The number, or None for what is undefined."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

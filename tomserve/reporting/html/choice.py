@@ -1,27 +1,22 @@
 """Which answers a page holds: all of them, or of a run too large for a page whole questions, drawn by a fixed seed.
 
 Half of the room is for questions of which an answer failed. A question is drawn with all its answers and, where the
-design has unperturbed versions, with all its versions, so that the page can still compare them.
+design has versions of questions, with all its versions, so that the page can still compare them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from tomserve.items.draw import spread
-from tomserve.studies import study as studies
+from tomserve.studies import Versions
+from tomserve.studies.rows import answered
 
 ANSWERS = 20_000
 """Answers that a page holds at most, but for what the last question has more."""
-
-MATCHED = ("stage", "scenario", "question_kind", "swapped")
-"""Factors that an item and its unperturbed version share."""
-
-STRATA = ("scenario", "question_kind", "perturbation", "order")
-"""Factors over which questions are spread, where their versions share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +27,27 @@ class Choice:
     said: str | None = None
 
 
-def choose(scores: pl.DataFrame, most: int = ANSWERS) -> Choice:
-    """What a page of these scores holds. The same for the same scores, whatever the order of their rows."""
+def choose(
+    scores: pl.DataFrame, most: int = ANSWERS, *, versions: Versions | None = None, strata: Sequence[str] = ()
+) -> Choice:
+    """What a page of these scores holds. The same for the same scores, whatever the order of their rows.
+
+    most: how many answers it may hold. versions: how versions of a question are found. strata: factors over which the
+    questions are spread, where their versions share them.
+    """
     if scores.height <= most:
         return Choice()
-    versions = "perturbation" in scores.columns and set(MATCHED) <= set(scores.columns)
-    names = [name for name in STRATA if name in scores.columns and (not versions or name in MATCHED)]
+    if versions is not None and not {versions.factor, *versions.matched} <= set(scores.columns):
+        versions = None
+    names = [n for n in strata if n in scores.columns and (versions is None or n in versions.matched)]
     asked = (
         scores.lazy()
-        .with_columns(failed=~studies.answered())
+        .with_columns(failed=~answered())
         .select(
             "item",
             "failed",
-            pl.concat_str(pl.col(MATCHED).cast(pl.String).fill_null(""), separator="/").alias("question")
-            if versions
+            pl.concat_str(pl.col(versions.matched).cast(pl.String).fill_null(""), separator="/").alias("question")
+            if versions is not None
             else pl.col("item").alias("question"),
             pl.concat_str(pl.lit(""), *(pl.col(name).cast(pl.String).fill_null("") for name in names)).alias("stratum"),
         )
@@ -57,7 +59,11 @@ def choose(scores: pl.DataFrame, most: int = ANSWERS) -> Choice:
     drawn = spread(failed.items(), max(room // 2, room - len(others)))
     drawn |= spread(others.items(), room - len(drawn))
     kept = asked.filter(pl.col("question").is_in(list(drawn)))
-    what = "questions, each with all its versions and answers" if versions else "questions, each with all its answers"
+    what = (
+        "questions, each with all its versions and answers"
+        if versions is not None
+        else "questions, each with all its answers"
+    )
     among = f"{len(drawn & failed.keys()):,} of the {len(failed):,} of which an answer failed"
     said = (
         f"This page holds {kept.height:,} of {scores.height:,} answers: {len(drawn):,} of {questions.height:,} {what}, "

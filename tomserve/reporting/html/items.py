@@ -17,8 +17,8 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.items import Item
-from tomserve.reporting.html.choice import MATCHED
 from tomserve.reporting.html.sources import Source
+from tomserve.studies.showing import Versions
 
 BUDGET = 3_300_000
 """Bytes that the packed data may take; longer texts are cut until it does, and say so."""
@@ -45,9 +45,14 @@ class Pool:
 
 
 class Browser:
-    """Collects items and answers. Items of one id that differ between runs are kept apart."""
+    """Collects items and answers. Items of one id that differ between runs are kept apart.
 
-    def __init__(self) -> None:
+    versions: how the versions of a question are found; the original is shown beside each of them.
+    """
+
+    def __init__(self, versions: Versions | None) -> None:
+        self._versions = versions
+        self._kinds: list[tuple[int, tuple[Any, ...] | None, bool]] = []  # of each item: see _kind
         self.words = Pool()  # labels, factor values, statuses, names
         self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
         self.arms: list[dict[str, Any]] = []
@@ -106,6 +111,7 @@ class Browser:
             return known
         number = self._ids[item.id] = self._ids.get(item.id, 0) + 1
         place = self._known[text] = len(self.items)
+        self._kinds.append((number, *self._kind(item)))
         self.items.append(
             {
                 "id": item.id if number == 1 else f"{item.id} (version {number})",
@@ -154,22 +160,25 @@ class Browser:
             "cut": cut,
         }
 
+    def _kind(self, item: Item) -> tuple[tuple[Any, ...] | None, bool]:
+        """What versions of one question have in common, None where the item is none, and whether it is the original."""
+        versions = self._versions
+        if versions is None or item.factors.get(versions.factor) is None:
+            return None, False
+        shared = tuple(item.factors.get(name) for name in versions.matched)
+        return None if None in shared else shared, item.factors[versions.factor] == versions.original
+
     def _bases(self) -> list[int]:
-        """For each item the place of its unperturbed version, -1 where there is none."""
-        described = []
-        for item in self.items:
-            described.append({self.factors.values[name]: value for name, value in item["factors"]})
-        none = self.words.place("none")
-        plain: dict[tuple[Any, ...], int] = {}
-        keys = []
-        for place, (item, factors) in enumerate(zip(self.items, described, strict=True)):
-            version = item["id"].rpartition(" (version ")[2] if " (version " in item["id"] else ""
-            matched = tuple(factors.get(name, -1) for name in MATCHED)
-            key = (version, *matched) if "perturbation" in factors and -1 not in matched else None
-            keys.append(key)
-            if key is not None and factors["perturbation"] == none:
-                plain.setdefault(key, place)
-        return [-1 if key is None or plain.get(key, place) == place else plain[key] for place, key in enumerate(keys)]
+        """For each item the place of its original, -1 where there is none or where it is the original itself."""
+        originals: dict[tuple[int, tuple[Any, ...]], int] = {}
+        for place, (number, shared, original) in enumerate(self._kinds):
+            if shared is not None and original:
+                originals.setdefault((number, shared), place)
+        bases = []
+        for place, (number, shared, _) in enumerate(self._kinds):
+            base = -1 if shared is None else originals.get((number, shared), -1)
+            bases.append(-1 if base == place else base)
+        return bases
 
 
 _COLUMNS = (
@@ -180,8 +189,8 @@ _COLUMNS = (
 
 def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
     """What the item's benchmark knows of beliefs beside the gold chain; nothing where nobody knows the benchmark."""
-    found = benchmarks.known(item.benchmark)
-    return found.beliefs(item) if found is not None else ()
+    benchmark = benchmarks.known(item.benchmark)
+    return benchmark.beliefs(item) if benchmark is not None else ()
 
 
 def _selected(scores: pl.DataFrame) -> pl.DataFrame:
@@ -202,13 +211,16 @@ def _cut(text: str, cut: int | None) -> str:
 
 
 def packed(
-    sources: Iterable[Source], extra: Mapping[str, Any], chosen: Collection[str] | None = None
+    sources: Iterable[Source],
+    extra: Mapping[str, Any],
+    versions: Versions | None = None,
+    chosen: Collection[str] | None = None,
 ) -> tuple[str, int | None]:
     """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole).
 
-    chosen: ids of the items that are shown; None for all.
+    versions: see Browser. chosen: ids of the items that are shown; None for all. Each run's journal is read once.
     """
-    browser = Browser()
+    browser = Browser(versions)
     for source in sources:
         browser.add(source, chosen)
     best = ""

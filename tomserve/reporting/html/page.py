@@ -15,15 +15,16 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from tomserve.errors import ConfigError
 from tomserve.reporting import tables
-from tomserve.reporting.html.headline import Verdict
-from tomserve.reporting.html.panels import Figure
-from tomserve.reporting.layout import Layout
+from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000
 """Rows of a table that a page shows and offers to copy."""
-SIGNS = {"good": "✓", "bad": "✗", "open": "○"}
+SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
+RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
+"""Names of the page's own sections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Page:
     warnings: tuple[str, ...]
     intervals: str
     verdicts: tuple[Verdict, ...]
-    figures: Mapping[str, Figure]
+    sections: tuple[tuple[Section, tuple[Figure, ...]], ...]
     tables: tuple[Table, ...]
     failures: tuple[str, ...]
     provenance: tuple[tuple[str, Sequence[tuple[str, str]]], ...]
@@ -60,6 +61,20 @@ class Page:
     chosen: str | None
     data: str
     version: str
+
+
+def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ...]], ...]:
+    """The figures by their sections, in the order of the first figure of each. Raises ConfigError for two figures of
+    one name, or two sections that share a name but not their heading."""
+    by_section: dict[Section, list[Figure]] = {}
+    for figure in figures:
+        by_section.setdefault(figure.section, []).append(figure)
+    for kind, names in (("figures", [one.name for one in figures]), ("sections", [one.name for one in by_section])):
+        if double := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"the study has two {kind} of the name {double[0]!r}; give each a name of its own")
+    if taken := sorted({one.name for one in by_section} & RESERVED):
+        raise ConfigError(f"the study has a section {taken[0]!r}, which the page has itself; choose another name")
+    return tuple((section, tuple(members)) for section, members in by_section.items())
 
 
 def shown(name: str, frame: pl.DataFrame, note: str) -> Table:
@@ -105,7 +120,7 @@ def render(page: Page) -> str:
         )
     )
     inline = {"style": Markup(style), "early": Markup(early), "late": Markup(late)}
-    text: str = _template().render(page=page, figures=page.figures, policy=policy, signs=SIGNS, **inline)
+    text: str = _template().render(page=page, policy=policy, signs=SIGNS, **inline)
     return text
 
 
@@ -119,7 +134,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["said"] = lambda text: str(text).replace("_", " ")
+    environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     return environment.get_template("report.html.j2")
 
 

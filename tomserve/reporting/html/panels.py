@@ -1,53 +1,30 @@
-"""What the figures share: panels, one a model and part of the questions, and the names that readers see."""
+"""What the figures of all studies are made with: rows of a table, names that readers see, and a panel for each model.
+
+>>> short_names(["a_model"])
+{'a_model': 'a_model'}
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-import polars as pl
-from markupsafe import Markup
-
-from tomserve.reporting.html.charts import Line, Point, finite, points
-from tomserve.reporting.html.svg import draw, plain
-
-Tables = Mapping[str, pl.DataFrame]
-Row = dict[str, object]
-SUBSETS = {"all": "all questions", "false_belief": "false-belief subset"}
-CONTROL, VANILLA = "none", "vanilla"
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One picture of a figure."""
-
-    title: str
-    svg: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """Pictures with what a reader must know. missing: why there are none. tables: where the numbers stand.
-
-    wide: each picture needs a line of its own.
-    """
-
-    name: str
-    title: str
-    caption: str
-    tables: tuple[str, ...]
-    panels: tuple[Panel, ...] = ()
-    missing: str = ""
-    caveat: str = ""
-    wide: bool = False
+from tomserve.reporting.html.charts import Line, Point, points
+from tomserve.reporting.html.svg import draw
+from tomserve.studies.rows import BASELINE
+from tomserve.studies.showing import Figure, Panel, Row, Tables
+from tomserve.studies.words import finite, plain, readable
 
 
 class AbsentError(Exception):
-    """A column or a table that a figure needs is not there."""
+    """A column or a table that a figure needs is not there, or holds nothing."""
 
 
 def rows_of(tables: Tables, name: str, needed: str, keys: str = "") -> list[Row]:
-    """Rows of a table, the first for each value of `keys`. Raises AbsentError where a needed column is not there."""
+    """Rows of a table as mappings, the first for each combination of values of the columns `keys`.
+
+    Raises AbsentError where the table is missing or empty, or lacks one of the columns `needed`.
+    """
     frame = tables.get(name)
     if frame is None:
         raise AbsentError(f"this study has no table {name}")
@@ -58,66 +35,104 @@ def rows_of(tables: Tables, name: str, needed: str, keys: str = "") -> list[Row]
     return frame.unique(keys.split() or None, keep="first", maintain_order=True).to_dicts()
 
 
-def said(value: object) -> str:
-    """A name of the design as a reader says it: transparent container."""
-    text = plain(value).replace("_", " ")
-    return f"{text} (control)" if text == CONTROL else text
+def values_of(rows: Sequence[Row], column: str) -> list[str]:
+    """The values of a column, each once, as they come; of strategies the baseline first."""
+    values = list(dict.fromkeys(str(row[column]) for row in rows))
+    return sorted(values, key=lambda name: name != BASELINE) if column == "strategy" else values
 
 
-def order(rows: Sequence[Row], column: str) -> list[str]:
-    found = list(dict.fromkeys(str(row[column]) for row in rows))
-    return sorted(found, key=lambda name: name != VANILLA) if column == "strategy" else found
-
-
-def unique(names: Sequence[str]) -> dict[str, str]:
-    """Each name as a chart shows it; two that look alike stay two."""
-    shown: dict[str, str] = {}
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Each name as a chart shows it, at most 24 characters; two that would look alike get a number."""
+    short: dict[str, str] = {}
     for name in names:
         text, number = plain(name, 24), 2
-        while text in shown.values():
+        while text in short.values():
             text, number = f"{plain(name, 20)} ({number})", number + 1
-        shown[name] = text
-    return shown
+        short[name] = text
+    return short
 
 
-def _points(rows: Sequence[Row], row: str, series: str, value: str, low: str, high: str) -> list[Point]:
-    return [
-        Point(said(r[row]), said(r[series]), number, finite(r.get(low)), finite(r.get(high)), finite(r.get("other")))
-        for r in rows
-        if (number := finite(r[value])) is not None
-    ]
+def drawn(figure: Figure, make: Callable[[], Figure]) -> Figure:
+    """What `make` draws; the figure without pictures, but with the reason, where it finds nothing to draw."""
+    try:
+        made = make()
+    except AbsentError as absent:
+        return replace(figure, missing=f"Not drawn: {absent}.")
+    return made if made.panels or made.missing else replace(made, missing="Not drawn: no defined values.")
 
 
-def _text(title: str, marks: Sequence[Point]) -> str:
-    return f"{title}. " + "; ".join(mark.told() for mark in marks) + "."
+def _no_lines(part: str) -> Sequence[Line]:
+    del part
+    return ()
 
 
-def with_panels(figure: Figure, panels: Sequence[Panel]) -> Figure:
-    return replace(figure, panels=tuple(panels))
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The axis that the panels of a figure share: its title, its ends, and lines of reference for a part of the
+    questions. `first`: the place of the first series among colours and shapes (see charts.points)."""
+
+    title: str
+    domain: tuple[float, float]
+    lines: Callable[[str], Sequence[Line]] = field(default=_no_lines)
+    first: int = 0
 
 
 def small_multiples(
     figure: Figure,
     rows: Sequence[Row],
     columns: tuple[str, str, str, str, str],
-    domain: tuple[float, float],
-    lines: Callable[[str], Sequence[Line]],
-    axis: str,
-    first: int = 0,
+    axis: Axis,
+    parts: Mapping[str, str] | None = None,
 ) -> Figure:
-    """A panel for each subset and model. columns: row, series, value, low, high; first: see charts.points."""
+    """The figure with a panel for each part of the questions (column `subset`) and each model: points with intervals.
+
+    columns: those that hold row, series, value, and the ends of the interval. parts: names of the parts.
+    """
     panels: list[Panel] = []
-    series = [said(name) for name in order(rows, columns[1])]
-    models = unique(order(rows, "model"))
+    series = [readable(name) for name in values_of(rows, columns[1])]
+    models = short_names(values_of(rows, "model"))
     width = 330 if len(models) == 1 else 250
-    for subset in list(dict.fromkeys(str(row.get("subset", "")) for row in rows)):
-        for model, shown in models.items():
-            part = [row for row in rows if str(row.get("subset", "")) == subset and row["model"] == model]
-            marks = _points(part, *columns)
-            names = [said(name) for name in order(part, columns[0])]
-            title = ", ".join(filter(None, (shown, SUBSETS.get(subset, said(subset)))))
+    for part in list(dict.fromkeys(str(row.get("subset", "")) for row in rows)):
+        for model, short in models.items():
+            chosen = [row for row in rows if str(row.get("subset", "")) == part and row["model"] == model]
+            marks = _points(chosen, *columns)
+            names = [readable(name) for name in values_of(chosen, columns[0])]
+            title = ", ".join(filter(None, (short, (parts or {}).get(part, readable(part)))))
             if marks:
-                chart = points(marks, names, series, domain, lines(subset), axis, width=width, first=first)
-                label = _text(f"{figure.title}: {title}", marks)
+                chart = points(marks, names, series, axis.domain, axis.lines(part), axis.title, width=width,
+                               first=axis.first)  # fmt: skip
+                label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
                 panels.append(Panel(title, draw(chart, label, f"{figure.name}-{len(panels)}")))
-    return with_panels(figure, panels)
+    return replace(figure, panels=tuple(panels))
+
+
+def _points(rows: Sequence[Row], row: str, series: str, value: str, low: str, high: str) -> list[Point]:
+    return [
+        Point(
+            readable(one[row]),
+            readable(one[series]),
+            number,
+            finite(one.get(low)),
+            finite(one.get(high)),
+            finite(one.get("other")),
+        )
+        for one in rows
+        if (number := finite(one[value])) is not None
+    ]
+
+
+def chance_lines(chance: Mapping[str, float], part: str) -> list[Line]:
+    """Lines at one half and at a guesser's share right, of that part of the questions or else of all."""
+    at = chance.get(part, chance.get("all"))
+    half = Line(0.5, "half", (2, 3))
+    if at is None:
+        return [half]
+    if abs(at - 0.5) < 0.02:
+        return [Line(at, f"chance {at:.2f}, half", (5, 3))]
+    return [Line(at, f"chance {at:.2f}", (5, 3), left=at < 0.5), Line(0.5, "half", (2, 3), left=at > 0.5)]
+
+
+def zero_line(part: str) -> list[Line]:
+    """The line of no difference, for any part of the questions."""
+    del part
+    return [Line(0, "")]

@@ -20,23 +20,19 @@ from tomserve.runs.scores import Scored, scored
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import study as studies
-
-MENTIONED = "n_containers_mentioned"
-"""The factor that says how many of the choices a story names."""
+from tomserve.studies import Asked, labelled
 
 
 class Outline(NamedTuple):
-    """An item's id, among how many answers a guesser chooses, and its canary."""
+    """What a guesser has to know of an item, and the item's canary."""
 
-    item: str
-    guesses: int
+    asked: Asked
     canary: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run: where it lies, what it says of itself, its scores (models named as --label says), and what these were
+    """One run: its folder, name and manifest, its scores, whose models are named as --label says, and what these were
     made from."""
 
     folder: Path
@@ -74,30 +70,27 @@ class Source:
             for line in file:
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-                    mentioned = (data.get("factors") or {}).get(MENTIONED)
-                    guesses = len(data["choices"])
-                    if isinstance(mentioned, int) and mentioned > 0:
-                        guesses = mentioned
-                    yield Outline(nfc(data["id"]), guesses, data.get("canary"))
+                    asked = Asked(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
+                    yield Outline(asked, data.get("canary"))
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
     """The runs, and all their scores in one table. Raises ConfigError for what is no run folder."""
-    found: list[tuple[Path, Mapping[str, Any], Scored]] = []
+    loaded: list[tuple[Path, Mapping[str, Any], Scored]] = []
     for run in runs:
         if run is not None and run.endswith(TABLES):
             raise ConfigError(
                 f"{run}: a report shows items and texts, which a table does not hold; give the run folder"
             )
         folder = existing_run(run)
-        if any(folder.resolve() == other.resolve() for other, _, _ in found):
+        if any(folder.resolve() == other.resolve() for other, _, _ in loaded):
             raise ConfigError(f"{folder}: given twice")
-        found.append((folder, read_manifest(folder) or {}, scored(folder.resolve(), note=note)))
-    scores = studies.labelled(pl.concat([made.table for _, _, made in found], how="diagonal_relaxed"), labels)
+        loaded.append((folder, read_manifest(folder) or {}, scored(folder.resolve(), note=note)))
+    scores = labelled(pl.concat([made.table for _, _, made in loaded], how="diagonal_relaxed"), labels)
     if not scores.height:
-        raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in found)}: nothing was answered yet")
+        raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in loaded)}: nothing was answered yet")
     sources, start = [], 0
-    for folder, manifest, made in found:
+    for folder, manifest, made in loaded:
         part = scores.slice(start, made.table.height)
         sources.append(Source(folder, folder.resolve().name, manifest, part, made.record))
         start += made.table.height

@@ -43,7 +43,7 @@ def keep(source: Source, page: str, wishes: Wishes) -> None:
 
     Not for a study that was given by path: the folder would have to name a place on this machine.
     """
-    if wishes.study is None or not wishes.study.endswith(".py"):
+    if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
         seal.keep(source.folder / RECORD, _record(source.manifest, source.made_from, digest_of(page.encode()), wishes))
 
 

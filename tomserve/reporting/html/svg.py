@@ -44,7 +44,10 @@ CONFIG: dict[str, Any] = {
 
 
 def draw(chart: alt.TopLevelMixin, label: str, prefix: str) -> Markup:
-    """The chart as an <svg role="img"> with that text alternative. prefix: makes its ids unique in the page."""
+    """The chart as an <svg role="img"> with that text alternative.
+
+    prefix: begins the ids of its parts, so that they are unique in a page; the name of the figure and a number will do.
+    """
     text = vl_convert.vegalite_to_svg(chart.to_dict(), config=CONFIG, allowed_base_urls=[])
     root = _kept(ElementTree.fromstring(text))
     assert root is not None
@@ -86,9 +89,3 @@ def _rename(root: ElementTree.Element, prefix: str) -> None:
                 element.set(key, names[value])
             elif found := re.fullmatch(r"url\(#(.+)\)", value):
                 element.set(key, f"url(#{names[found[1]]})")
-
-
-def plain(text: object, limit: int = 34) -> str:
-    """Text that a chart can hold: no control characters, of bounded length."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

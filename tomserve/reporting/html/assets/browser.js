@@ -24,8 +24,8 @@
   all.sort((a, b) => rows.item[a] - rows.item[b] || rows.arm[a] - rows.arm[b] || vanillaFirst(a) - vanillaFirst(b) || a - b);
   const ofItem = items.map(() => []);
   for (const row of all) ofItem[rows.item[row]].push(row);
-  const perturbed = items.map(() => []);
-  data.base.forEach((base, place) => { if (base >= 0) perturbed[base].push(place); });
+  const versions = items.map(() => []);
+  data.base.forEach((base, place) => { if (base >= 0) versions[base].push(place); });
   const place = new Map(items.map((item, index) => [item.id, index]));
 
   /* An answer is flipped where the same question was answered rightly and wrongly. */
@@ -41,10 +41,7 @@
   const betweenModels = flips((row) => rows.strategy[row]);
 
   /* Filters */
-  const NAMES = {
-    perturbation: "Class", stage: "Stage", scenario: "Scenario", question_kind: "Question",
-    ...(factors.includes("tell_relevant") ? { order: "Order", length: "Chapters", deception: "Deception", tell_relevant: "Tells matter", equals_joint_witness: "Joint witness right", twin_kind: "Twin" } : {}),
-  };
+  const NAMES = data.labels; /* factor -> its name on the page, as the study says */
   const OUTCOMES = {
     right: (row) => rows.right[row] === 1,
     wrong: (row) => rows.right[row] === 0,
@@ -194,7 +191,7 @@
   };
   const beside = (before, after) => {
     const [a, b] = [before, after].map((item) => item.story.map((index) => sentences[index]));
-    const grid = make("div", { class: "beside" }, make("h4", {}, `Unperturbed: ${before.id}`), make("h4", {}, `This item: ${after.id}`));
+    const grid = make("div", { class: "beside" }, make("h4", {}, `Original: ${before.id}`), make("h4", {}, `This item: ${after.id}`));
     const pairs = [...common(a, b, (x, y) => similar(x, y) > 0.5), [a.length, b.length]];
     let [i, j] = [0, 0];
     for (const [x, y] of pairs) {
@@ -284,7 +281,7 @@
   };
   const answersOf = (index, chosenArm) => {
     const base = data.base[index];
-    const table = make("table", {}, make("thead", {}, make("tr", {}, ...["Model", "Strategy", "Answer", "Outcome", "Chain breaks", ...(base >= 0 ? ["On the unperturbed story"] : [])].map((name) => make("th", { scope: "col" }, name)))));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, ...["Model", "Strategy", "Answer", "Outcome", "Chain breaks", ...(base >= 0 ? ["On the original"] : [])].map((name) => make("th", { scope: "col" }, name)))));
     const body = make("tbody");
     for (const row of ofItem[index]) {
       const other = base < 0 ? undefined : ofItem[base].find((one) => rows.arm[one] === rows.arm[row] && rows.strategy[one] === rows.strategy[row]);
@@ -324,11 +321,11 @@
       make("h3", {}, "All answers"), answersOf(index, rows.arm[row]),
       make("h3", {}, arms.length > 1 ? `What ${model(row)} wrote` : "What the model wrote"), ...own.flatMap(raw));
     if (data.base[index] >= 0) {
-      inside.append(make("h3", {}, "What the perturbation changes"),
-        make("p", { class: "legend" }, "Marked: words only here (underlined), words only in the unperturbed story (struck out). ", linkTo(data.base[index])),
+      inside.append(make("h3", {}, "What differs from the original"),
+        make("p", { class: "legend" }, "Marked: words only here (underlined), words only in the original (struck out). ", linkTo(data.base[index])),
         beside(items[data.base[index]], item));
-    } else if (perturbed[index].length) {
-      inside.append(make("h3", {}, "Its perturbed versions"), make("ul", {}, ...perturbed[index].map((other) => make("li", {}, linkTo(other)))));
+    } else if (versions[index].length) {
+      inside.append(make("h3", {}, "Its other versions"), make("ul", {}, ...versions[index].map((other) => make("li", {}, linkTo(other)))));
     }
     dialog.replaceChildren(bar, inside);
     if (!dialog.open) {

@@ -19,7 +19,7 @@ lower_order_match   where the answer is that of the first-order question, of any
                     thing that all asked agents saw together (joint witness), and where it is not
 twins               matched twins: deceptive, truthful and filler lines against none and against each other
 baselines           what these rules and a guess score on the same questions
-errors              wrong answers by explanation (see _hitom_errors.py)
+errors              wrong answers by explanation (see errors.py)
 chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
                     chain which ends wrongly
 scorer              which answers counted as right (tracked:SEMANTICS for generated items), and how replies were read
@@ -28,16 +28,21 @@ scorer              which answers counted as right (tracked:SEMANTICS for genera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import _hitom_notes
 import polars as pl
-from _hitom_chains import COLUMNS as CHAINS
-from _hitom_chains import chains
-from _hitom_errors import COLUMNS as ERRORS
-from _hitom_errors import errors
-from _hitom_rows import (
+
+from tomserve.studies import Asked, Context, Figure, Layout, Study
+from tomserve.studies.contrasts import Record, pair
+from tomserve.studies.showing import Chance, Tables, mean_of
+
+from . import notes
+from .chains import COLUMNS as CHAINS
+from .chains import chains
+from .errors import COLUMNS as ERRORS
+from .errors import errors
+from .rows import (
     OVERALL,
     REQUIRED,
     RULES,
@@ -52,14 +57,9 @@ from _hitom_rows import (
     share_of,
     with_control,
 )
-from _hitom_summary import summary, warnings
+from .summary import summary, warnings
+from .verdicts import verdicts
 
-from tomserve.reporting.layout import Layout
-from tomserve.studies.contrasts import Record, pair
-
-__all__ = ["INTERVALS", "LAYOUTS", "REQUIRED", "VALUES", "notes", "summary", "tables", "warnings"]
-VALUES: dict[str, tuple[str, ...]] = {}
-INTERVALS = ("recommended", "published")
 TWINS = (
     ("deceptive", "filler"),
     ("deceptive", "truthful"),
@@ -69,9 +69,9 @@ TWINS = (
 )
 """Treatment and control; the first is the primary one: lines that lie against lines that say nothing."""
 LAYOUTS = {
-    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), rows="deception", by="model"),
+    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), "deception", "model"),
     "prompting_effects": Layout(
-        "risk_difference", ("rd_low", "rd_high"), rows="deception", columns=("model", "treatment"), by="model"
+        "risk_difference", ("rd_low", "rd_high"), "deception", "model", columns=("model", "treatment")
     ),
 }
 SHARE = (
@@ -99,7 +99,7 @@ COLUMNS = {
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study, by name. scores: a score table; intervals: one of INTERVALS."""
+    """Every table of the study, by name. scores: a score table; intervals: the way to count."""
     rows = prepared(scores)
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
@@ -120,11 +120,6 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {name: frame(records, COLUMNS[name]) for name, records in made.items()}
 
 
-def notes(intervals: str) -> dict[str, str]:
-    """One line a table: what its interval means, and for which population."""
-    return _hitom_notes.RECOMMENDED if intervals == "recommended" else _hitom_notes.PUBLISHED
-
-
 def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
     for model, strategy, control, pairs in with_control(rows):
         for name, part in by_deception(pairs):
@@ -142,7 +137,7 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
             cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
             record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
             found.append({**record, "cells": cells.height, "control": control if strategy != control else None})
-            means[name] = float(cells.sort("deception", "length", "order")["correct"].mean() or 0.0)
+            means[name] = cells.sort("deception", "length", "order").select(pl.col("correct").mean()).item() or 0.0
         if intervals == "published":
             apart = [value for name, value in means.items() if name != OVERALL]
             means[OVERALL] = sum(apart) / len(apart)
@@ -192,11 +187,12 @@ def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
             share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
             record |= {"joint": share["accuracy"], "joint_low": share["ci_low"], "joint_high": share["ci_high"]}
             record |= {"few_stories": share.get("few_stories"), "method": share.get("method")}
-            record["product"] = math.prod(float(stories[f"right_{k}"].mean() or 0.0) for k in orders[: place + 1])
+            marginals: list[float] = [stories.select(pl.col(f"right_{k}").mean()).item() for k in orders[: place + 1]]
+            record["product"] = math.prod(marginals)
         if place:
             for value, name in ((True, "after_right"), (False, "after_wrong")):
-                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)["correct"]
-                record |= {name: float(after.mean()) if len(after) else None, f"{name}_n": len(after)}
+                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)
+                record |= {name: after.select(pl.col("correct").mean()).item(), f"{name}_n": after.height}
         yield record
         stories = stories.drop("correct", "faulty")
 
@@ -290,3 +286,53 @@ def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
         counted = part.group_by(keys).agg(rows=pl.len().cast(pl.Int64), correct=pl.col("correct").sum().cast(pl.Int64))
         for record in counted.sort(*keys).iter_rows(named=True):
             yield {"model": model, "strategy": strategy, **record, "share": record["rows"] / part.height}
+
+
+# What belongs to the tables
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+    from .figures import figures as draw
+
+    return draw(tables, context)
+
+
+def chance(items: Iterable[Asked]) -> Chance:
+    """1 / number of containers that the story mentions: many of the choices stand nowhere in the story."""
+    share = mean_of([1 / _guesses(item) for item in items])
+    return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of containers mentioned")
+
+
+def _guesses(item: Asked) -> int:
+    mentioned = item.factors.get("n_containers_mentioned")
+    return mentioned if isinstance(mentioned, int) and mentioned > 0 else item.choices
+
+
+def notes_of(intervals: str) -> Mapping[str, str]:
+    """What each table means, counted in that way."""
+    return notes.RECOMMENDED if intervals == "recommended" else notes.PUBLISHED
+
+
+STUDY = Study(
+    name="hitom",
+    tables=tables,
+    required=REQUIRED,
+    intervals=("recommended", "published"),
+    notes=notes_of,
+    warnings=warnings,
+    summary=summary,
+    layouts=LAYOUTS,
+    figures=figures,
+    verdicts=verdicts,
+    chance=chance,
+    strata=("order",),
+    labels={
+        "order": "Order",
+        "length": "Chapters",
+        "deception": "Deception",
+        "tell_relevant": "Tells matter",
+        "equals_joint_witness": "Joint witness right",
+        "twin_kind": "Twin",
+    },
+)

@@ -9,39 +9,44 @@ import polars as pl
 
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.studies.contrasts import pair
-from tomserve.studies.study import answered, with_columns
+from tomserve.studies.rows import BASELINE, REQUIRED
+from tomserve.studies.rows import prepared as prepared_rows
 
-REQUIRED = ("model", "strategy", "item", "status", "correct", "stage", "perturbation", "scenario", "question_kind")
-CONTROL, VANILLA = "none", "vanilla"
+DESIGN = ("stage", "perturbation", "scenario", "question_kind")
+"""Factors that the items of this benchmark have, and that the study needs."""
+CONTROL, OVERALL, VANILLA = "none", "overall", BASELINE
+"""The class of the unperturbed stories, that of all stories together, and what other strategies are compared with."""
+SUBSETS = {"all": "all questions", "false_belief": "false-belief subset"}
+"""The parts of the questions that the tables count, as readers know them."""
 PERTURBED = tuple(name for name in PERTURBATIONS if name != CONTROL)
-ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, "overall", "overall_perturbed"))}
+ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, OVERALL, "overall_perturbed"))}
 METRICS = ("chain_proper", "chain_lcs", "chain_lcps", "chain_transitions")
 MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "length")
 
 
 def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row an answer, `faulty`, `complete` (no strategy of the model failed on the item), `false_belief`."""
+    """One row an answer (see tomserve.studies.rows.prepared); its cluster is the task, one class of one stage.
+
+    `complete`: no strategy of the model failed on the item. `false_belief`: it belongs to the false-belief subset.
+    """
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}
     extra |= {"answer_matches_last": pl.Boolean, "chain_break": pl.Int64, "chain_break_kind": pl.String}
-    extra |= {"answer": pl.String, "swapped": pl.String}
+    extra |= {"swapped": pl.String}
     floors = [name for name in scores.collect_schema().names() if name.startswith("floor_")]
-    rows = with_columns(scores, extra).select(*REQUIRED, *extra, *floors)
-    faulty = ~answered()
     return (
-        rows.with_columns(
-            correct=pl.col("correct").fill_null(False) & ~faulty,
-            faulty=faulty,
+        prepared_rows(scores, (*REQUIRED, *DESIGN, *floors), extra)
+        .with_columns(
             cluster=pl.col("stage") + "/" + pl.col("perturbation"),
             false_belief=(pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief"),
         )
         .with_columns(complete=~pl.col("faulty").any().over("model", "item"))
-        .sort("model", "strategy", "item")  # sums of floats, and so the bytes of the tables, follow the order of rows
         .collect()
     )
 
 
 def subsets(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows once for all questions and once for the false-belief subset, told apart by the column `subset`."""
     return pl.concat(
         [
             rows.with_columns(pl.lit("all").alias("subset")),
@@ -51,7 +56,8 @@ def subsets(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_overall(rows: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat([rows, rows.with_columns(pl.lit("overall").alias("perturbation"))])
+    """The rows with their classes, and once more as the class "overall"."""
+    return pl.concat([rows, rows.with_columns(pl.lit(OVERALL).alias("perturbation"))])
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:
@@ -67,24 +73,25 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def ordered(records: Iterator[dict[str, Any]], columns: str) -> pl.DataFrame:
-    """A frame of the records; with those columns also where there are none, as without vanilla to compare with."""
-    found = list(records)
-    if not found:
+    """A frame of the records with those columns, which it has also where there are no records, as there are no effects
+    of prompting where vanilla was not asked."""
+    listed = list(records)
+    if not listed:
         return pl.DataFrame(schema=dict.fromkeys(columns.split(), pl.String))
-    frame = in_order(pl.DataFrame(found, infer_schema_length=None))
+    frame = in_order(pl.DataFrame(listed, infer_schema_length=None))
     missing = [name for name in columns.split() if name not in frame.columns]
     return frame.with_columns(pl.lit(None).alias(name) for name in missing).select(*columns.split())
 
 
 def with_chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the model and strategy pairs that write chains; a chain that is not there scores 0."""
+    """Rows of those models and strategies that write belief chains; a chain that is missing there scores 0."""
     asked = rows.filter(pl.col("chain_proper").is_not_null().any().over("model", "strategy"))
     numbers = [pl.col(f"chain_{name}").fill_null(0.0) for name in ("lcs", "lcps", "transitions", *MORE_METRICS)]
     return asked.with_columns(pl.col("chain_proper").fill_null(False), *numbers)
 
 
 def pairs_of(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """(model, treatment, its rows paired with vanilla's on the same items)."""
+    """For each model and strategy but vanilla: both names, and its rows paired with vanilla's on the same items."""
     for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
         control = rows.filter(model=model, strategy=VANILLA)
         if strategy != VANILLA and control.height:
@@ -92,7 +99,8 @@ def pairs_of(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
 
 
 def chained_pairs(rows: pl.DataFrame, sample: pl.DataFrame) -> Iterator[tuple[str, str, str, pl.DataFrame]]:
-    """(model, treatment, class or overall, pairs in `sample`) of the treatments that write chains in `rows`."""
+    """For each model, strategy that writes chains in `rows`, and class (and overall): these names and, of the rows of
+    `sample`, its rows paired with vanilla's on the same items."""
     writes = set(with_chains(rows).select("model", "strategy").iter_rows())
     for model, strategy, pairs in pairs_of(sample):
         if (model, strategy) in writes:

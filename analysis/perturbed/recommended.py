@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-from _perturbed_rows import (
+
+from tomserve.stats import association, leaveout, paired
+from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, codes, contrast, matched, share
+
+from .rows import (
     CONTROL,
     METRICS,
     PERTURBED,
@@ -18,9 +22,6 @@ from _perturbed_rows import (
     with_chains,
     with_overall,
 )
-
-from tomserve.stats import association, leaveout, paired
-from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, codes, contrast, matched, share
 
 EXACT = 1e-9
 

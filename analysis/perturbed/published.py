@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-from _perturbed_rows import (
+
+from tomserve.stats import published
+
+from .rows import (
     CONTROL,
     METRICS,
     VANILLA,
@@ -19,12 +22,11 @@ from _perturbed_rows import (
     with_overall,
 )
 
-from tomserve.stats import published
-
 Counts = dict[tuple[str, str, str, str], tuple[int, int]]
 
 
 def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
+    """Accuracy by class over complete items; `dropped`: rows left out because an output of the item was faulty."""
     keys = ["subset", "model", "strategy", "perturbation"]
     counted = (
         with_overall(subsets(rows))
@@ -49,6 +51,7 @@ def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:
 
 
 def arms(counts: Counts) -> Iterator[tuple[tuple[str, str, str], dict[str, tuple[int, int]]]]:
+    """For each subset, model and strategy: the right and asked questions by class."""
     found: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
     for (subset, model, strategy, name), pair in counts.items():
         found.setdefault((subset, model, strategy), {})[name] = pair
@@ -63,6 +66,7 @@ def _contrast(treated: tuple[int, int], control: tuple[int, int]) -> dict[str, A
 
 
 def perturbation_effects(counts: Counts) -> Iterator[dict[str, Any]]:
+    """Each class against the unperturbed one, as if they were independent samples."""
     for (subset, model, strategy), cells in arms(counts):
         none = cells.get(CONTROL, (0, 0))
         overall = cells["overall"]
@@ -79,6 +83,7 @@ def _pair_counts(part: pl.DataFrame) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Each strategy against vanilla by class, as if they had answered different items."""
     for model, strategy, pairs in pairs_of(rows.filter("complete")):
         parts = with_overall(subsets(pairs)).group_by(["subset", "perturbation"], maintain_order=True)
         for (subset, name), part in parts:
@@ -93,6 +98,7 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Correlations of chain metrics with right answers on the false-belief subset, over both samples."""
     chosen = with_chains(rows.filter("false_belief"))
     for (model, strategy), every in chosen.group_by(["model", "strategy"], maintain_order=True):
         for sample, part in (("complete", every.filter("complete")), ("published", every)):
@@ -114,6 +120,7 @@ _CELLS = ((True, True), (True, False), (False, True), (False, False))
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """The effect against vanilla by whether the chain was proper, with the paper's verdict."""
     chosen = rows.filter("false_belief")
     for model, strategy, name, part in chained_pairs(chosen, chosen.filter("complete")):
         for chain, wanted in (("proper", True), ("improper", False)):

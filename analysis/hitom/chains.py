@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import polars as pl
-from _hitom_rows import CHAIN_MEANS as MEANS
-from _hitom_rows import arms, by, share_of
 
 from tomserve.stats import association, leaveout
 from tomserve.studies.contrasts import Record
+
+from .rows import CHAIN_MEANS as MEANS
+from .rows import arms, by, share_of
 
 COLUMNS = (
     f"model strategy order total proper proper_share {' '.join(MEANS)} path_phi path_phi_low path_phi_high "

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from _hitom_rows import EXPLANATIONS, arms, by, influences
 
 from tomserve.items import UNKNOWN
 from tomserve.stats.clustered import FEW
 from tomserve.stats.paired import mean_interval
 from tomserve.studies.contrasts import Record
+
+from .rows import EXPLANATIONS, arms, by, influences
 
 _SOMEWHERE = ("initial_place", "after_leaving")
 IMPLIED = {"lower_order": _SOMEWHERE, "reality": _SOMEWHERE, "untrusted_speaker": ("claimed_place",)}

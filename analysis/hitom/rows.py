@@ -14,7 +14,7 @@ from tomserve.items import UNKNOWN
 from tomserve.scoring.table import named_gold
 from tomserve.stats.clustered import FEW, units_share
 from tomserve.studies.contrasts import Record, contrast, pair, share
-from tomserve.studies.study import answered, with_columns
+from tomserve.studies.rows import prepared as prepared_rows
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
 CONTROLS = ("hitom_vanilla", "vanilla")
@@ -48,24 +48,18 @@ def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
     `cluster` (the unit of inference: a story with its twins), `question` (what is asked, whatever the story), `gold`
     (see named_gold), `gold_answer` and the places as lists. Raises ConfigError by column."""
     _check(scores.collect_schema())
-    faulty = ~answered()
-    told = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
+    one_telling = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
     rows = (
-        with_columns(scores, TYPES)
-        .select(*(name for name in REQUIRED if name not in TYPES), *TYPES)
-        .with_columns(
-            correct=pl.col("correct").fill_null(False) & ~faulty, faulty=faulty, cluster=pl.coalesce("cluster", "item")
-        )
+        prepared_rows(scores, REQUIRED, TYPES)
         .with_columns(
             named_gold(TYPES),
-            story=pl.concat_str(told, "prompting_type", "semantics", separator="/", ignore_nulls=True),
+            story=pl.concat_str(one_telling, "prompting_type", "semantics", separator="/", ignore_nulls=True),
             question=pl.col("item").str.extract(r"^hitom/[^/]+/(.+)$"),
             cluster=pl.coalesce(pl.lit("twins ") + pl.col("twin"), "cluster"),
             **{name: pl.col(name).replace("", None).str.split(" ") for name in places},
         )
         .with_columns(gold_answer=pl.col("places_offered").list.get(pl.col("answer_position") - 1, null_on_oob=True))
-        .sort("model", "strategy", "item")  # sums of floats, and so the bytes of the tables, follow the order of rows
         .collect()
     )
     if (strange := rows.filter((pl.col("order") < 0) | (pl.col("length") < 1))).height:

@@ -1,0 +1,86 @@
+"""What the terminal shows of the Hi-ToM study's tables, and what it warns of."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from tomserve.studies import Excerpt
+from tomserve.studies.noise import shown as shown_noise
+from tomserve.studies.showing import Tables
+
+from .rows import ALL, OVERALL
+
+
+def warnings(tables: Tables) -> list[str]:
+    """What makes the numbers doubtful: labels known to be wrong, several sets of labels, and strategies that differ in
+    what they failed on or were asked."""
+    doubts: dict[str, None] = {}
+    golds = tables["scorer"]["gold"].drop_nulls().unique().sort().to_list()
+    if "released" in golds:
+        doubts["gold released: the file's own labels, stale in the VP half; see tomserve dataset audit hitom"] = None
+    if len(golds) > 1:
+        doubts[f"answers were compared with several sets of labels: {', '.join(golds)}"] = None
+    overall = tables["accuracy"].filter(deception=OVERALL)
+    asked = {(row["model"], row["strategy"]): row["total"] for row in overall.iter_rows(named=True)}
+    effects = tables.get("prompting_effects", pl.DataFrame())
+    if "prompting_effects" in tables:
+        for model, strategy, control in (
+            overall.filter(pl.col("control").is_not_null() & pl.col("minus_vanilla").is_null())
+            .select("model", "strategy", "control")
+            .iter_rows()
+        ):
+            doubts[f"{model}: {strategy} and {control} were asked no item in common, and are not compared"] = None
+    for row in effects.iter_rows(named=True):
+        if row["deception"] == OVERALL:
+            model, pairs = row["model"], f"{row['treatment']} and {row['control']}"
+            most = max(asked.get((model, name), 0) for name in (row["treatment"], row["control"]))
+            if row["n"] < most:
+                doubts[f"{model}: {pairs} were asked different items: {row['n']} of {most} compare"] = None
+            if row["p_failure"] is not None and row["p_failure"] < 0.05:
+                doubts[f"{model}: {pairs} failed on different items (p {row['p_failure']:.3f}); read the bounds"] = None
+    return list(doubts)
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """The tables to print: Table 5, joint accuracy by order, the primary contrast of twins, errors with one cause."""
+    cell = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
+    excerpts = []
+    for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
+        wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="deception", values="cell")
+        excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",)))
+    if "prompting_effects" in tables and tables["prompting_effects"].height:
+        effect = _cell("risk_difference", "rd_low", "rd_high").alias("effect [95%]")
+        p = pl.col("p_sign_flip").round(3).alias("p")
+        effects = tables["prompting_effects"].select(
+            "model", "treatment", "control", "deception", effect, p, *shown_noise(tables["prompting_effects"])
+        )
+        title = "prompting effects, paired on the same questions"
+        excerpts.append(Excerpt(title, effects, ("prompting_effects",)))
+    joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL)
+    columns = ("model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right")
+    title = "joint accuracy: this and all lower asked orders right, and what it would be if orders were independent"
+    excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",)))
+    if tables["twins"].height:
+        primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
+        effect = _cell("risk_difference", "rd_low", "rd_high").alias("deceptive - filler [95%]")
+        title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
+        frame = primary.select("model", "strategy", "tell_relevant", effect, *shown_noise(primary))
+        excerpts.append(Excerpt(title, frame, ("twins",)))
+    alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
+    if tables["errors"].height:
+        shares = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
+        title = "wrong answers with one explanation alone, and how many a guess among the containers would have"
+        excerpts.append(Excerpt(title, alone.select(shares), ("errors",)))
+    return excerpts
+
+
+def _cell(value: str, low: str, high: str) -> pl.Expr:
+    columns = [pl.col(name).map_elements(_number, pl.String, skip_nulls=False) for name in (value, low, high)]
+    interval = pl.when(pl.col(low).is_null()).then(pl.lit("")).otherwise(pl.format(" [{}, {}]", *columns[1:]))
+    return pl.concat_str(columns[0], interval)
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("0.", ".", 1)

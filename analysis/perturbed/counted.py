@@ -1,0 +1,82 @@
+"""Tables of the perturbation study that only count, with either kind of interval: subtasks, tasks, chains, failures."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from .rows import MORE_METRICS, in_order, with_chains, with_overall
+
+SUBTASKS = 16
+"""Questions of a task."""
+
+
+def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
+    """Accuracy by class, scenario and kind of question."""
+    keys = ["model", "strategy", "perturbation", "scenario", "question_kind"]
+    counted = rows.group_by(keys, maintain_order=True)
+    counts = counted.agg(pl.col("correct").sum().cast(pl.Int64), pl.len().cast(pl.Int64).alias("total"))
+    return in_order(counts.sort("question_kind").with_columns((pl.col("correct") / pl.col("total")).alias("accuracy")))
+
+
+def tasks(rows: pl.DataFrame) -> pl.DataFrame:
+    """How many of a task's questions are right, and whether it is solved: all of them, and all were asked."""
+    right, asked = pl.col("subtasks_right"), pl.col("subtasks")
+    counted = rows.group_by("model", "strategy", "stage", "perturbation", maintain_order=True).agg(
+        pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"), pl.len().cast(pl.Int64).alias("subtasks")
+    )
+    # All right but not all asked: nobody knows.
+    solved = pl.when(right < asked).then(False).when(asked == SUBTASKS).then(True).otherwise(None)
+    return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks"), "subtasks")
+
+
+def chains(rows: pl.DataFrame) -> pl.DataFrame:
+    """Means of the chain metrics by class, and where improper chains most often leave the gold path."""
+    keys = ["model", "strategy", "perturbation"]
+    every = with_overall(with_chains(rows))
+    means = [pl.col(f"chain_{name}").mean().alias(name) for name in ("lcs", "lcps", "transitions")]
+    more = [pl.col(f"chain_{name}").mean().alias(name) for name in MORE_METRICS]
+    floors = [pl.col(name).mean() for name in rows.columns if name.startswith("floor_")]
+    proper = pl.col("chain_proper")
+    summed = every.group_by(keys, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("total"),
+        proper.sum().cast(pl.Int64).alias("proper"),
+        proper.mean().alias("proper_share"),
+        *means,
+        *more,
+        pl.col("answer_matches_last").mean(),
+        *floors,
+    )
+    places = every.filter(pl.col("chain_break_kind").is_not_null())
+    breaks = (
+        places.group_by(
+            *keys, pl.col("chain_break").alias("break_sentence"), pl.col("chain_break_kind").alias("break_kind")
+        )
+        .agg(pl.len().cast(pl.Int64).alias("breaks"))
+        .sort("breaks", "break_sentence", "break_kind", descending=[True, False, False])
+        .unique(keys, keep="first", maintain_order=True)
+    )
+    joined = summed.join(breaks, on=keys, how="left").with_columns(pl.col("breaks").fill_null(0))
+    first = [*keys, "total", "proper", "proper_share", "lcs", "lcps", "transitions"]
+    return in_order(joined).select(
+        *first, "break_sentence", "break_kind", "breaks", pl.exclude(*first, *breaks.columns)
+    )
+
+
+def failures(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows without an answer by class and status, with the accuracy if all of them were wrong or all right."""
+    keys = ["model", "strategy", "perturbation"]
+    every = with_overall(rows)
+    cells = every.group_by(keys, maintain_order=True).agg(
+        pl.len().alias("asked"), pl.col("correct").sum().alias("right"), pl.col("faulty").sum().alias("failed")
+    )
+    counted = (
+        every.filter("faulty")
+        .group_by(*keys, "status", maintain_order=True)
+        .agg(pl.len().cast(pl.Int64).alias("count"))
+    )
+    joined = counted.join(cells, on=keys).with_columns(
+        (pl.col("count") / pl.col("asked")).alias("share"),
+        (pl.col("right") / pl.col("asked")).alias("accuracy_low"),
+        ((pl.col("right") + pl.col("failed")) / pl.col("asked")).alias("accuracy_high"),
+    )
+    return in_order(joined.select(*keys, "status", "count", "share", "accuracy_low", "accuracy_high"))

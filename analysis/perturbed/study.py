@@ -1,0 +1,178 @@
+"""The perturbation study (arXiv 2602.22072), from a score table to every table of the paper.
+
+    tomserve analyze perturbed-reference --study perturbed --out tables --format csv
+    tomserve analyze perturbed-reference --intervals published
+
+Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, what it may hide is
+given as bounds; the unit is the task or the stage, effects are matched by stage, tests flip signs, p is adjusted over
+the ten classes; undefined is empty. *published*: an item is left out of a model's tables where the output of any of its
+strategies was faulty (`dropped`), every question counts as independent, which it is not; undefined is nan. Shares are
+compared with 1/2 as fractions in both. `notes` says what each interval means and for whom.
+
+accuracy              by class; `overall` pools all eleven classes
+perturbation_effects  class against class "none"; published: same model and strategy, `overall` has its own control
+                      among the treated, which understates it; recommended: tasks of the same stages
+prompting_effects     strategy against vanilla on the same items
+strategies            Cochran's Q where there are more than two strategies (recommended)
+faithfulness          how chains go with right answers on the false-belief subset; sample published = all rows, faulty
+                      ones as wrong with chain metrics 0, which inflates phi; complete = answered rows
+criteria              ostensible: class none above 1/2; limited_robust: five of the ten classes; robust: all ten
+challenging           the classes among a model's five lowest effects (all that tie with the fifth are in; an effect of
+                      0 or more, or of five classes or fewer, is not among them), for at least two thirds of the models
+placebo               effect of the strategy where its chain was proper or not (false-belief subset)
+subtasks, tasks       accuracy by scenario and question; how many of a task's 16 questions are right
+chains                means of the chain metrics; break_sentence, break_kind: where improper chains most often leave the
+                      gold paths, `breaks`: how many do so there; floor_*: what knowing nothing scores
+failures              by status, with the accuracy if all failures were wrong or all right
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS
+from tomserve.studies import Asked, Context, Figure, Layout, Study, Versions
+from tomserve.studies.rows import REQUIRED
+from tomserve.studies.showing import Chance, Tables, by_choices, mean_of
+
+from . import notes, published, recommended
+from .counted import chains, failures, subtasks, tasks
+from .criteria import challenging, counts_of, criteria, estimated_effects, exact_effects, with_solved
+from .rows import CONTROL, DESIGN, ordered, prepared
+from .summary import summary, warnings
+from .verdicts import verdicts
+
+LAYOUTS = {
+    "accuracy": Layout("accuracy", ("ci_low", "ci_high"), "perturbation", "subset", above=0.5),
+    "perturbation_effects": Layout("risk_difference", ("rd_low", "rd_high"), "perturbation", "subset"),
+    "prompting_effects": Layout(
+        "risk_difference", ("rd_low", "rd_high"), "perturbation", "subset", columns=("model", "treatment")
+    ),
+}
+CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
+TESTS = (
+    "p_sign_flip p_smallest p_adjusted p_adjusted_smallest p_t bound_low bound_high detectable_sd "
+    "units tasks few_tasks target method zeros"
+)
+COLUMNS = {
+    "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
+    "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
+    "prompting_effects": f"subset model perturbation treatment control {CONTRAST}",
+    "strategies": "subset model q df p_value strategies n informative",
+    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
+    "criteria": "subset model strategy rule ostensible classes_above limited_robust robust classes_tested",
+    "challenging": "subset strategy perturbation models_in_top_five models challenging",
+    "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict subset",
+}
+MORE = {
+    "accuracy": "failed accuracy_dropped accuracy_high tasks few_tasks estimate target method",
+    "perturbation_effects": f"{TESTS} p_permutation mh_risk_difference mh_risk_ratio",
+    "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high "
+    "p_failure n",
+    "faithfulness": "within within_low within_high minimum maximum both only_chain only_answer neither "
+    "auc auc_low auc_high within_auc method",
+    "criteria": "classes_interval_above classes_joint robust_joint tasks_solved tasks",
+    "placebo": "null null_sd",
+}
+"""What recommended tables have beyond COLUMNS."""
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name. scores: a score table; intervals: the way to count."""
+    rows = prepared(scores)
+    return _published(rows) if intervals == "published" else _recommended(rows)
+
+
+def _published(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    shares = published.accuracy(rows)
+    counts = counts_of(shares)
+    effects = ordered(published.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
+    found: dict[str, pl.DataFrame] = {
+        "accuracy": shares,
+        "perturbation_effects": effects,
+        "prompting_effects": ordered(published.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
+        "faithfulness": ordered(published.faithfulness(rows), COLUMNS["faithfulness"]),
+        "criteria": ordered(criteria(counts, {}), COLUMNS["criteria"]),
+        "challenging": ordered(challenging(exact_effects(counts)), COLUMNS["challenging"]),
+        "placebo": ordered(published.placebo(rows), COLUMNS["placebo"]),
+    }
+    return {**found, **_shared(rows, rows.filter("complete"))}
+
+
+def _recommended(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    records = list(recommended.accuracy(rows))
+    effects = list(recommended.perturbation_effects(rows))
+    shared = _shared(rows, rows)
+    more = with_solved(shared["tasks"], recommended.criteria(rows, records))
+    counts = {(r["subset"], r["model"], r["strategy"], r["perturbation"]): (r["correct"], r["total"]) for r in records}
+    by_name: dict[str, Iterator[dict[str, Any]]] = {
+        "accuracy": iter(records),
+        "perturbation_effects": iter(effects),
+        "prompting_effects": recommended.prompting_effects(rows),
+        "strategies": recommended.strategies(rows),
+        "faithfulness": recommended.faithfulness(rows),
+        "criteria": criteria(counts, more),
+        "challenging": challenging(estimated_effects(effects)),
+        "placebo": recommended.placebo(rows),
+    }
+    found = {name: ordered(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
+    return {name: _undefined_empty(frame) for name, frame in {**found, **shared}.items()}
+
+
+def _shared(rows: pl.DataFrame, sample: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    return {"subtasks": subtasks(sample), "tasks": tasks(rows), "chains": chains(rows), "failures": failures(rows)}
+
+
+def _undefined_empty(frame: pl.DataFrame) -> pl.DataFrame:
+    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
+    return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+    from .figures import figures as draw
+
+    return draw(tables, context)
+
+
+def chance(items: Iterable[Asked]) -> Chance:
+    """1 / number of choices over all asked items, and over those of the false-belief subset."""
+    every: list[float] = []
+    belief: list[float] = []
+    for item in items:
+        every.append(1 / item.choices)
+        if (item.factors.get("scenario"), item.factors.get("question_kind")) == ("false_belief", "belief"):
+            belief.append(1 / item.choices)
+    shares = {"all": mean_of(every), "false_belief": mean_of(belief)}
+    return Chance({name: share for name, share in shares.items() if share is not None}, by_choices(()).meaning)
+
+
+def notes_of(intervals: str) -> Mapping[str, str]:
+    """What each table means, counted in that way."""
+    return notes.RECOMMENDED if intervals == "recommended" else notes.PUBLISHED
+
+
+STUDY = Study(
+    name="perturbed",
+    tables=tables,
+    required=(*REQUIRED, *DESIGN),
+    values={
+        "perturbation": PERTURBATIONS,
+        "scenario": tuple(dict.fromkeys(name for names in SCENARIOS.values() for name in names)),
+        "question_kind": ("reality", "belief"),
+    },
+    intervals=("recommended", "published"),
+    notes=notes_of,
+    warnings=warnings,
+    summary=summary,
+    layouts=LAYOUTS,
+    figures=figures,
+    verdicts=verdicts,
+    chance=chance,
+    versions=Versions("perturbation", CONTROL, ("stage", "scenario", "question_kind", "swapped")),
+    strata=("scenario", "question_kind"),
+    labels={"perturbation": "Class", "stage": "Stage", "scenario": "Scenario", "question_kind": "Question"},
+)

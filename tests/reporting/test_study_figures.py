@@ -1,0 +1,215 @@
+"""Figures and verdicts in the report: a study's own, and those of a study that brings none."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import make_item
+from tests.reporting.test_report import Elements, data_of, hitom_run, run_folder
+from tomserve.errors import ConfigError
+from tomserve.reporting.html import sources as sources_module
+from tomserve.reporting.html.build import report, write_report
+from tomserve.runs.scores import load_scores
+from tomserve.scoring.sources import ResponseFile
+from tomserve.studies import Analysis, Study, compute
+
+STUDY = """
+import polars as pl
+from tomserve.studies import Card, Chance, Study, Verdict, Versions, GOOD
+
+
+def tables(scores, intervals):
+    right = scores.group_by("model", "strategy").agg(share=pl.col("correct").mean()).sort("model", "strategy")
+    return {"mine": right.collect()}
+
+
+def figures(tables, context):
+    from .drawing import figure
+
+    return [figure(tables["mine"], context.chance["all"])]
+
+
+def verdicts(tables, context):
+    card = Card("Is it mine?", "Certainly", GOOD, (("all", f"guessing gives {context.chance['all']:.2f}."),))
+    return [Verdict(model, ("A line of my own",), (card,)) for model in tables["mine"]["model"].unique()]
+
+
+STUDY = Study(
+    name="of my own",
+    tables=tables,
+    figures=figures,
+    verdicts=verdicts,
+    notes=lambda intervals: {"mine": "How much is right."},
+    chance=lambda items: Chance({"all": 0.125}, f"one of eight doors, {len(list(items))} times"),
+    versions=Versions("kind", "plain", ("place",)),
+    labels={"kind": "Sort"},
+)
+"""
+DRAWING = """
+from tomserve.reporting.html.charts import Line, Point, points
+from tomserve.reporting.html.svg import draw
+from tomserve.studies import Figure, Panel, Section
+
+
+def figure(frame, chance):
+    marks = [Point(row["strategy"], "right", row["share"], None, None) for row in frame.iter_rows(named=True)]
+    chart = points(marks, frame["strategy"].to_list(), ["right"], (0, 1), [Line(chance, "doors")], "share")
+    panel = Panel("Everything", draw(chart, "My own picture of everything, with doors", "doors-0"))
+    section = Section("doors", "Behind which door?", "Doors")
+    return Figure("doors", "Doors", section, "What doors hide.", ("mine",), (panel,))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two strategies, twelve items of two kinds in three places; vanilla is right on the plain ones, cot on all."""
+    items = [
+        make_item(n, gold=None, factors={"kind": "plain" if n % 2 else "turned", "place": "abc"[n % 3], "id": str(n)})
+        for n in range(1, 14)
+    ]
+    right, wrong = (json.dumps({"answer": label}) for label in ("tea", "salt"))
+    vanilla = {item.id: {"text": right if item.factors["kind"] == "plain" else wrong} for item in items}
+    answers: dict[str, dict[str, Any]] = {"vanilla": vanilla, "cot": {item.id: {"text": right} for item in items}}
+    return run_folder(tmp_path / "r", answers, items)
+
+
+def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "study.py").write_text(STUDY)
+    (folder / "drawing.py").write_text(DRAWING)
+    text = report([str(run)], study=f"{folder}/")
+    page = Elements(text)
+    (picture,) = page.all("svg")
+    assert picture["aria-label"] == "My own picture of everything, with doors"
+    assert ">doors<" in text
+    assert '<a href="#doors">Doors</a>' in text
+    assert '<section id="doors"' in text
+    assert "Behind which door?" in page.texts["h2"]
+    assert "Where does it break?" not in text
+    assert "A line of my own." in text
+    assert "Certainly" in text
+    assert "guessing gives 0.12." in text
+    assert "0.12 (one of eight doors, 13 times)" in text
+    assert "of my own, recommended intervals" in text
+    assert "How much is right." in text
+    found = data_of(text)
+    assert found["labels"] == {"kind": "Sort"}
+    factors, words = found["factors"], found["words"]
+    kinds = [{factors[name]: words[value] for name, value in item["factors"]} for item in found["items"]]
+    for own, base in zip(kinds, found["base"], strict=True):
+        if own["kind"] == "turned":
+            assert (kinds[base]["kind"], kinds[base]["place"]) == ("plain", own["place"])
+
+
+def test_a_study_without_figures_is_drawn_by_strategy_factor_and_effect(run: Path) -> None:
+    text = report([str(run)], study="accuracy")
+    labels = [attributes["aria-label"] for attributes in Elements(text).all("svg")]
+    titles = [label.split(":")[0] for label in labels]
+    assert titles == ["Accuracy with its uncertainty", "Accuracy by kind", "Accuracy by place", "Prompting effects"]
+    assert "vanilla, vanilla: 0.54 [" in labels[0]  # 7 of 13
+    assert "turned, vanilla: 0.00 [0.00, " in labels[1]
+    assert "plain, cot: 1.00 [" in labels[1]
+    assert "cot, cot: 0.46 [" in labels[3]  # 6 of 13 gained
+    assert "Not drawn" not in text
+    assert "vanilla: 7 of 13 right" in text
+
+
+def test_a_study_without_any_table_of_accuracy_has_items_and_factors(run: Path) -> None:
+    def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+        effect = {"model": "tiny", "risk_difference": [0.25, None], "rd_low": [0.0, None], "rd_high": [0.5, None]}
+        return {
+            "by hour": pl.DataFrame({"hour": ["six", "seven"], **effect}),
+            "count": scores.select(pl.len()).collect(),
+        }
+
+    analysis = compute(load_scores(str(run)), Study(name="mine", tables=tables))
+    text = write_report([str(run)], analysis=analysis).read_text()
+    labels = [attributes["aria-label"] for attributes in Elements(text).all("svg")]
+    assert labels[-1] == "By hour: tiny. six, six: 0.25 [0.00, 0.50]."
+    assert [label.split(":")[0] for label in labels] == ["Accuracy by kind", "Accuracy by place", "By hour"]
+    assert "This study gives no verdicts in words" in text
+    assert len(data_of(text)["items"]) == 13
+
+
+def test_what_is_handed_on_is_not_computed_again_and_files_are_read_once(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+        calls.append(intervals)
+        return {"count": scores.select(pl.len()).collect()}
+
+    scores = load_scores(str(run))
+    read: list[str] = []
+
+    class Counted(ResponseFile):
+        def __init__(self, path: Path, *given: Any, **more: Any) -> None:
+            read.append(path.name)
+            super().__init__(path, *given, **more)
+
+    monkeypatch.setattr(sources_module, "ResponseFile", Counted)
+    write_report([str(run)], analysis=compute(scores, Study(name="mine", tables=tables)))
+    assert calls == ["recommended"]
+    assert read == ["responses.jsonl"]
+
+
+def test_an_evaluation_computes_its_study_once(
+    endpoint, cli, items_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tomserve.studies
+    from tomserve.reporting.html import build
+
+    computed: list[Analysis] = []
+
+    def counted(*given: Any, **more: Any) -> Analysis:
+        computed.append(compute(*given, **more))
+        return computed[-1]
+
+    monkeypatch.setattr(tomserve.studies, "compute", counted)
+    monkeypatch.setattr(build, "compute", counted)
+    asking = ["--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--run", "r"]
+    done = cli("eval", *asking, "--report")
+    assert done.code == 0
+    assert "report: " in done.out
+    assert len(computed) == 1
+
+
+def test_figures_that_cannot_be_told_apart_are_refused(run: Path) -> None:
+    from tomserve.studies import Figure, Section
+
+    def study(*figures: Figure) -> Study:
+        return Study(name="mine", tables=lambda scores, intervals: {}, figures=lambda tables, context: figures)
+
+    section = Section("doors", "Doors", "Doors")
+    twice = study(Figure("a", "A", section, missing="Nothing."), Figure("a", "B", section, missing="Nothing."))
+    own = study(Figure("a", "A", Section("items", "Items", "Items"), missing="Nothing."))
+    scores = load_scores(str(run))
+    with pytest.raises(ConfigError, match="two figures of the name 'a'"):
+        write_report([str(run)], analysis=compute(scores, twice))
+    with pytest.raises(ConfigError, match="a section 'items', which the page has itself"):
+        write_report([str(run)], analysis=compute(scores, own))
+
+
+def test_published_intervals_of_nested_beliefs_leave_no_figure_undrawn(tmp_path: Path) -> None:
+    text = report([str(hitom_run(tmp_path / "hitom"))], intervals="published")
+    assert "Not drawn: these stories have no matched twins." in text
+    assert "this study has no table" not in text
+    assert "Does step-by-step reasoning help?" not in text
+
+
+def test_drawing_is_imported_for_reports_only() -> None:
+    import subprocess
+
+    code = (
+        "import sys\n"
+        "from tomserve.studies import load_study, names\n"
+        "[load_study(name) for name in names()]\n"
+        "assert not {'altair', 'vl_convert', 'jinja2'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

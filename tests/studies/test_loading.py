@@ -1,0 +1,175 @@
+"""Studies as values and as files: how they are checked, found, loaded, and what is said of those that cannot be."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.studies.test_study import scores
+from tomserve.errors import ConfigError, ContentError
+from tomserve.studies import Layout, Study, analyze, compute, load_study, names
+
+TABLES = "def tables(scores, intervals):\n    return {'n': scores.select('item').collect()}\n"
+DECLARED = "from tomserve.studies import Study\n" + TABLES + "STUDY = Study(name='mine', tables=tables)\n"
+
+
+def count(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    return {"n": frame.select(pl.len().alias(intervals)).collect()}
+
+
+def test_a_study_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(DECLARED)
+    assert analyze(scores(), load_study(str(path)), "published")["n"].height == 16
+    path.write_text("x = 1\ny = x / 0\n")
+    with pytest.raises(ContentError, match=r"mine.py:2: cannot be loaded \(ZeroDivisionError"):
+        load_study(str(path))
+    path.write_text("x = 1\n")
+    with pytest.raises(ContentError, match="has no STUDY; write STUDY = Study"):
+        load_study(str(path))
+    path.write_text("STUDY = {}\n")
+    with pytest.raises(ContentError, match="STUDY is a dict; expected STUDY = Study"):
+        load_study(str(path))
+    path.write_text("def tables(:\n")
+    with pytest.raises(ContentError, match=r"mine.py:1: cannot be loaded \(SyntaxError"):
+        load_study(str(path))
+
+
+def test_a_study_of_the_older_kind_is_told_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(TABLES + "REQUIRED = ('item',)\nLAYOUTS = {}\n")
+    with pytest.raises(ContentError) as error:
+        load_study(str(path))
+    said = str(error.value)
+    assert "has a function tables(scores, intervals) but no STUDY" in said
+    line = "STUDY = Study(name='mine', tables=tables, required=REQUIRED, layouts=LAYOUTS)"
+    assert line in said
+    assert "\n" not in said
+    path.write_text(f"{path.read_text()}from tomserve.studies import Study; {line}\n")
+    assert load_study(str(path)).required == ("item",)
+
+
+def test_a_study_may_be_a_folder_with_modules_of_its_own(tmp_path: Path) -> None:
+    """Two folders with modules of one name do not see each other's, also when they import one only as they are called."""
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "rows.py").write_text(f"NAME = {name!r}\n")
+        (folder / "late.py").write_text("from .rows import NAME\n")
+        (folder / "study.py").write_text(
+            "import polars as pl\n"
+            "from tomserve.studies import Study\n"
+            "from .rows import NAME\n"
+            "def tables(scores, intervals):\n"
+            "    from . import late\n"
+            "    return {'names': pl.DataFrame({'early': [NAME], 'late': [late.NAME]})}\n"
+            "STUDY = Study(name=NAME, tables=tables)\n"
+        )
+    one, two = load_study(f"{tmp_path}/one/"), load_study(str(tmp_path / "two"))
+    assert analyze(scores(), one)["names"].rows() == [("one", "one")]
+    assert analyze(scores(), two)["names"].rows() == [("two", "two")]
+    assert load_study(str(tmp_path / "one/study.py")).name == "one"
+    (tmp_path / "one/rows.py").write_text("NAME = 'changed, and so read again'\n")
+    assert load_study(str(tmp_path / "one")).name == "changed, and so read again"
+    (tmp_path / "two/late.py").write_text("fail = 1 / 0\n")
+    with pytest.raises(ContentError, match=r"two/late.py:1: failed \(ZeroDivisionError"):
+        analyze(scores(), load_study(str(tmp_path / "two")))
+    (tmp_path / "one/study.py").unlink()
+    with pytest.raises(ConfigError, match="no such file"):
+        load_study(f"{tmp_path}/one/")
+
+
+def test_a_folder_may_have_a_package_file(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("NAME = 'mine'\n")
+    (folder / "study.py").write_text(
+        DECLARED.replace("name='mine'", "name=NAME").replace("def", "from . import NAME\ndef")
+    )
+    assert load_study(str(folder)).name == "mine"
+
+
+def test_a_single_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "beside_it.py").write_text(f"NAME = {name!r}\n")
+        (tmp_path / name / "mine.py").write_text("from beside_it import NAME\n" + DECLARED.replace("'mine'", "NAME"))
+    found = [load_study(str(tmp_path / name / "mine.py")).name for name in ("one", "two")]
+    assert found == ["one", "two"]
+
+
+def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"accuracy", "hitom", "perturbed"} <= set(names())
+    folder = tmp_path / "analysis"
+    (folder / "ours").mkdir(parents=True)
+    (folder / "ours/study.py").write_text(DECLARED.replace("'mine'", "'a folder'"))
+    (folder / "_helper.py").write_text("")
+    (folder / "perturbed.py").write_text(DECLARED.replace("'mine'", "'a file'"))
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    assert {"ours", "accuracy"} <= set(names())
+    assert "_helper" not in names()
+    assert load_study("ours").name == "a folder"
+    assert load_study("perturbed").name == "a file"  # the first folder that has a study of the name, whatever its kind
+    with pytest.raises(ConfigError, match="unknown study 'our'; did you mean 'ours'"):
+        load_study("our")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tables": None}, "Study.tables: None is no function"),
+        ({"name": " "}, "Study.name: ' '; expected the study's name as text"),
+        ({"required": "item"}, "Study.required: 'item'; expected a tuple of names"),
+        ({"intervals": ()}, "Study.intervals: is empty"),
+        ({"values": {"stage": "C1"}}, r"Study.values\['stage'\]: 'C1'; expected a tuple of names"),
+        ({"layouts": {"n": "wide"}}, r"Study.layouts\['n'\]: 'wide'; expected a Layout"),
+        ({"labels": ["stage"]}, r"Study.labels: \['stage'\]; expected a mapping by name"),
+        ({"figures": "heat"}, "Study.figures: 'heat' is no function"),
+    ],
+)
+def test_a_mistake_in_a_field_is_named_when_the_study_is_made(fields: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Study(**{"name": "mine", "tables": count, **fields})
+
+
+def test_a_mistake_in_a_field_is_located_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(DECLARED.replace("tables=tables)", "tables=tables, intervals=())"))
+    with pytest.raises(ContentError, match=r"mine.py:4: cannot be loaded \(Study.intervals: is empty"):
+        load_study(str(path))
+
+
+def test_a_study_is_frozen_and_its_defaults_are_those_of_any_items() -> None:
+    study = Study(name="mine", tables=count)
+    with pytest.raises(AttributeError):
+        study.name = "other"  # type: ignore[misc]
+    found = compute(scores(), study)
+    assert (found.intervals, list(found.tables), dict(found.notes), found.warnings) == ("recommended", ["n"], {}, ())
+    assert found.tables["n"].item() == 16
+    assert [(excerpt.title, excerpt.frame.item()) for excerpt in found.summary()] == [("n", 16)]
+    with pytest.raises(ConfigError, match="column 'status' is missing"):
+        compute(scores().drop("status"), study)
+
+
+def test_a_value_that_a_study_does_not_know_is_refused_also_where_its_column_is_missing() -> None:
+    study = Study(name="mine", tables=count, values={"stage": ("C2",)})
+    with pytest.raises(ConfigError, match="item 'none/0': unknown stage 'C1'"):
+        compute(scores(), study)
+    with pytest.raises(ConfigError, match="column 'stage' is missing"):
+        compute(scores().drop("stage"), study)
+
+
+def test_analyze_takes_names_paths_studies_and_lazy_tables(tmp_path: Path) -> None:
+    study = Study(name="mine", tables=count, layouts={"n": Layout("a", ("b", "c"), "d", "e")})
+    assert analyze(scores().lazy(), study, "published")["n"].columns == ["published"]
+    (tmp_path / "mine.py").write_text(DECLARED)
+    assert analyze(scores(), str(tmp_path / "mine.py"))["n"].height == 16
+    assert analyze(scores(), "accuracy")["accuracy"].equals(analyze(scores(), load_study("accuracy"))["accuracy"])
+
+
+def test_an_error_of_a_study_that_python_made_is_left_as_it_is() -> None:
+    def fails(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        compute(scores(), Study(name="mine", tables=fails))

@@ -1,0 +1,115 @@
+"""Figures of a study that brings none of its own: what can be drawn of any scores and any tables.
+
+These are the study's table `accuracy`, the accuracy by every factor of few values, counted from the scores themselves,
+and every table of paired effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
+from tomserve.studies.contrasts import share
+from tomserve.studies.rows import prepared
+from tomserve.studies.showing import Figure, Row, Section
+from tomserve.studies.words import readable
+
+SHARES = Section("breaks", "How much is right?", "How much is right")
+EFFECTS = Section("helps", "What makes a difference?", "What makes a difference")
+
+FEW = 12
+"""A factor is drawn if it has at most so many values."""
+
+FACTORS = 8
+"""At most so many factors are drawn, those that come first."""
+
+NAMED = ("strategy", "treatment")
+"""The column that tells effects of one model apart: the first of these that the table has."""
+
+
+def figures(
+    tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float]
+) -> list[Figure]:
+    """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects.
+
+    scores: the score table. factors: columns of it that describe the items. chance: a guesser's share right.
+    """
+    return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance), *_effects(tables)]
+
+
+def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -> Iterator[Figure]:
+    frame = tables.get("accuracy", pl.DataFrame())
+    if not {"model", "strategy", "accuracy", "ci_low", "ci_high"} <= set(frame.columns) or frame.is_empty():
+        return
+    rows = frame.unique(["model", "strategy"], keep="first", maintain_order=True)
+    estimated = "estimate" in rows.columns and rows["estimate"].is_not_null().any()
+    figure = Figure(
+        "accuracy",
+        "Accuracy with its uncertainty",
+        SHARES,
+        "Each point is the share of right answers of a strategy, each line its 95% interval.",
+        ("accuracy",),
+    )
+    value = "estimate" if estimated else "accuracy"  # what the interval is about
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    columns = ("strategy", "strategy", value, "ci_low", "ci_high")
+    data = rows.drop("subset", strict=False).to_dicts()
+    yield drawn(figure, lambda: small_multiples(figure, data, columns, axis))
+
+
+def _by_factor(scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float]) -> Iterator[Figure]:
+    rows = prepared(scores.lazy(), wanted=dict.fromkeys(factors, pl.String)).collect()
+    few = [name for name in factors if 1 < rows[name].drop_nulls().n_unique() <= FEW][:FACTORS]
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    for place, name in enumerate(few):
+        figure = Figure(
+            f"factor-{place}",
+            f"Accuracy by {readable(name)}",
+            SHARES,
+            "Each point is the share of right answers to the questions with this value, each line its 95% interval "
+            "(Wilson's), which counts clusters (stories, tasks), not questions. Failures count as wrong.",
+        )
+        data = list(_shares(rows, name))
+        yield _drawn_points(figure, data, (name, "strategy", "accuracy", "ci_low", "ci_high"), axis)
+
+
+def _shares(rows: pl.DataFrame, factor: str) -> Iterator[Row]:
+    keys = ["model", "strategy", factor]
+    for key, part in rows.drop_nulls(factor).sort("model", factor).group_by(keys, maintain_order=True):
+        yield {**dict(zip(keys, key, strict=True)), **share(part)}
+
+
+def _effects(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
+    for place, (name, frame) in enumerate(tables.items()):
+        if not {"model", "risk_difference", "rd_low", "rd_high"} <= set(frame.columns) or frame.is_empty():
+            continue
+        series = next((column for column in NAMED if column in frame.columns), None)
+        figure = Figure(
+            f"effects-{place}",
+            readable(name).capitalize(),
+            EFFECTS,
+            "Each point is a difference between two shares of right answers, each line its 95% interval. Right of the "
+            "line at zero more is right.",
+            (name,),
+        )
+        down = _down(frame, series)
+        data: list[Row] = [
+            {**row, "subset": "", "down": ", ".join(readable(row[one]) for one in down) or readable(name)}
+            for row in frame.to_dicts()
+        ]
+        columns = ("down", series or "down", "risk_difference", "rd_low", "rd_high")
+        yield _drawn_points(figure, data, columns, Axis("difference", (-1, 1), zero_line, first=1))
+
+
+def _down(frame: pl.DataFrame, series: str | None) -> list[str]:
+    """The columns of text before the effect that tell its rows apart, beside the model and the series."""
+    before = frame.columns[: frame.columns.index("risk_difference")]
+    texts = [name for name in before if frame.schema[name] == pl.String and name not in ("model", series)]
+    varied = [name for name in texts if frame[name].n_unique() > 1]
+    return varied or ([series] if series else [])
+
+
+def _drawn_points(figure: Figure, rows: Sequence[Row], columns: tuple[str, str, str, str, str], axis: Axis) -> Figure:
+    return drawn(figure, lambda: small_multiples(figure, rows, columns, axis))

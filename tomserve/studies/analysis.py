@@ -1,0 +1,104 @@
+"""A study computed once: its tables with what belongs to them, for the terminal, for files and for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from tomserve.errors import ConfigError, one_of
+from tomserve.studies import noise
+from tomserve.studies.checking import check
+from tomserve.studies.loading import default_study, failure, load_study
+from tomserve.studies.showing import Excerpt
+from tomserve.studies.study import Study
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a study found in a score table.
+
+    `tables`: by name, with the noise floor beside every effect. `notes`: what a reader must know of a table, by its
+    name. `warnings`: what makes the numbers doubtful, a line each. `by_default`: neither study nor way to count was
+    chosen.
+    """
+
+    study: Study
+    intervals: str
+    tables: Mapping[str, pl.DataFrame]
+    notes: Mapping[str, str]
+    warnings: tuple[str, ...]
+    by_default: bool = False
+
+    def summary(self) -> list[Excerpt]:
+        """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
+        tables = {name: frame for name, frame in self.tables.items() if name != noise.TABLE}
+        excerpts = list(self.study.summary(tables))
+        if noise.TABLE in self.tables:
+            excerpts.append(Excerpt(noise.TITLE, self.tables[noise.TABLE], ("noise", noise.TABLE)))
+        return excerpts
+
+    def summary_notes(self) -> dict[str, str]:
+        """The notes of the tables that the summary shows, by table; what noise is, once, where it was measured."""
+        own = self.study.notes(self.intervals)
+        noted = {name: note for name, note in self.notes.items() if name not in self.tables or name == noise.TABLE}
+        names = dict.fromkeys(name for excerpt in self.summary() for name in excerpt.notes)
+        return {name: known[name] for name in names for known in (own, noted) if name in known}
+
+
+def compute(
+    scores: pl.DataFrame | pl.LazyFrame, study: Study | str | None = None, intervals: str | None = None
+) -> Analysis:
+    """Check the score table against what the study needs, then compute everything that the study has to say of it.
+
+    study: a study, its name, or its path; None for that of the answers' benchmark. intervals: one of the study's ways
+    to count, None for its first. Raises ConfigError for a table that does not fit, ContentError where the study fails.
+    """
+    by_default = study is None and intervals is None
+    frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
+    if not isinstance(study, Study):
+        study = load_study(default_study(frame) if study is None else study)
+    check(frame, study.required, study.values)
+    intervals = study.intervals[0] if intervals is None else intervals
+    if intervals not in study.intervals:
+        raise ConfigError(one_of("intervals", intervals, study.intervals))
+    try:
+        tables = noise.with_noise(study.tables(frame.lazy(), intervals), frame)
+        notes = {**study.notes(intervals)}
+        warnings = tuple(study.warnings(tables))
+    except ConfigError:
+        raise
+    except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
+        if study.path is None:
+            raise
+        raise failure(error, study.path, "failed") from None
+    for name, more in noise.notes(tables).items():
+        notes[name] = f"{notes[name]} {more}" if name in notes else more
+    return Analysis(study, intervals, tables, notes, warnings, by_default)
+
+
+def analyze(
+    scores: pl.DataFrame | pl.LazyFrame, study: Study | str, intervals: str | None = None
+) -> dict[str, pl.DataFrame]:
+    """The tables of a study by name; see `compute` for what may be given and what is raised.
+
+    >>> rows = {"model": "m", "strategy": "vanilla", "item": ["a", "b"], "status": "ok", "correct": [True, False]}
+    >>> analyze(pl.DataFrame(rows), "accuracy")["accuracy"].select("correct", "total").rows()
+    [(1, 2)]
+    """
+    return dict(compute(scores, study, intervals).tables)
+
+
+def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+    """Rename the model of single runs, by ``RUN=NAME``. Raises ConfigError for a run that is not in the table."""
+    for label in labels:
+        run, equals, name = label.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--label {label!r}: expected RUN=NAME")
+        known = scores["run"].unique().drop_nulls().to_list() if "run" in scores.columns else []
+        if run not in known:
+            raise ConfigError(f"--label: {one_of('run', run, known)}")
+        model = pl.when(pl.col("run") == run).then(pl.lit(name)).otherwise(pl.col("model"))
+        scores = scores.with_columns(model.alias("model"))
+    return scores

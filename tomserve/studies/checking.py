@@ -1,0 +1,74 @@
+"""Refusing score tables that a study cannot count: by column, value and item, before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from tomserve.errors import ConfigError, one_of
+from tomserve.scoring.outcomes import check_status
+from tomserve.status import OK
+
+KEY = ("run", "model", "strategy", "item")
+"""What tells the rows of a score table apart."""
+
+
+def check(scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError.
+
+    required: columns that there have to be. values: for columns of text the values that they may hold.
+    """
+    _check_columns(scores, (*required, *(name for name in values if name not in required)))
+    _check_outcomes(scores)
+    for name, known in values.items():
+        _check_values(scores, name, known)
+    _check_runs(scores)
+    keys = [name for name in KEY if name in scores.columns]
+    double = scores.filter(pl.struct(keys).is_duplicated())
+    if double.height:
+        row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
+        raise ConfigError(f"score table: more than one row for {row}")
+
+
+def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
+    for name in required:
+        if name not in scores.columns:
+            raise ConfigError(f"score table: column {name!r} is missing; required: {', '.join(required)}")
+    for name in dict.fromkeys((*required, "model", "strategy", "item")):
+        if name in scores.columns and name != "correct" and scores[name].null_count():
+            raise ConfigError(f"score table: column {name!r} has empty cells")
+
+
+def _check_outcomes(scores: pl.DataFrame) -> None:
+    """Right or wrong has to be said of every answer; any text is a status, and a failure unless it is an answer."""
+    if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
+        raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
+    if "status" not in scores.columns:
+        return
+    check_status(scores)
+    if "correct" in scores.columns:
+        empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == OK))
+        if empty.height:
+            raise ConfigError(f"score table: item {empty['item'][0]!r}: correct is empty; expected true or false")
+
+
+def _check_values(scores: pl.DataFrame, name: str, known: Sequence[str]) -> None:
+    if scores.schema[name] != pl.String:
+        raise ConfigError(f"score table: column {name!r} is {scores.schema[name]}; expected one of {', '.join(known)}")
+    strange = scores.filter(pl.col(name).is_null() | ~pl.col(name).is_in(list(known)))
+    if strange.height:
+        item, value = strange.select("item", name).row(0)
+        raise ConfigError(f"score table: item {item!r}: {one_of(name, str(value), known)}")
+
+
+def _check_runs(scores: pl.DataFrame) -> None:
+    """Two runs of one model would be counted as one."""
+    if "run" not in scores.columns:
+        return
+    runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
+    several = runs_of.filter(pl.col("run").list.len() > 1)
+    if several.height:
+        model, runs = several.sort("model").row(0)
+        hint = " ".join(f"--label {run}=NAME" for run in runs)
+        raise ConfigError(f"runs {', '.join(runs)} are of one model, {model!r}; tell them apart by {hint}")

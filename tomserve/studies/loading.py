@@ -1,0 +1,126 @@
+"""Finding and loading studies: ``analysis/NAME.py``, ``analysis/NAME/study.py``, or a path to such a file or folder.
+
+>>> load_study("accuracy").intervals
+('recommended', 'published')
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import polars as pl
+
+from tomserve import benchmarks, content
+from tomserve.content.pyfile import failed, load_module
+from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.studies.study import FIELDS, Study
+
+FILE = "study.py"
+"""The file of a study that is a folder."""
+
+
+def names() -> list[str]:
+    """Every study that can be found, sorted by name."""
+    return sorted(_places())
+
+
+def _places() -> dict[str, Path]:
+    """The file of every study by the study's name; of several with one name the first folder's."""
+    found: dict[str, Path] = {}
+    for root in content.roots():
+        folder = root / "analysis"
+        for path in (*sorted(folder.glob("*.py")), *sorted(folder.glob(f"*/{FILE}"))):
+            name = path.parent.name if path.parent != folder else path.stem
+            if not name.startswith("_"):
+                found.setdefault(name, path)
+    return found
+
+
+def load_study(name: str) -> Study:
+    """The study of that name, or at that path: a ``.py`` file, or a folder that holds ``study.py``.
+
+    Raises ConfigError for what cannot be found, and ContentError, with file and line, for what is no study.
+    """
+    path = _given(name) or _places().get(name)
+    if path is None:
+        raise ConfigError(f"{one_of('study', name, names())}; a path ends in .py or, of a folder, in /")
+    module = _folder(path) if path.name == FILE else load_module(path, "study")
+    study = vars(module).get("STUDY")
+    if not isinstance(study, Study):
+        raise ContentError(_no_study(module, study), path=path)
+    return dataclasses.replace(study, path=path)
+
+
+def _given(name: str) -> Path | None:
+    """The file that a path leads to, None for what is a name. A folder is a path only if it is written as one."""
+    path = Path(name).expanduser()
+    if name.endswith(".py"):
+        return path
+    return path / FILE if "/" in name else None
+
+
+def _no_study(module: ModuleType, found: object) -> str:
+    if found is not None:
+        return f"STUDY is a {type(found).__name__}; expected STUDY = Study(name=..., tables=...)"
+    if not callable(vars(module).get("tables")):
+        return "has no STUDY; write STUDY = Study(name=..., tables=...), with Study from tomserve.studies"
+    older = [name for name in FIELDS if name != "tables" and ({name, name.upper()} & set(vars(module)))]
+    handed = "".join(f", {name}={name if name in vars(module) else name.upper()}" for name in older if name != "name")
+    return (
+        "has a function tables(scores, intervals) but no STUDY; write below it: from tomserve.studies import Study; "
+        f"STUDY = Study(name={Path(str(module.__file__)).stem!r}, tables=tables{handed})"
+    )
+
+
+def _folder(path: Path) -> ModuleType:
+    """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import x``).
+
+    The package is named after the folder's place, so that studies do not see each other's modules; it stays loaded, so
+    that a function of the study may import a module of it when it is called. Loading it again reads the files anew.
+    """
+    if not path.is_file():
+        raise ConfigError(f"study {str(path.parent)!r}: no such file ({path})")
+    folder = path.resolve().parent
+    package = f"tomserve_study_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    start = folder / "__init__.py"
+    spec = importlib.util.spec_from_file_location(package, start) if start.is_file() else None
+    if spec is None:
+        spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package] = module
+    try:
+        if spec.loader is not None:
+            spec.loader.exec_module(module)
+        return importlib.import_module(f"{package}.{path.stem}")
+    except (Exception, SystemExit) as error:
+        raise failure(error, path, "cannot be loaded") from None
+
+
+def failure(error: BaseException, path: Path, what: str) -> ContentError:
+    """The error of a study's code as one line, with the last line of the study's own files that was reached."""
+    own = path.resolve().parent
+    places = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append(Path(error.filename))
+    reached = [place for place in places if place.resolve().parent == own]
+    return failed(error, reached[-1] if reached else path, what)
+
+
+def default_study(scores: pl.DataFrame) -> str:
+    """The study that the benchmark of these answers names, where all are of one benchmark that is known by name; else
+    the study that fits any items."""
+    asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
+    known = benchmarks.known(asked[0]) if len(asked) == 1 else None
+    return benchmarks.Benchmark.study if known is None else known.study

@@ -1,0 +1,151 @@
+"""What a study shows beside its tables: figures, verdicts, excerpts for the terminal, how a table is laid out on paper.
+
+These are plain values. A study makes them; the terminal and the report show them, and know nothing else of the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import polars as pl
+from markupsafe import Markup
+
+Tables = Mapping[str, pl.DataFrame]
+Row = dict[str, object]
+
+GOOD, BAD, OPEN = "good", "bad", "open"
+"""The tones of a verdict: good news, bad news, or nothing certain. The report gives each a sign as well as a colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report that holds figures: its name in links, its heading, and the short text of its link."""
+
+    name: str
+    heading: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One picture of a figure: its title, and the picture as SVG (see tomserve.reporting.html.svg.draw)."""
+
+    title: str
+    svg: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Pictures with what a reader must know to read them.
+
+    `section`: where in the report it stands; sections come in the order of their first figures. `tables`: the names of
+    the tables that hold its numbers. `caveat`: a warning that stands out from the caption. `missing`: why there are no
+    pictures, where there are none. `wide`: each picture needs a line of its own. `caption_below`: the caption stands
+    below the pictures even where there would be room beside them.
+    """
+
+    name: str
+    title: str
+    section: Section
+    caption: str = ""
+    tables: tuple[str, ...] = ()
+    panels: tuple[Panel, ...] = ()
+    missing: str = ""
+    caveat: str = ""
+    wide: bool = False
+    caption_below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One question about a model: its verdict in a few words, a tone (GOOD, BAD or OPEN), and what it rests on.
+
+    `grounds`: pairs of what is spoken of and a sentence about it. `remark`: how the verdict was reached.
+    """
+
+    question: str
+    verdict: str
+    tone: str
+    grounds: tuple[tuple[str, str], ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the report says of one model first of all: `lead`, a line a strategy, then the cards."""
+
+    model: str
+    lead: tuple[str, ...]
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """What somebody gets right who guesses: `shares` (0 to 1) by part of the questions, "all" for all of them, and
+    `meaning`, how they were reached, as a reader says it."""
+
+    shares: Mapping[str, float]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What figures and verdicts may use beside the tables. `chance`: shares of a guesser, as in Chance.shares."""
+
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+
+class Asked(NamedTuple):
+    """What a guesser has to know of an item: its id, how many choices it offers, and its factors by name."""
+
+    item: str
+    choices: int
+    factors: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """How the versions of a question are found: items that agree in all the factors `matched` are versions of one
+    question, and its original is the item whose factor `factor` is `original`."""
+
+    factor: str
+    original: str
+    matched: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a study's tables as the terminal prints it. `notes`: the tables whose notes are to stand below."""
+
+    title: str
+    frame: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a long table is laid out on paper: a row for each value of the column `rows`, a column for each pair of
+    values of the two `columns`, one printed table for each value of the column `by`.
+
+    A cell is `value` with the bounds `interval`. The best (highest) of a row is bold, what is above `above` underlined.
+    """
+
+    value: str
+    interval: tuple[str, str]
+    rows: str
+    by: str
+    columns: tuple[str, str] = ("model", "strategy")
+    above: float | None = None
+
+
+def by_choices(items: Iterable[Asked]) -> Chance:
+    """The chance of somebody who picks one of the offered choices blindly."""
+    share = mean_of([1 / item.choices for item in items])
+    return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of choices")
+
+
+def mean_of(shares: list[float]) -> float | None:
+    """The mean, the same whatever the order; None of nothing."""
+    return sum(sorted(shares)) / len(shares) if shares else None

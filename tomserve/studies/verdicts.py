@@ -1,0 +1,102 @@
+"""Verdicts that any study can give: how much each strategy has right, and whether step-by-step reasoning helps.
+
+A verdict never says more than its table: what is undefined, or was not asked, is said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from tomserve.studies.rows import BASELINE
+from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Tables, Verdict
+from tomserve.studies.words import finite, interval, percent, points, readable, sign, who
+
+HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
+"""What the sign of an effect says of a strategy."""
+
+
+def holds(tables: Tables, name: str, columns: str) -> bool:
+    """Whether there is a table of that name with rows and with all of these columns."""
+    return name in tables and tables[name].height > 0 and set(columns.split()) <= set(tables[name].columns)
+
+
+def by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
+    """Each model of the table `accuracy`, with its part of every table; none where there is no such table."""
+    frame = tables.get("accuracy")
+    if frame is None or not {"model", "strategy", "accuracy"} <= set(frame.columns):
+        return
+    for model in frame["model"].unique(maintain_order=True):
+        yield str(model), {n: table.filter(model=model) for n, table in tables.items() if "model" in table.columns}
+
+
+def overall(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """The verdicts of a study that gives none of its own: a line a strategy, and whether reasoning helps."""
+    found = []
+    for model, own in by_model(tables):
+        effects = own.get("prompting_effects", pl.DataFrame())
+        card = reasoning_helps(effects) if holds(own, "prompting_effects", EFFECT) else None
+        found.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), (card,) if card else ()))
+    return found
+
+
+def lead(frame: pl.DataFrame, chance: float | None) -> tuple[str, ...]:
+    """A line a strategy, the baseline first: how much of all it has right, and how that compares with a guesser.
+
+    frame: of one model, the first row of each strategy being that of all questions. chance: a guesser's share right.
+    """
+    first = frame.unique(["strategy"], keep="first", maintain_order=True)
+    lines = []
+    for row in first.sort(pl.col("strategy") != BASELINE, maintain_order=True).iter_rows(named=True):
+        counted = f"{row['correct']:,} of {row['total']:,}" if {"correct", "total"} <= set(row) else "a share"
+        compared = ""
+        low, high = finite(row.get("ci_low")), finite(row.get("ci_high"))
+        if chance is not None and low is not None and high is not None:
+            place = "above" if low > chance else "below" if high < chance else "not clearly different from"
+            compared = f"; {place} chance ({percent(chance)})"
+        lines.append(
+            f"{readable(row['strategy'])}: {counted} right ({percent(row['accuracy'])}{interval(row)}){compared}"
+        )
+    return tuple(lines)
+
+
+EFFECT = "treatment risk_difference rd_low rd_high"
+"""Columns of a table of paired effects that a verdict reads."""
+
+
+def reasoning_helps(
+    effects: pl.DataFrame, parts: Mapping[str, str] | None = None, more: Sequence[tuple[str, str]] = ()
+) -> Card:
+    """Whether the strategies help against the baseline, read off the intervals of their paired effects.
+
+    effects: of one model, with the columns of EFFECT and maybe `subset` (a part of the questions; the verdict is that
+    of "all"), the first row of each being that of all questions. parts: names of these parts. more: further grounds.
+    """
+    signs, grounds, population = [], [], ""
+    keys = [name for name in ("subset", "treatment") if name in effects.columns]
+    for row in effects.unique(keys, keep="first", maintain_order=True).iter_rows(named=True):
+        if row.get("subset", "all") == "all":
+            signs.append(sign(row))
+        text = f"{HELPS[sign(row)]}, {points(row)}"
+        if (p := finite(row.get("p_sign_flip"))) is not None:
+            text += f"; p = {p:.3f}"
+        if row.get("gained") is not None and row.get("lost") is not None:
+            text += f"; {row['gained']:,} questions gained, {row['lost']:,} lost"
+        if row.get("target"):
+            population = (
+                f" The interval says what to expect of {row['target']}; p is the share of all ways of flipping the "
+                "signs of the differences that give an effect at least as large (a sign-flip test)."
+            )
+        grounds.append((who(row["treatment"], row.get("subset", ""), parts or {}), f"{text}."))
+    verdict, tone = "No clear effect", OPEN
+    if signs and all(one > 0 for one in signs):
+        verdict, tone = "Yes, it helps", GOOD
+    elif signs and all(one < 0 for one in signs):
+        verdict, tone = "No, it hurts", BAD
+    elif any(signs):
+        verdict = "Some strategies help or hurt, others show no clear effect"
+        if {1, -1} <= set(signs):
+            verdict = "Some strategies help, others hurt"
+    remark = f"Each strategy is compared with {BASELINE} on the same questions.{population}"
+    return Card("Does step-by-step reasoning help?", verdict, tone, (*grounds, *more), remark)

@@ -1,0 +1,80 @@
+"""How numbers are said in sentences: shares as percentages, differences in percentage points, with their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tomserve.studies.showing import Row
+
+
+def finite(value: object) -> float | None:
+    """The number, or None for what is undefined."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def readable(value: object) -> str:
+    """A name of the design as a reader says it, at most 34 characters: transparent container."""
+    return plain(value).replace("_", " ")
+
+
+def plain(text: object, limit: int = 34) -> str:
+    """Text for one line: no control characters, of bounded length."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def percent(value: object) -> str:
+    """A share from 0 to 1 as a reader says it: 43%, or 99.8% where rounding would hide the rest."""
+    number = finite(value)
+    if number is None:
+        return "undefined"
+    return f"{100 * number:.1f}%" if 0 < number < 0.01 or 0.99 < number < 1 else f"{100 * number:.0f}%"
+
+
+def number(value: float) -> str:
+    """A number with two decimals and a real minus sign."""
+    return f"{value + 0.0:.2f}".replace("-", "−")
+
+
+def interval(row: Row) -> str:
+    """The interval ci_low to ci_high of a share, to stand behind it; empty where there is none."""
+    low, high = finite(row.get("ci_low")), finite(row.get("ci_high"))
+    return "" if low is None or high is None else f", interval {percent(low)} to {percent(high)}"
+
+
+def points(row: Row) -> str:
+    """The difference of shares in a row (risk_difference, rd_low, rd_high) in percentage points, and where the noise
+    floor was measured how far batching alone could move it."""
+    value, low, high = (finite(row.get(name)) for name in ("risk_difference", "rd_low", "rd_high"))
+    if value is None:
+        return "undefined"
+    bounds = "" if low is None or high is None else f" [{_signed(low)}, {_signed(high)}]"
+    return f"{_signed(value)}{bounds} points{_noise(row, value)}"
+
+
+def _noise(row: Row, effect: float) -> str:
+    share, high = finite(row.get("noise")), finite(row.get("noise_high"))
+    if share is None or high is None:
+        return ""
+    compared = "; no larger than" if share > 0 and abs(effect) <= share else "; beside"
+    return f"{compared} what batching alone could move, {_unsigned(share)} points (at most {_unsigned(high)})"
+
+
+def _unsigned(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value + 0.0:+.0f}".replace("-", "−").replace("+0", "0").replace("−0", "0")
+
+
+def sign(row: Row) -> int:
+    """1 where the interval of a difference lies above zero, -1 where it lies below, 0 where it holds zero."""
+    low, high = finite(row.get("rd_low")), finite(row.get("rd_high"))
+    return 0 if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
+
+
+def who(strategy: object, part: object, parts: Mapping[str, str]) -> str:
+    """Whom a sentence is about: a strategy, and the part of the questions by its name in `parts`."""
+    return ", ".join(filter(None, (readable(strategy), parts.get(str(part), readable(part)))))
