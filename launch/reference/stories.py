@@ -32,8 +32,8 @@ from plots import (
     transfer_plot,
 )
 
-from tomserve.benchmarks.perturbed.events import UNKNOWN, track
-from tomserve.items import Gold, Item, write_items
+from tomserve.benchmarks.perturbed.events import track
+from tomserve.items import UNKNOWN, Gold, Item, write_items
 
 PLACED = (
     *("find", "label", "read", "read_label", "holds", "fills", "opens", "peeks", "setting", "put", "looks_on", "move"),
