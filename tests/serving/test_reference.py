@@ -216,8 +216,8 @@ def test_hints_lead_to_the_gold() -> None:
     the sentence changes nothing.
     """
     pytest.importorskip("tokenizers")
-    packing, lessons = importlib.import_module("packing"), importlib.import_module("lessons")
-    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    packing, lessons, tokens = (importlib.import_module(name) for name in ("packing", "lessons", "tokens"))
+    packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
     told_something = 0
     for number in range(60):
         rng = random.Random(number)
@@ -283,12 +283,14 @@ def tokenizer():
 def test_the_shipped_files_are_what_the_recipe_makes() -> None:
     """All shipped files but the weights follow from the sources, so that a change of words or prompts demands training."""
     pytest.importorskip("tokenizers")
-    packing, llama, lessons = (importlib.import_module(name) for name in ("packing", "llama", "lessons"))
+    packing, llama, lessons, tokens = (
+        importlib.import_module(name) for name in ("packing", "llama", "lessons", "tokens")
+    )
     folder = reference.folder()
-    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
     assert json.loads(packer.tokenizer.to_str()) == json.loads((folder / "tokenizer.json").read_text())
-    assert (folder / "chat_template.jinja").read_text() == packing.CHAT_TEMPLATE
-    config = llama.config(packing.VOCABULARY, llama.Size(), packer.end, packer.pad)
+    assert (folder / "chat_template.jinja").read_text() == tokens.CHAT_TEMPLATE
+    config = llama.config(tokens.VOCABULARY, llama.Size(), packer.end, packer.pad)
     assert config == json.loads((folder / "config.json").read_text())
 
 
@@ -407,7 +409,7 @@ def test_a_tree_is_what_the_server_will_see() -> None:
     """A branch has the tokens of the whole prompt, and the logits that transformers gives for that prompt."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     train, packing, lessons = (importlib.import_module(name) for name in ("train", "packing", "lessons"))
-    llama = importlib.import_module("llama")
+    llama, tokens = importlib.import_module("llama"), importlib.import_module("tokens")
     from tomserve.prompting.strategy import Strategy
 
     folder = str(reference.folder())
@@ -425,7 +427,7 @@ def test_a_tree_is_what_the_server_will_see() -> None:
         trees = [packer.tree(group, strategy) for group in groups]
         batch = lessons.collate(form, trees)
         arrays = [torch.from_numpy(part) for part in (batch.stories, batch.lengths, batch.branches, batch.owner)]
-        opening = packer.ids(packing.opening(strategy, demonstration=True))
+        opening = packer.ids(tokens.opening(strategy, demonstration=True))
         with torch.no_grad():
             _, asked = trainer.model.hidden(torch.tensor(opening), *arrays)
         for row, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""Items: one question about one story, its gold answer and belief automaton, and the drawing of subsets."""
+"""Items (one question about one story each), their gold rationales, files of items, and draws of a part of them."""
 
 from tomserve.items.item import (
     RESERVED,
