@@ -128,6 +128,13 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def _docstring_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many lines explain the function: they are no reason to make them fewer."""
+    first = function.body[0]
+    explains = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return (first.end_lineno or 0) - first.lineno + 1 if explains and isinstance(first.value.value, str) else 0
+
+
 def sources() -> list[Path]:
     return [*PACKAGE.rglob("*.py"), *(ROOT / "analysis").rglob("*.py")]
 
@@ -140,7 +147,7 @@ def test_modules_and_functions_have_one_reason_to_change() -> None:
             wrong.append(f"{shown}: {count} lines; at most {LINES}")
         for function in functions(path):
             declarative = any(f"tomserve/{place}" in str(shown) for place in DECLARATIVE)
-            size = (function.end_lineno or 0) - function.lineno + 1
+            size = (function.end_lineno or 0) - function.lineno + 1 - _docstring_lines(function)
             if size > FUNCTION_LINES and not declarative:
                 wrong.append(f"{shown}:{function.lineno}: {function.name} has {size} lines; at most {FUNCTION_LINES}")
             arguments = function.args
