@@ -34,8 +34,8 @@ RECOMMENDED = {
     "differences that give an effect at least as large; a small p speaks against chance. p_adjusted corrects it for "
     "testing ten classes at once (Benjamini and Yekutieli's method). p_smallest and p_adjusted_smallest are the "
     "least that so few stages can give, whatever the answers. For all classes together (overall_perturbed) read "
-    "p_permutation first: the share of all ways of exchanging changed and unchanged tasks that give an effect at "
-    "least as large.",
+    "p_permutation first: the share of random exchanges of changed and unchanged tasks within their stages that give "
+    "an effect at least as large.",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
     "items. Read this difference and its interval: overlapping intervals of two accuracies are no test of it. "
     "The interval of a class counts tasks; the row overall stands twice, for new stages and for new tasks. The columns "
