@@ -234,7 +234,8 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "What step-by-step reasoning does",
             HELPS,
             "Each point is the share right with a strategy minus the share right with vanilla (the answer alone, "
-            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps.",
+            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps. "
+            "The strategy cot has the model write the belief after every sentence before it answers.",
             ("prompting_effects",),
         ),
         _prompting,

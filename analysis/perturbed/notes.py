@@ -36,11 +36,12 @@ RECOMMENDED = {
     "least that so few stages can give, whatever the answers. For all classes together (overall_perturbed) read "
     "p_permutation first: the share of random exchanges of changed and unchanged tasks within their stages that give "
     "an effect at least as large.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    "items. Read this difference and its interval: overlapping intervals of two accuracies are no test of it. "
-    "The interval of a class counts tasks; the row overall stands twice, for new stages and for new tasks. The columns "
-    "gained and lost count the questions that only the strategy, or only vanilla, has right; they, McNemar's test of "
-    "these counts and Tango's interval take the questions as independent, which they are not, and so only describe.",
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
+    "same items. The strategy cot has the model write the belief after every sentence before it answers. Read this "
+    "difference and its interval: overlapping intervals of two accuracies are no test of it. The interval of a class "
+    "counts tasks; the row overall stands twice, for new stages and for new tasks. The columns gained and lost count "
+    "the questions that only the strategy, or only vanilla, has right; they, McNemar's test of these counts and "
+    "Tango's interval take the questions as independent, which they are not, and so only describe.",
     "strategies": "Cochran's Q is a test of whether all strategies are right equally often. It takes the questions as "
     "independent, which they are not, and so only describes.",
     "faithfulness": "How strongly belief chains go with right answers on the false-belief questions, as a "

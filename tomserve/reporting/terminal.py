@@ -8,7 +8,7 @@ gaps between its columns become narrower.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -85,7 +85,7 @@ def _without_repeated(title: str, columns: Sequence[_Column]) -> tuple[str, list
     return f"{title} (in every row: {said})", [one for one in columns if one not in repeated]
 
 
-def _fitted(columns: Sequence[_Column], width: int) -> tuple[Mapping[str, int], int]:
+def _fitted(columns: Sequence[_Column], width: int) -> tuple[dict[str, int], int]:
     """The widths of the columns by name, and the gap between them, at which the table is at most `width` wide, or as
     narrow as it can be without breaking a number or a word."""
     least = {one.name: one.least() for one in columns}
