@@ -110,7 +110,7 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
     assert places == sorted(places)
     assert "of 176 right (" in text
     assert "chance (33%)" in text
-    assert "Descriptive only: whether a chain is proper comes after the treatment." in text
+    assert "This only describes: whether a chain is proper is known only after the model has answered." in text
     assert "None: all 352 answers could be read." in text
     assert json.loads((example / "manifest.json").read_text())["revision"] in text
     assert "tomserve-perturbed-6f0c9d1e" in text  # the canary travels with every export
