@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments before and after the first ``--``. Raises ConfigError where a command other than `serve` has one."""
+    """The arguments before and after the first ``--``. Raises ConfigError where another command than `serve` has one."""
     if "--" not in arguments:
         return arguments, []
     at = arguments.index("--")
@@ -115,7 +115,7 @@ def _version(wanted: bool) -> None:
 def _options(
     content: Annotated[
         Path | None,
-        typer.Option(help="Folder of your own presets, prompts, stages and studies; it comes before tomserve's."),
+        typer.Option(help="Folder of your own presets, prompts, stages and studies, to look in first."),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
