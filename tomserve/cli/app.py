@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments before and after the first ``--``. Raises ConfigError where another command than `serve` has one."""
+    """The arguments before and after the first ``--``. Raises ConfigError unless the command is `serve`."""
     if "--" not in arguments:
         return arguments, []
     at = arguments.index("--")
