@@ -30,7 +30,7 @@ COLUMNS: dict[str, Kind] = {
 """Columns of the score table before the design factors: what identifies a row, the standard metrics, and the columns of
 the noise check, which begin with noise_. Each of these lists numbers of requests in flight at which the question was
 asked again: noise_compared where a reply came, noise_failed where none came, and the others where the text, the answer,
-the chain, or whether the answer is right differed from the scored reply. They are null for nothing."""
+the chain, or whether the answer is right differed from the scored reply. Where none did, they are null."""
 
 ITEM_COLUMNS = frozenset(("benchmark", "item", "cluster", *columns_of(metric for metric in STANDARD if metric.of_item)))
 """The columns whose values belong to the item, whatever was answered."""
