@@ -246,7 +246,8 @@ def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
     path.write_text("")
     assert_refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
     study = tmp_path / "s.py"
-    study.write_text("def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n")
+    code = "def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n"
+    study.write_text(f"{code}from tomserve.studies import Study\nSTUDY = Study(name='s', tables=tables)\n")
     path.write_text(head + "m,v,i,ok,true\n")
     assert_refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
 
