@@ -158,7 +158,9 @@ def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: En
     written = (tmp_path / "a/accuracy.csv").read_text()
     assert written == (tmp_path / "b/accuracy.csv").read_text()
     assert written.startswith("subset,model,strategy,perturbation,correct,total,accuracy,ci_low,ci_high,")
-    assert cli("analyze", table, "--format", "md").out.startswith("# accuracy: classes: Wilson")
+    assert cli("analyze", table, "--format", "md").out.startswith(
+        "# accuracy: The share of right answers with its 95% interval. For a single class the interval (Wilson's)"
+    )
     assert cli("score", "r", "--out", tmp_path / "s.csv").code == 0
     assert cli("analyze", tmp_path / "s.csv", "--format", "json", "--study", "perturbed").code == 0
 
@@ -244,7 +246,8 @@ def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
     path.write_text("")
     assert_refused(cli("analyze", path, "--study", "accuracy"), "t.csv")
     study = tmp_path / "s.py"
-    study.write_text("def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n")
+    code = "def tables(scores, intervals):\n    return {'x': scores.select('nothing').collect()}\n"
+    study.write_text(f"{code}from tomserve.studies import Study\nSTUDY = Study(name='s', tables=tables)\n")
     path.write_text(head + "m,v,i,ok,true\n")
     assert_refused(cli("analyze", path, "--study", study), f"{study}:2: failed (ColumnNotFoundError")
 

@@ -1,9 +1,8 @@
-"""Benchmarks: what is asked. One module or folder each, which declares ``BENCHMARK = Benchmark(...)``; or anybody's
-file.
+"""Benchmarks: the questions that models are asked. Each is one value, ``BENCHMARK = Benchmark(...)``.
 
-To add one, put a module beside these; its name is its name on the command line. Or write a file anywhere and name it
-with ``--benchmark FILE.py``. What a benchmark may offer beside its items is told field by field in
-tomserve.benchmarks.benchmark.Benchmark.
+To add one, write a file anywhere that declares it and name that file by ``--benchmark FILE.py``; or put the module or
+folder into this package, where its name is also its name on the command line. The fields of
+tomserve.benchmarks.Benchmark say what a benchmark may offer besides its items.
 
     >>> get("perturbed").stratum, get("hitom").golds
     ('perturbation', ('corrected', 'tracked', 'released'))
@@ -29,10 +28,10 @@ from tomserve.scoring.metric import PLAIN, Scoring
 __all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Findings", "Say", "get", "known", "load", "names", "scoring"]
 
 DEFAULT = "perturbed"
-"""The benchmark that is asked, and the dataset that is checked, where none is named."""
+"""Name of the benchmark that is asked or checked where the user names none."""
 
 _PARTS = ("benchmark", "findings")
-"""Modules of this package that are no benchmarks."""
+"""Modules of this package that declare no benchmark."""
 
 _EXAMPLE = (
     "from tomserve.benchmarks import Benchmark",
@@ -41,20 +40,21 @@ _EXAMPLE = (
 )
 
 _given: dict[str, Benchmark] = {}
-"""Benchmarks of files that this process was told to load, by their names."""
+"""Benchmarks from users' files that this process has loaded, by their names."""
 
 
 def names() -> list[str]:
-    """Every benchmark of this package."""
+    """The names of all benchmarks of this package, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
 
 
 def get(name: str | None = None) -> Benchmark:
-    """The benchmark of that name, or that the file at that path (``*.py``) declares; DEFAULT for None.
+    """The benchmark of that name, or the one that a file declares.
 
-    A file is run as code, since it was named. From then on this process knows the benchmark by its name, too, so that
-    its metrics are computed wherever its items are scored. Raises ConfigError listing the known ones, ContentError by
-    file and line for a file that declares none.
+    name: the name of a benchmark of this package, or the path of a file that ends in ``.py``; None for DEFAULT. The
+    file is run as code, because the user named it. From then on this process knows its benchmark by name, so that its
+    metrics are computed wherever its items are scored. Raises ConfigError with the known names for an unknown one,
+    ContentError by file and line for a file that declares no benchmark.
     """
     name = name or DEFAULT
     if name.endswith(".py"):
@@ -65,20 +65,25 @@ def get(name: str | None = None) -> Benchmark:
 
 
 def known(name: str) -> Benchmark | None:
-    """The benchmark of that name, of this package or of a file that this process has loaded; None for any other:
-    anybody may call the benchmark of his items what he likes."""
+    """The benchmark of that name, from this package or from a file that this process has loaded, or None.
+
+    An unknown name is no error here, because the author of an item may call its benchmark anything.
+    """
     return _given.get(name) or (_built_in(name) if name in names() else None)
 
 
 def load(name: str, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of the benchmark of that name or file. path: the user's ``--path``. gold: the user's ``--gold``.
+    """The items of a benchmark.
 
-    Raises ConfigError, ContentError."""
+    name: the benchmark's name or file, as for `get`. path: file or folder to read instead of its own data. gold: which
+    of its sets of right answers counts, None for the default. Raises ConfigError and ContentError as `get` and
+    `Benchmark.items` do.
+    """
     return get(name).items(path, gold)
 
 
 def scoring(name: str) -> Scoring:
-    """What the benchmark of that name adds to the scoring of its items; nothing where nobody knows it."""
+    """What the benchmark of that name adds to the standard scoring; nothing where the name is unknown."""
     found = known(name)
     return found.scoring if found is not None else PLAIN
 

@@ -1,4 +1,4 @@
-"""What a benchmark offers: one frozen value, declared as BENCHMARK by a module of this package or by anybody's file.
+"""The type of a benchmark: one frozen value, which a module of this package or a user's file declares as BENCHMARK.
 
 >>> def load(path, gold):
 ...     yield Item(id="1", story=["Tea is in it."], question="What is in it?", choices=["tea", "salt"], answer="tea")
@@ -21,54 +21,76 @@ from tomserve.items import Item
 from tomserve.scoring.metric import Metric, Scoring, columns_of
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
-"""Yields the items: given the user's ``--path`` and ``--gold``, each None where it was left out."""
+"""A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out."""
 
 Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
-"""What is known of beliefs beside the gold chain, for the report: headings, each with one label a sentence."""
+"""A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
+of the story, such as what another person believes."""
 
 ANYBODYS = "items"
-"""What an item calls its benchmark where nothing was said."""
+"""The name of the benchmark in an item that names none."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
 
 def no_beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
-    """Of a benchmark that knows of no beliefs beside the gold chain."""
+    """No columns: for a benchmark that knows of no beliefs besides the gold chain."""
     del item
     return ()
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark. Only `name` and `load` have to be given. Raises ConfigError for a field that makes no sense.
+    """A benchmark: its items, how they are asked by default, and what belongs to them.
 
-    name: small letters, digits, "-" and "_"; what the items and the run call it. load: yields the items (see Load); an
-    item that names no benchmark gets this one's name, and one of another is refused unless they are `mixed`. study: the
-    study that reads its scores. strategies: those that are asked by default. stratum: the factor over whose values
-    ``--limit`` is spread, None for none. golds: where the answers of its questions are disputed, the names of the sets
-    of answers, the default first. lettered: whether its choices are offered by letter, so that a reply may name one by
-    it. metrics: columns of the score table beside the standard ones. beliefs: more beliefs after every sentence, for
-    the report. validate: proves the dataset's structure. audit: scores shortcuts on it, or compares its labels.
-    generate: makes new items; a function whose parameters are options of the command line, each annotated as typer
-    wants it. file: where it was declared, and digest: of that file; None for one of this package, both are set when a
-    file is loaded.
+    Only `name` and `load` have to be given. Raises ConfigError for a field that makes no sense.
     """
 
     name: str
+    """What the items, the run and the command line call it: small letters, digits, "-" and "_", at most 100."""
+
     load: Load
+    """Yields the items (see Load). An item that names no benchmark gets this one's name."""
+
     study: str = "accuracy"
+    """Name of the study that makes tables of its scores unless the user names another."""
+
     strategies: tuple[str, ...] = ("vanilla", "cot")
+    """Names of the strategies by which it is asked unless the user names others."""
+
     stratum: str | None = None
+    """Name of the factor over whose values ``--limit`` spreads the items that are asked; None for no factor."""
+
     golds: tuple[str, ...] = ()
+    """Names of the sets of right answers that ``--gold`` chooses from, the default first; empty where there is one."""
+
     lettered: bool = False
+    """Whether the choices are shown to the model as A, B, C, so that a reply may name one by its letter."""
+
     metrics: tuple[Metric, ...] = ()
+    """Metrics of its own; their columns follow the standard ones in the table of scores."""
+
     beliefs: Beliefs = no_beliefs
+    """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
+
     validate: Check | None = None
+    """The function behind ``tomserve dataset validate``: checks that the data are built as designed. None for none."""
+
     audit: Check | None = None
+    """The function behind ``tomserve dataset audit``: checks what the data can measure. None for none."""
+
     generate: Callable[..., Findings] | None = None
+    """The function behind ``tomserve generate NAME``; its parameters, annotated for typer, are the command's options.
+    None where items cannot be generated."""
+
     mixed: bool = False
+    """Whether items may name other benchmarks than this one; if not, such an item is refused."""
+
     file: Path | None = None
+    """The file that declared it, set when that file is loaded; None for a benchmark of this package."""
+
     digest: str | None = None
+    """The digest of that file, set together with `file`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -91,19 +113,24 @@ class Benchmark:
 
     @property
     def scoring(self) -> Scoring:
-        """What scoring needs to know of it."""
+        """The part of the benchmark that scoring needs."""
         return Scoring(self.metrics, self.lettered)
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What a run's manifest says of a benchmark that was declared in a file: the file's name and digest, never its
-        folder. Nothing for one of this package."""
+        """What a run's manifest records of the file that declared the benchmark: its name and digest, never its folder.
+
+        Empty for a benchmark of this package.
+        """
         if self.file is None:
             return {}
         return {"benchmark_file": {"name": self.file.name, "digest": self.digest}}
 
     def items(self, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-        """The items. path: the user's ``--path``. gold: the user's ``--gold``, one of `golds`.
+        """Yield the items.
+
+        path: the user's ``--path``, None for its own data. gold: the user's ``--gold``, one of `golds`; None
+        is the first of them.
 
         Raises ConfigError for another gold, ContentError by file and line for what cannot be read and for a function
         `load` of a user's file that fails.
@@ -115,7 +142,7 @@ class Benchmark:
         return self.load(path, gold) if self.mixed else self._own(path, gold)
 
     def _own(self, path: Path | None, gold: str | None) -> Iterator[Item]:
-        """The items of `load`, each once: one that names no benchmark gets this one's name, what is none is refused."""
+        """The items of `load`, each with this benchmark's name; what is no item, or comes twice, is refused."""
         file = self.file or Path(self.name)
         places: dict[str, int] = {}
         count = 0
@@ -134,7 +161,7 @@ class Benchmark:
         except TomserveError:
             raise
         except Exception as error:
-            if self.file is None:  # a mistake of ours
+            if self.file is None:  # a mistake in tomserve itself: its traceback is wanted
                 raise
             raise failed(error, file, f"load failed after {count} items") from None
         if not count:

@@ -1,4 +1,4 @@
-"""What a benchmark's check or generator found: lines and tables to print, and whether something is wrong."""
+"""The outcome of a benchmark's check or generator: lines and tables to print, and whether something is wrong."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 import polars as pl
 
 Say = Callable[[str], None]
-"""Told one line at once, while a long computation is still to come."""
+"""A function that prints one line at once, before a computation that takes long."""
 
 
 @dataclass(frozen=True)
 class Findings:
     """What to print, from top to bottom, and with which exit code to end.
 
-    sections: lines under a heading each. tables: by title. notes: what to know of the tables, by the first word of
-    their titles. lines: printed last, as they are. code: 0 where nothing is wrong, 1 where a problem was found.
-    markdown: a file that is to hold the tables and notes too, None for none.
+    sections: headings, each with the lines under it. tables: titles, each with its table. notes: explanations of
+    tables, by the first word of the tables' titles. lines: lines that are printed last. code: the exit code, 0 where
+    nothing is wrong and 1 where a problem was found. markdown: a file to write the tables and notes to as well, or
+    None.
     """
 
     sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -30,5 +31,5 @@ class Findings:
 
 
 Check = Callable[[Path | None, Say], Findings]
-"""A check of a dataset: given the user's ``--path`` (None for what is built in) and whom to tell that it takes a while.
-Raises ConfigError, ContentError for what cannot be checked at all."""
+"""A function that checks a dataset. It is given the user's ``--path`` (None for the built-in data) and a `Say`, to
+announce a long computation. Raises ConfigError or ContentError where the data cannot be checked at all."""

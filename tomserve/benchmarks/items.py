@@ -1,4 +1,4 @@
-"""Anybody's items: a file of Items (see tomserve.items.read_items), JSONL or YAML, given by ``--path``."""
+"""The benchmark `items`: questions from a user's own JSONL or YAML file, which is given by ``--path``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tomserve.items import Item, read_items
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """The items of `path`. Raises ConfigError without a path, ContentError for a bad line."""
-    del gold  # they have one set of answers
+    """The items of the file `path`. Raises ConfigError without a path, ContentError by file and line for a mistake."""
+    del gold  # the benchmark has one set of answers, so no other can be asked for
     if path is None:
         raise ConfigError("benchmark 'items' needs a file: --path FILE.jsonl")
     return read_items(path)

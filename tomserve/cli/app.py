@@ -1,6 +1,8 @@
-"""The command line: thin, and quick to start because every command imports what it needs when it runs.
+"""The command `tomserve`: all of its commands, and how each of them ends.
 
-tomserve eval --base-url http://localhost:8000/v1 --limit 16
+It starts quickly because every command imports what it needs only when it runs.
+
+    tomserve eval --base-url http://localhost:8000/v1 --limit 16
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Theory-of-Mind evaluation of language models behind vLLM or any OpenAI-compatible endpoint.",
+    help="Evaluate the Theory of Mind of language models behind vLLM or any OpenAI-compatible endpoint.",
 )
 app.add_typer(dataset.app, name="dataset")
 app.add_typer(generate.app, name="generate")
 
+# Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
 VARIABLES = {
     "TOMSERVE_API_KEY",
     "TOMSERVE_API_KEY_FILE",
@@ -59,7 +62,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `tomserve items ... | head`
         sys.exit(0)
     except Exception as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # a bare command: its help, as it is
+        if (
+            type(error).__name__ == "NoArgsIsHelpError"
+        ):  # a group of commands without a command: its help is printed as it is
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
             sys.exit(2)
         if hasattr(error, "format_message"):  # click's own usage errors
@@ -70,7 +75,7 @@ def main() -> None:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Arguments before and after the first ``--``; only `serve` takes any after it."""
+    """The arguments before and after the first ``--``. Raises ConfigError unless the command is `serve`."""
     if "--" not in arguments:
         return arguments, []
     at = arguments.index("--")
@@ -80,17 +85,21 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _fail(message: str, code: int) -> None:
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
-    print(f"tomserve: {shown}", file=sys.stderr)
+    """End the process with that exit code, after one line on standard error."""
+    # The message may quote a stranger's file or server, so it must not be able to control the terminal.
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
+    print(f"tomserve: {line}", file=sys.stderr)
     sys.exit(code)
 
 
 def _terminate(number: int, frame: object) -> None:
+    """Turn a signal into an error, which `main` ends with the exit code of that signal."""
     del frame
     raise StoppedError(f"stopped by {signal.Signals(number).name}; repeat the command to go on", 128 + number)
 
 
 def _check_variables() -> None:
+    """Raise ConfigError for an environment variable that begins with TOMSERVE_ and that nothing reads."""
     for name in sorted(os.environ):
         if name.startswith("TOMSERVE_") and name not in VARIABLES:
             raise ConfigError(one_of("environment variable", name, VARIABLES))
@@ -104,8 +113,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    content: Annotated[Path | None, typer.Option(help="Folder whose content files come first.")] = None,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    content: Annotated[
+        Path | None,
+        typer.Option(help="Folder of your own presets, prompts, stages and studies, to look in first."),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
 ) -> None:
     del version
     if content is not None:

@@ -1,8 +1,8 @@
-"""The command line's `dataset` commands: prove a dataset's structure or labels, and score shortcuts on it.
+"""The commands `tomserve dataset validate` and `tomserve dataset audit`, which check a benchmark's dataset.
 
-tomserve dataset validate
+What is checked each benchmark says itself, by the fields `validate` and `audit` of tomserve.benchmarks.Benchmark.
 
-What is proved or audited, each benchmark says itself (see tomserve.benchmarks.Benchmark: validate, audit).
+    tomserve dataset validate
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from tomserve.errors import ConfigError
 if TYPE_CHECKING:
     from tomserve.benchmarks import Benchmark
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset of a benchmark.")
 
 NameArgument = Annotated[
-    str | None, typer.Argument(help="Benchmark, or FILE.py of your own, whose dataset to check [the default one].")
+    str | None,
+    typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own tasks."),
 ]
 
 
 @app.command()
 def validate(name: NameArgument = None, path: PathOption = None) -> int:
-    """Prove the dataset's structure; a mistake is named with file, line and field. Exit code 1 for problems."""
+    """Check that a dataset is built as its design says.
+
+    A mistake is named with file, line and field. The exit code is 1 where a problem was found.
+    """
     from tomserve import benchmarks
     from tomserve.cli.findings import show
 
@@ -39,9 +43,11 @@ def validate(name: NameArgument = None, path: PathOption = None) -> int:
 
 @app.command()
 def audit(name: NameArgument = None, path: PathOption = None) -> int:
-    """Score shortcuts that track nobody's belief, and compare gold with events or labels with a tracker.
+    """Check what a dataset measures and whether its answers hold.
 
-    Exit code 1 where a shortcut passes for tracking beliefs, or a label is not what the tracker says.
+    It answers the questions by simple rules that follow nobody's belief (shortcuts), and compares the dataset's right
+    answers with those that a program derives from the events of each story. The exit code is 1 where a shortcut passes
+    for tracking beliefs, or where an answer is not what the events give.
     """
     from tomserve import benchmarks
     from tomserve.cli.findings import show
@@ -59,7 +65,7 @@ def _built_in() -> list[Benchmark]:
 
 
 def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigError:
-    """The error where a benchmark has no such check: which ones have it, and how one of one's own gets it."""
+    """The error where a benchmark has no such check; it names those that have it, and how a user's own would get it."""
     names = " and ".join(benchmark.name for benchmark in offering)
     own = f"; give its Benchmark a function `{field}`" if asked.file else ""
     ones = "benchmarks" if len(offering) > 1 else "benchmark"

@@ -1,4 +1,4 @@
-"""`tomserve doctor`: one line a part, ok or what to do about it."""
+"""The command `tomserve doctor`: one line for each part of the installation, "ok" or what to do about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tomserve.serving.probe import Probe, normalize
 
 
 def diagnose(console: Console, base_urls: Sequence[str]) -> int:
-    """Print the diagnosis; returns 0, or 1 where something that was asked for is broken."""
+    """Print one line for each part and each of `base_urls`; returns the exit code: 1 where anything failed, else 0."""
     checks: list[tuple[str, Callable[[], str]]] = [
         ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
         ("content", lambda: ", ".join(map(str, content.roots()))),

@@ -1,4 +1,4 @@
-"""The command `eval`: ask, score, print the table, write the report."""
+"""The command `eval`: ask a model, score its answers, print the tables, write the report."""
 
 from __future__ import annotations
 
@@ -17,39 +17,95 @@ if TYPE_CHECKING:
 
 
 def evaluate_command(
-    model: Annotated[str | None, typer.Option(help="Model or preset to ask [what is served; else reference].")] = None,
-    base_url: Annotated[list[str] | None, typer.Option(help="Endpoint(s), e.g. http://host:8000/v1.")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="Benchmark, or FILE.py of your own [the default one].")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the model or of its preset. If left out: the model that the server offers, else `reference`."
+        ),
+    ] = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of an endpoint, such as http://host:8000/v1. Repeat it to use several side by side."
+        ),
+    ] = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own false-belief tasks."
+        ),
+    ] = None,
     path: PathOption = None,
     gold: GoldOption = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
-    run: Annotated[str | None, typer.Option(help="Run name or path [<benchmark>-<model>].")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only N items, spread over the classes.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Model revision, where only you know it.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, max=2**31, help="Tokens a reply [the strategy's].")] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Name or path of the run's folder. If left out: <benchmark>-<model>.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Ask only this many items, spread evenly over the benchmark's classes of items."),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Revision of the model's weights, to be recorded where the server does not tell it."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, max=2**31, help="Most tokens that one reply may have. If left out: the strategy's number."),
+    ] = None,
     thinking: Annotated[
-        str | None, typer.Option(help="Of a model that thinks: on, off, or its tokens [its preset's].")
+        str | None,
+        typer.Option(
+            help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."
+        ),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=1, max=1e6, help="Seconds a request.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
+    ] = 600.0,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, max=65536, help="Requests in flight [found out while running].")
+        int | None,
+        typer.Option(min=1, max=65536, help="Requests that are out at once. If left out: found while running."),
     ] = None,
-    transport: Annotated[str, typer.Option(help="aiohttp, or openai (its SDK) for hosted providers.")] = "aiohttp",
+    transport: Annotated[
+        str,
+        typer.Option(help="Library that sends requests: aiohttp, or openai (OpenAI's own, for hosted providers)."),
+    ] = "aiohttp",
     hedge: Annotated[
-        float | None, typer.Option(min=1, help="Ask a second endpoint too where the first is silent for S seconds.")
+        float | None,
+        typer.Option(
+            min=1,
+            help="Seconds after which a silent endpoint's question is also put to another; the first reply counts.",
+        ),
     ] = None,
     noise_check: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Re-ask that share with others in flight: the noise floor.")
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
+        ),
     ] = None,
     accept_change: Annotated[
-        bool, typer.Option("--accept-change", help="Resume although another server or model answers; it is recorded.")
+        bool,
+        typer.Option(
+            "--accept-change",
+            help="Go on with a run although its server or model has changed. The change is recorded in the run.",
+        ),
     ] = False,
-    setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where a server must be started.")] = False,
-    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
-    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
+    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress while asking.")] = False,
 ) -> int:
-    """Ask a model a benchmark's questions, score the answers, print the table. Repeat to resume."""
+    """Ask a model a benchmark's questions and score its answers.
+
+    At the end the tables are printed and a report is written. If the command is interrupted, repeat it: it goes on
+    where it was and asks no answered question again.
+    """
     from tomserve.cli.rescore import warn
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
@@ -101,8 +157,10 @@ def evaluate_command(
 
 
 def _report(folder: Path, analysis: Analysis) -> Path | None:
-    """The run's report, the one that is there where it still says the same; what goes wrong with a picture must not
-    look like a failed run."""
+    """The path of the run's report, which is written anew unless the one in the folder is still up to date.
+
+    None where it could not be written: that is only a warning, so that it does not look like a failed run.
+    """
     from tomserve.reporting.html.build import write_report
     from tomserve.reporting.html.standing import standing
 

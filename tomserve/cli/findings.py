@@ -1,4 +1,4 @@
-"""What a benchmark's check or generator found, in the terminal."""
+"""Printing the outcome of a benchmark's check or generator in the terminal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The command line's `generate` commands: make new items of a benchmark that is made by rules.
+"""The commands `tomserve generate NAME`: make new items of a benchmark whose stories are made by rules.
 
-tomserve generate hitom --stories 600 --seed 1 --out hitom.jsonl
+Each benchmark that has a field `generate` (see tomserve.benchmarks.Benchmark) becomes a command here, with the
+parameters of that function as its options. The benchmarks are imported only when somebody asks for this command.
 
-Which benchmarks there are, and with which options, they say themselves (see tomserve.benchmarks.Benchmark.generate);
-they are imported when somebody asks for this command.
+    tomserve generate hitom --stories 600 --seed 1 --out hitom.jsonl
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typer.core import TyperGroup
 
 
 class _Generators(TyperGroup):
-    """A command a benchmark that can be generated."""
+    """A group with one command for each benchmark whose items can be generated."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, sorted."""
+        """The names of these benchmarks, sorted."""
         from tomserve import benchmarks
 
         return [name for name in benchmarks.names() if benchmarks.get(name).generate is not None]
@@ -36,10 +36,11 @@ app = typer.Typer(
 
 @app.callback()
 def _generate() -> None:
-    """Here so that `generate` is a group of commands."""
+    """Typer makes a group of commands only where there is a callback; this one does nothing."""
 
 
 def _command(name: str) -> Any:
+    """The click command that runs the generator of that benchmark and prints what it reports."""
     from tomserve import benchmarks
     from tomserve.cli.findings import show
 

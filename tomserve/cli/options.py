@@ -10,13 +10,20 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-PathOption = Annotated[Path | None, typer.Option("--path", help="File (or folder) of the benchmark.")]
-GoldOption = Annotated[str | None, typer.Option("--gold", help="Which answers count, where a benchmark has several.")]
-RunArgument = Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Run names or paths [the newest].")]
+PathOption = Annotated[
+    Path | None, typer.Option("--path", help="File or folder that the benchmark reads instead of its own data.")
+]
+GoldOption = Annotated[
+    str | None,
+    typer.Option("--gold", help="Which of the benchmark's sets of right answers counts, where it has several."),
+]
+RunArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="RUN...", help="Names or paths of runs. If left out: the newest run.")
+]
 
 
 def console() -> Console:
-    """Where tables go; they must not be cut where there is no terminal to fit into."""
+    """The console to print tables to: as wide as the terminal, or 200 columns where the output is a file or a pipe."""
     from rich.console import Console
 
     found = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""`tomserve score`: runs from their folders alone, or what another tool answered; offline."""
+"""The command `tomserve score`: score runs from their folders alone, or the replies that another tool collected."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tomserve.studies import noise
 
 
 def warn(message: str) -> None:
-    """One line on standard error."""
+    """Print a warning as one line on standard error."""
     print(f"warning: {message}", file=sys.stderr)
 
 
 def warn_incomplete(folder: Path) -> None:
-    """Say so where a run has not asked everything yet."""
+    """Warn where the run in that folder has not asked all of its questions yet."""
     if not (read_manifest(folder) or {}).get("complete"):
         warn(f"{folder} is incomplete; repeat its eval command to finish it")
 
@@ -147,7 +147,7 @@ def foreign(
 
 
 def _scorer(scores: pl.LazyFrame) -> str:
-    """What decided: how the replies were read and, where a benchmark has several sets of answers, which one."""
+    """Two facts in one line: how the replies were read and, where there are several sets of answers, which counted."""
     read = scores.group_by("parse").len().sort("len", "parse", descending=[True, False]).collect()
     listed = ", ".join(f"{parse or 'not at all'} {count}" for parse, count in read.iter_rows())
     golds: list[str] = []

@@ -1,4 +1,4 @@
-"""The commands that show what is there: `items` of a benchmark, `runs` so far."""
+"""The commands `tomserve items`, which exports a benchmark's items, and `tomserve runs`, which lists the runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from tomserve.cli.options import GoldOption, PathOption, console
 
 
 def items(
-    benchmark: Annotated[str, typer.Argument(help="Benchmark, or FILE.py of your own.")],
+    benchmark: Annotated[str, typer.Argument(help="Name of a benchmark, or a FILE.py that declares one.")],
     path: PathOption = None,
     gold: GoldOption = None,
-    where: Annotated[list[str] | None, typer.Option(help="Keep items with factor=value; may be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="Keep only items with this factor=value; repeat it for several conditions.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. If left out: standard output.")] = None,
 ) -> None:
-    """Export a benchmark's items as JSONL, the shape that --benchmark items takes."""
+    """Export the items of a benchmark as JSONL.
+
+    Each line is one question. `tomserve eval --benchmark items --path FILE` asks such a file.
+    """
     from tomserve import benchmarks
     from tomserve import items as items_module
 
@@ -32,8 +37,10 @@ def items(
     print(f"written: {len(kept)} items to {out}")
 
 
-def runs(run: Annotated[str | None, typer.Argument(help="Show this one.")] = None) -> None:
-    """List the runs, or show one."""
+def runs(
+    run: Annotated[str | None, typer.Argument(help="Name or path of the run to show. If left out: list all.")] = None,
+) -> None:
+    """List all runs, or show the questions and failures of one."""
     from tomserve.reporting import listing
 
     listing.show_run(run, console()) if run else listing.list_runs(console())

@@ -1,4 +1,4 @@
-"""The commands about the machine and its servers: `serve`, `setup`, `doctor`."""
+"""The commands about this machine and its servers: `tomserve serve`, `tomserve setup` and `tomserve doctor`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,34 @@ from tomserve.cli.options import console
 from tomserve.errors import ConfigError, one_of
 
 EXTRA: list[str] = []
-"""What stood after ``--``: vLLM's flags, which must not be taken for a preset name."""
+"""The arguments after ``--``. They are flags of vLLM; `main` puts them here before the others are parsed."""
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="Preset name, or a preset file.")] = "reference",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command, start nothing.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the presets.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Print the memory arithmetic.")] = False,
-    gpus: Annotated[str | None, typer.Option(help="Plan for these, e.g. 8xA100-80GB [those here].")] = None,
-    replicas: Annotated[int, typer.Option(min=1, max=256, help="Servers, on ports from --port on.")] = 1,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Let others use --host without an API key.")] = False,
-    setup: Annotated[bool, typer.Option("--setup", help="Install vLLM where it is missing.")] = False,
+    model: Annotated[str, typer.Argument(help="Name of a preset, or a preset file.")] = "reference",
+    host: Annotated[str, typer.Option(help="Address on which the server listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on which the server listens.")] = 8000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the vLLM commands and start nothing.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the presets and end.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print how much memory the model needs, step by step, and end.")
+    ] = False,
+    gpus: Annotated[
+        str | None, typer.Option(help="GPUs to plan for, such as 8xA100-80GB. If left out: those of this machine.")
+    ] = None,
+    replicas: Annotated[
+        int,
+        typer.Option(min=1, max=256, help="How many servers of the model to start, on --port and the ports after it."),
+    ] = 1,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines use the server without an API key.")
+    ] = False,
+    setup: Annotated[bool, typer.Option("--setup", help="Install vLLM first, if it is missing.")] = False,
 ) -> None:
-    """Serve a preset with vLLM in the foreground; plain `tomserve eval` finds it. Flags after -- go to vLLM."""
+    """Serve a model with vLLM in the foreground.
+
+    Plain `tomserve eval` in another terminal finds the server. Arguments after -- are handed to vLLM.
+    """
     from tomserve.serving import catalogue, foreground
     from tomserve.serving.launching import Wanted
 
@@ -44,9 +56,12 @@ def serve(
 
 
 def setup(
-    engine: Annotated[str | None, typer.Option(help="cpu or cuda [cuda where a GPU is found].")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Which vLLM to install: cpu or cuda. If left out: cuda where a GPU is found, else cpu."),
+    ] = None,
 ) -> None:
-    """Install the server side (vLLM for this machine) into this environment."""
+    """Install vLLM for this machine into this Python environment."""
     from tomserve.serving import install
 
     if engine not in (None, "cpu", "cuda"):
@@ -55,9 +70,14 @@ def setup(
 
 
 def doctor(
-    base_url: Annotated[list[str] | None, typer.Option(help="Endpoints to look at, too.")] = None,
+    base_url: Annotated[
+        list[str] | None, typer.Option(help="Address of an endpoint to look at as well; repeat it for several.")
+    ] = None,
 ) -> int:
-    """What is installed, reachable and usable here, and what to do about the rest."""
+    """Tell what is installed, reachable and usable here.
+
+    What is not is named together with what to do about it. The exit code is 1 where something failed.
+    """
     from tomserve.cli.doctor import diagnose
 
     return diagnose(console(), base_url or [])

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM while an evaluation asks: the first lets what is in flight come back, the second ends at once.
+"""Ctrl-C and SIGTERM while an evaluation asks: the first waits for the replies under way, the second ends at once.
 
-Before and after the asking a signal ends the command by an error that `main` raises; here an event loop hears them.
+Before and after the asking, a signal ends the command by the error that tomserve.cli.app raises for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ HEARD = (signal.SIGINT, signal.SIGTERM)
 
 
 def heard(evaluation: Evaluation) -> None:
-    """Ask all of an evaluation. Raises StoppedError with the exit code of the first signal, where one came."""
+    """Ask all questions of an evaluation while listening to signals.
+
+    Raises StoppedError where a signal came, with the first signal's exit code (128 and its number).
+    """
     handlers = {number: signal.getsignal(number) for number in HEARD}
     caught: list[int] = []
     try:
@@ -26,7 +29,10 @@ def heard(evaluation: Evaluation) -> None:
     except StoppedError as error:
         raise StoppedError(str(error), 128 + caught[0]) from None
     finally:
-        for number, handler in handlers.items():  # the loop takes them away; what comes after must end well, too
+        for (
+            number,
+            handler,
+        ) in handlers.items():  # the event loop has removed them, and what follows can be interrupted, too
             signal.signal(number, handler)
 
 

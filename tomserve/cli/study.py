@@ -1,4 +1,4 @@
-"""Commands over what was answered already (score, analyze, compare), and plan, before anything is. All are offline."""
+"""The commands that need no server: `score`, `analyze`, `report` and `compare` runs, and `plan` a study beforehand."""
 
 from __future__ import annotations
 
@@ -13,19 +13,36 @@ from tomserve.errors import ConfigError, one_of
 
 def score(
     runs: RunArgument = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the table there (.parquet, .csv, .jsonl).")] = None,
-    responses: Annotated[Path | None, typer.Option(help="JSONL of another tool: item, text; strategy, model.")] = None,
-    items: Annotated[Path | None, typer.Option(help="JSONL of the items that --responses answer.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write the score table to as well: .parquet, .csv or .jsonl.")
+    ] = None,
+    responses: Annotated[
+        Path | None,
+        typer.Option(help="JSONL file of another tool's replies: item and text, perhaps strategy and model."),
+    ] = None,
+    items: Annotated[Path | None, typer.Option(help="JSONL file of the items that --responses answers.")] = None,
     benchmark: Annotated[
-        str | None, typer.Option(help="Benchmark that --responses answer; or FILE.py, also of the runs.")
+        str | None,
+        typer.Option(
+            help="Benchmark that --responses answers, or the FILE.py that declares it or the runs' benchmark."
+        ),
     ] = None,
     path: PathOption = None,
-    model: Annotated[str | None, typer.Option(help="Model of --responses without one [the file's name].")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of the replies that name none. If left out: the file's name.")
+    ] = None,
     gold: Annotated[
-        str, typer.Option(help="run: as asked; current: today's dataset (needs --out). --benchmark: as for eval.")
+        str,
+        typer.Option(
+            help="Right answers of runs: run (as they were asked) or current (today's data, with --out). "
+            "With --responses: which of the benchmark's sets."
+        ),
     ] = "run",
 ) -> None:
-    """Score runs again from their folders alone, or what another tool answered; offline."""
+    """Score the replies of runs again, or those of another tool.
+
+    Runs are scored from their folders alone, without a server. Replies of another tool are given by --responses.
+    """
     from tomserve.cli import rescore
 
     if responses is not None:
@@ -39,13 +56,23 @@ def score(
 
 def analyze(
     runs: RunArgument = None,
-    study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
-    intervals: Annotated[str | None, typer.Option(help="recommended or published [the study's first].")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the tables.")] = None,
-    form: Annotated[str, typer.Option("--format", help="table, csv, md, latex or json.")] = "table",
-    label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the tables.")] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
+    ] = None,
+    intervals: Annotated[
+        str | None,
+        typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write the tables to, one file each. If left out: print them.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="Form of the tables: table, csv, md, latex or json.")] = "table",
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="RUN=NAME: call the model of that run so in the tables; repeat it for several."),
+    ] = None,
 ) -> None:
-    """Compute a study's tables from runs or score tables, offline."""
+    """Compute the tables of a study from runs or score tables."""
     import polars as pl
 
     from tomserve.cli import rescore
@@ -75,13 +102,20 @@ def analyze(
 
 
 def compare(
-    first: Annotated[str, typer.Argument(metavar="RUN_A", help="Run name or path, or a score table.")],
-    second: Annotated[str, typer.Argument(metavar="RUN_B", help="The one compared with it.")],
-    common: Annotated[bool, typer.Option("--common", help="Compare what both were asked, leave out the rest.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for effects, flips and differences, whole.")] = None,
-    form: Annotated[str, typer.Option("--format", help="With --out: csv, md, latex or json.")] = "csv",
+    first: Annotated[str, typer.Argument(metavar="RUN_A", help="Name or path of a run, or a score table.")],
+    second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run or table that is compared with it.")],
+    common: Annotated[
+        bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write the full tables of effects, flips and differences to.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
 ) -> None:
-    """Compare two runs on the same questions: paired differences, flips, what differs between them."""
+    """Compare two runs question by question.
+
+    It shows the paired differences in accuracy, the answers that flipped, and what else differs between the runs.
+    """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
     from tomserve.studies import compare as comparing
@@ -103,15 +137,31 @@ def compare(
 
 def plan(
     benchmark: Annotated[
-        str | None, typer.Option(help="Benchmark, or FILE.py of your own, to plan [the default one].")
+        str | None,
+        typer.Option(
+            help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own false-belief tasks."
+        ),
     ] = None,
     path: PathOption = None,
-    strategy: Annotated[list[str] | None, typer.Option(help="Strategies [the benchmark's: vanilla, cot].")] = None,
-    models: Annotated[int, typer.Option(min=1, help="Models to ask.")] = 1,
-    power: Annotated[float, typer.Option(min=0.01, max=0.999, help="Wanted power.")] = 0.8,
-    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="Level of the tests.")] = 0.05,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
+    ] = None,
+    models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
+    power: Annotated[
+        float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
+    ] = 0.8,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
+        ),
+    ] = 0.05,
 ) -> None:
-    """What a study costs and what it can show, before any GPU time."""
+    """Tell what a study would cost and which effects it could find.
+
+    It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model.
+    """
     from tomserve import benchmarks
     from tomserve.reporting import tables
     from tomserve.studies import plan as planning
@@ -128,16 +178,30 @@ def plan(
 
 def report(
     runs: RunArgument = None,
-    out: Annotated[Path | None, typer.Option(help="HTML file to write [report.html in the run's folder].")] = None,
-    opened: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    study: Annotated[str | None, typer.Option(help="Study name or path [the benchmark's].")] = None,
-    intervals: Annotated[str | None, typer.Option(help="recommended or published [the study's first].")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="RUN=NAME: name of a run's model in the report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file to write. If left out: report.html in the run's folder.")
+    ] = None,
+    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
+    study: Annotated[
+        str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
+    ] = None,
+    intervals: Annotated[
+        str | None,
+        typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="RUN=NAME: call the model of that run so in the report; repeat it for several."),
+    ] = None,
     benchmark: Annotated[
-        str | None, typer.Option(help="FILE.py that declares the runs' benchmark, for its beliefs and metrics.")
+        str | None,
+        typer.Option(help="The FILE.py that declares the runs' benchmark, so that its metrics and beliefs are shown."),
     ] = None,
 ) -> None:
-    """Write one self-contained HTML file: verdicts, figures, tables, every item. It opens offline, anywhere."""
+    """Write the report of runs as one HTML file that opens offline.
+
+    It holds verdicts in words, figures, tables, and every question with its story and the model's reply.
+    """
     from tomserve import benchmarks
     from tomserve.cli import rescore
     from tomserve.reporting.html.build import write_report

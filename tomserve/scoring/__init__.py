@@ -1,1 +1,4 @@
-"""From a model's text to an answer and a belief chain, and from a chain to its metrics."""
+"""Scoring: from a model's text to an answer and a chain of beliefs, and from these to metrics and a table of scores.
+
+It reads files only, so that it can be repeated without asking a model again.
+"""

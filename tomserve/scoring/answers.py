@@ -1,8 +1,9 @@
-"""From a model's text to an answer and a belief chain, or to the reason why there is none.
+"""Read a model's reply: find its answer and its chain of beliefs, or say why there is none.
 
-The ladder: the first rung on which something stands decides, and its name is recorded in ``parse``.
+A reply is tried in several forms (rungs of a ladder), from the strictest to the loosest. The first form in which it
+holds an object or an answer decides, and its name is recorded in the column ``parse``.
 
-| rung       | the text is                                                                                      |
+| rung       | what the text is                                                                                   |
 |------------|--------------------------------------------------------------------------------------------------|
 | json       | one JSON object                                                                                  |
 | fenced     | prose with one JSON object in a code fence                                                       |
@@ -12,13 +13,14 @@ The ladder: the first rung on which something stands decides, and its name is re
 | label      | a label and nothing else                                                                         |
 | stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike               |
 
-Choices that were offered by letter (Lettered, see labels.py; no benchmark's but Hi-ToM's) may also be named by it
-(``+letter``), or with spaces for underscores (``+words``), and stand in prose (first, last, concluded, sole: prose.py).
+Choices that were offered by letter (see Lettered in tomserve.scoring.labels) may also be named by their letter
+(``+letter``) or with spaces for underscores (``+words``), and may be found in free prose (see tomserve.scoring.prose
+for its rungs first, last, concluded and sole).
 
-What was said before ``</think>`` is left out (``+think``). The answer is matched to the labels exactly, then by
-spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Several
-candidates that do not agree, a key given twice, prose that states another label than the JSON beside it: invalid.
-There are no guesses.
+Text before ``</think>`` is left out (``+think``). The answer is compared with the labels exactly, then without regard
+to spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Nothing is
+guessed: a reply is invalid where it holds several answers that do not agree, gives the key "answer" twice, or states
+another label in the prose around its JSON object.
 
     >>> read('{"answer": "Tea"}', ("tea", "salt"))[:2]
     ('json+spelling', 'tea')
@@ -53,16 +55,16 @@ _DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:
 
 
 class Reading(NamedTuple):
-    """What is known of one reply; the first six fields are what `read` finds in its text.
+    """What is known of one reply. `read` fills the first six fields from its text, score_row the others.
 
-    parse: the rung on which the answer was found, None for none. answer: one of the choices; None where the reply is
-    invalid, for `reason`. chain: (sentence, label) pairs in the order of the sentences, numbered from 1; None where no
-    chain could be read. chain_reason: why there is no chain although one was given. stated: the pairs as they were
-    given; where only labels were unknown they are still there, those labels as None, so that a report can show where.
+    parse: the rung on which the answer was found, None if on none. answer: one of the choices, or None where the reply
+    is invalid. reason: why there is no answer. chain: pairs of sentence (numbered from 1, ascending) and label, None
+    where no chain could be read. chain_reason: why the chain that was given could not be read. stated: the same pairs
+    as they were given, with None for a text that is no label, so that a report can show where the chain went wrong.
 
-    Scoring adds what a metric may want to know beside: status: of the response, "invalid" where its text holds no
-    answer. text: the whole reply, "" where none came. chain_asked: whether it was to hold a belief chain. others: the
-    gold rationales of other questions about the same story.
+    status: the outcome of the request (see tomserve.status), or "invalid" where a complete reply holds no answer. text:
+    the whole reply, "" where none came. chain_asked: whether the strategy asked for a chain of beliefs. others: the
+    compiled gold rationales of other questions about the same story.
     """
 
     parse: str | None
@@ -78,58 +80,63 @@ class Reading(NamedTuple):
 
 
 def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Reading:
-    """Read one reply in time linear in its length. `sentences`: length of the story, bounds a chain's numbers."""
+    """Read one reply, in time proportional to its length.
+
+    text: the reply. choices: the labels, one of which is the answer. sentences: how many sentences the story has; a
+    chain that names a later one is not read. None for no such bound.
+    """
     suffix = ""
     text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text
     if (at := text.rfind("</think>")) >= 0:
         if text[at + len("</think>") :].strip() or "<think>" in text[:at]:
             text, suffix = text[at + len("</think>") :], "+think"
-        else:  # a stray end, with everything before it
+        else:  # a stray end tag after the answer: everything stands before it
             text = text[:at]
     elif text.lstrip().startswith("<think>"):
         return Reading(None, None, "the thinking was cut off before an answer")
-    found = objects.find(text)
-    if isinstance(found, str):
-        return _without_object(text, choices, suffix, found)
-    value = found.get("answer")
+    reply = objects.find(text)
+    if isinstance(reply, str):
+        return _without_object(text, choices, suffix, reply)
+    value = reply.get("answer")
     answer, step = match(value, choices)
-    parse = f"{found.rung}{suffix}{'+' + step if step else ''}"
-    chain, stated, chain_reason = _chain(found, choices, sentences)
+    parse = f"{reply.rung}{suffix}{'+' + step if step else ''}"
+    chain, stated, chain_reason = _chain(reply, choices, sentences)
     reason = None
     if answer is None:
-        reason = f"answer {value!r:.60} is not one of the labels" if found.has("answer") else "no field 'answer'"
-    elif found.around is not None:
-        lines, inline = _stated(found.around, choices)
+        reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
+    elif reply.around is not None:
+        lines, inline = _stated(reply.around, choices)
         if others := (lines | (inline - {None})) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
-        elif _DENIED.search(found.around):
+        elif _DENIED.search(reply.around):
             answer, reason = None, f"the text around the JSON takes {answer!r} back"
     return Reading(parse, answer, reason, chain, chain_reason, stated)
 
 
 def _without_object(text: str, choices: Sequence[str], suffix: str, reason: str) -> Reading:
+    """Read a reply in which no JSON object with an answer was found, for `reason`: a bare label, or prose."""
     if reason == objects.NONE:
         bare = text.strip()
         answer, step = match(bare, choices) if len(bare) <= LONGEST else (None, "")
         if answer is not None:
             return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
         lines, inline = _stated(text, choices)
-        # Lines decide over sentences, but a sentence that names another label than the lines makes two.
+        # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
         if said := lines | (inline - {None} if lines else inline):
             if len(said) == 1 and (answer := next(iter(said))) is not None:
                 return Reading(f"stated{suffix}", answer)
             reason = "the text states several answers, or one that is not a label"
-        elif isinstance(choices, Lettered) and (found := prose(text, choices)) is not None:
-            if isinstance(found, tuple):
-                return Reading(f"{found[0]}{suffix}", found[1])
-            reason = found
+        elif isinstance(choices, Lettered) and (outcome := prose(text, choices)) is not None:
+            if isinstance(outcome, tuple):
+                return Reading(f"{outcome[0]}{suffix}", outcome[1])
+            reason = outcome
     return Reading(None, None, reason)
 
 
 def _stated(text: str, choices: Sequence[str]) -> tuple[set[str | None], set[str | None]]:
-    """Labels that the text gives as the answer, in forms ("Answer: x", <answer>, \\boxed) and in sentences ("the answer
-    is x"); None for one with no label, or that is doubted or taken back."""
+    """The labels that the text gives as its answer: in forms ("Answer: x", <answer>, \\boxed), and in sentences ("the
+    answer is x"). None stands for a text that is no label, or that is doubted or taken back."""
     if "answer" not in text.casefold() and "\\boxed" not in text:
         return set(), set()
     named = cache(partial(_named, choices=choices))  # a reply that repeats itself is read once
@@ -146,6 +153,7 @@ def _stated(text: str, choices: Sequence[str]) -> tuple[set[str | None], set[str
 
 
 def _named(text: str, choices: Sequence[str]) -> str | None:
+    """The one label that a text after "answer" names, None where it names none or takes it back."""
     if isinstance(choices, Lettered):
         return leading(text, choices)[0]
     label, _ = match(text, choices)
@@ -161,21 +169,23 @@ def _named(text: str, choices: Sequence[str]) -> str | None:
 
 
 Pairs = tuple[tuple[int, str], ...]
+"""A chain: pairs of sentence (from 1) and label."""
 
 
 def _chain(
-    found: objects.Found, choices: Sequence[str], sentences: int | None
+    reply: objects.Found, choices: Sequence[str], sentences: int | None
 ) -> tuple[Pairs | None, tuple[tuple[int, str | None], ...] | None, str | None]:
-    """(chain, stated, why there is none) of a list of {"sentence", "belief"} or of labels.
+    """The fields `chain`, `stated` and `chain_reason` of a Reading, from the member "beliefs" of an object.
 
-    A sentence given twice: the last counts; out of order: sorted.
+    It is a list of {"sentence", "belief"}, or of labels alone for sentences 1, 2, 3 and so on. Of a sentence that is
+    given twice the last belief counts; sentences out of order are sorted.
     """
-    if not found.has("beliefs"):
+    if not reply.has("beliefs"):
         return None, None, None
-    value = found.get("beliefs")
-    if found.conflict:
+    value = reply.get("beliefs")
+    if reply.conflict:
         return None, None, "the objects agree on the answer, not on the beliefs"
-    if found.cut:
+    if reply.cut:
         return None, None, "the beliefs were cut off"
     if not isinstance(value, list) or not value:
         return None, None, "beliefs is not a list with entries"

@@ -1,7 +1,9 @@
-"""Chain metrics of the perturbed false-belief paper (arXiv 2602.22072), each the maximum over all gold chains.
+"""Metrics of a chain of beliefs against the gold rationale, after arXiv 2602.22072.
 
-A gold rationale is compiled once (tomserve.items.automaton); every metric is one pass over its layers, so the gold
-chains, of which there can be exponentially many, are never listed. Greedy matching would be wrong on sets.
+A gold rationale allows several beliefs after a sentence, and so many gold chains; each metric is its maximum over all
+of them. There can be exponentially many, so they are never listed: the rationale is compiled once into a layered graph
+(tomserve.items.automaton), and every metric is computed in one pass over its layers. Matching a chain greedily against
+the sets would give wrong values.
 
     >>> from tomserve.items.automaton import compile_sets
     >>> score_chain(compile_sets([["u"], ["x"], ["x"]]), ["u", "x"])
@@ -19,9 +21,13 @@ from tomserve.items.automaton import Automaton
 
 @dataclass(frozen=True, slots=True)
 class ChainScore:
-    """proper: whether only repeats were left out; the others are precisions in [0, 1] over the chain's length.
+    """The metrics of one chain. All but `proper` are precisions in [0, 1]: shares of what the chain holds.
 
-    transitions_distinct (beyond the paper) leaves self-pairs out: one of them otherwise stands for ten repeats.
+    proper: whether deleting repeated beliefs from some gold chain gives the chain. lcs: the longest common subsequence
+    with a gold chain, divided by the chain's length. lcps: the same for the longest common pre-proper sequence (see
+    `lcps`). transitions: the share of the chain's distinct pairs of consecutive beliefs that a gold chain has too.
+    transitions_distinct: the same without pairs of equal beliefs. It is not in the paper; without it a single such pair
+    credits any number of repeats.
     """
 
     proper: bool
@@ -32,10 +38,10 @@ class ChainScore:
 
 
 def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
-    """All metrics of one chain; an empty (or unreadable) chain is not proper and scores 0."""
+    """All metrics of one chain of labels. An empty or unreadable one is not proper and scores 0."""
     if not chain:
         return ChainScore(False, 0.0, 0.0, 0.0, 0.0)
-    if proper(automaton, chain):  # every precision of a proper chain is 1, a theorem that the tests hold
+    if proper(automaton, chain):  # then every precision is 1, as the tests prove over random chains
         return ChainScore(True, 1.0, 1.0, 1.0, 1.0)
     length = len(chain)
     overlap = transition_overlaps(automaton, chain, False)
@@ -43,10 +49,11 @@ def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
 
 
 def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) -> bool:
-    """Whether deleting repeats from some gold chain gives `chain`; with `prefix`, from some prefix of one (pre-proper).
+    """Whether deleting repeats from some gold chain gives `chain`.
 
-    A bitset a node: bit k is set when the first k beliefs can have been read on arrival there.
+    With `prefix` a beginning of a gold chain is enough (the chain is then *pre-proper*).
     """
+    # One integer for each node: bit k is set where a path that ends there can have read the first k beliefs.
     if not chain or not automaton.labels:
         return False
     reads = {label: sum(1 << k for k, belief in enumerate(chain) if belief == label) for label in set(chain)}
@@ -61,17 +68,18 @@ def proper(automaton: Automaton, chain: Sequence[str], *, prefix: bool = False) 
         for i, j in automaton.steps[t]:
             if bits := layer[i]:
                 following[j] |= (bits & reads.get(labels[j], 0)) << 1
-                if labels[j] == before[i]:  # a repeat, left out
+                if labels[j] == before[i]:  # a repeated belief, which the chain may leave out
                     following[j] |= bits
         layer = following
     return any(bits & done for bits in layer)
 
 
 def path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
-    """Whether the chain without its last state (its last run) is proper for a gold chain without its own.
+    """Whether the chain without its last belief is proper for a gold chain without its own last belief.
 
-    A proper chain contains its final state, so that "proper" goes with "answer right" almost by definition; this is
-    what is left when the final state is taken away. A chain of one run fits gold chains of one run.
+    All repeats of the last belief at the end are taken away together. A proper chain ends in the right final belief, so
+    that "proper" and "answer right" go together almost by definition; this metric is what remains without that link. A
+    chain of one belief alone fits a gold chain of one belief alone.
     """
     if not chain or not automaton.labels:
         return False
@@ -98,7 +106,7 @@ def path_proper(automaton: Automaton, chain: Sequence[str]) -> bool:
 
 
 def _last_runs(automaton: Automaton) -> list[list[bool]]:
-    """Per layer, whether a path from the node to the end holds one belief only."""
+    """For each layer and node, whether a path from the node to the end holds the node's belief only."""
     ends = [[True] * len(automaton.labels[-1])]
     for t in range(len(automaton.labels) - 1, 0, -1):
         before, labels = automaton.labels[t - 1], automaton.labels[t]
@@ -110,7 +118,7 @@ def _last_runs(automaton: Automaton) -> list[list[bool]]:
 
 
 def lcs(automaton: Automaton, chain: Sequence[str]) -> int:
-    """Length of the longest common subsequence with a gold chain."""
+    """Length, in beliefs, of the longest common subsequence of the chain and a gold chain."""
     if not automaton.labels:
         return 0
     empty = [0] * (len(chain) + 1)
@@ -126,6 +134,7 @@ def lcs(automaton: Automaton, chain: Sequence[str]) -> int:
 
 
 def _lcs_row(above: Sequence[int], label: str, chain: Sequence[str]) -> list[int]:
+    """The next row of the usual table of longest common subsequences, after a gold chain's next label."""
     row = [0]
     last = 0
     for k, belief in enumerate(chain):
@@ -136,10 +145,12 @@ def _lcs_row(above: Sequence[int], label: str, chain: Sequence[str]) -> list[int
 
 
 def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
-    """Length of the longest sequence that is pre-proper in both: min of run lengths, summed over common leading runs.
+    """Length, in beliefs, of the longest sequence that is pre-proper for both the chain and a gold chain.
 
-    State at a node: (run of the chain, how much of it is matched) -> most matched in all.
+    A *run* is a stretch of equal beliefs. The sequence consists of the leading runs in which both agree, each as long
+    as the shorter of the two.
     """
+    # What is known at a node: for each (run of the chain, how much of that run is matched) the most matched in all.
     if not automaton.labels or not chain:
         return 0
     runs = [(label, len(list(group))) for label, group in groupby(chain)]
@@ -162,16 +173,17 @@ def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
                     continue
                 following[j][state] = max(following[j].get(state, 0), value + gain)
         if not any(following):
-            break  # no path keeps in step with the chain any more
+            break  # no gold chain agrees with the chain any further
         layer = following
         best = max([best, *(value for states in layer for value in states.values())])
     return best
 
 
 def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: bool) -> tuple[float, float]:
-    """Share of the chain's set of consecutive pairs that one gold chain has too: of all pairs, and without self-pairs.
+    """The share of the chain's distinct consecutive pairs that one gold chain has too; and that without equal pairs.
 
-    The union over gold chains would credit mixed readings. Without any pair: 1 if proper, else 0.
+    One gold chain has to hold them, because pairs from several would credit a mixture of readings. A chain without any
+    such pair gets 1 if it is proper, else 0.
     """
     pairs = {pair: 1 << index for index, pair in enumerate(dict.fromkeys(pairwise(chain)))}
     changes = sum(bit for (before, after), bit in pairs.items() if before != after)
@@ -193,5 +205,5 @@ def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: b
 
 
 def _undominated(masks: set[int]) -> set[int]:
-    """Drop sets of pairs that are part of another; keeps the search small."""
+    """Leave out each set of pairs that is part of another: it cannot become the best one."""
     return {mask for mask in masks if not any(mask != other and mask & other == mask for other in masks)}

@@ -1,12 +1,12 @@
-"""Matching what a model wrote to a closed label set: exactly, then by spelling, then without its article.
+"""Match what a model wrote to a closed set of labels: exactly, then without regard to spelling, then without article.
 
-A step decides only where it fits one label; two fits are no match, never a guess.
+A step decides only where exactly one label fits; where two fit there is no match, because nothing is guessed.
 
     >>> match(" The Jar. ", ("jar", "box"))
     ('jar', 'article')
 
-Choices that were offered by letter are matched with spaces for underscores, and by their letter, too; a letter beside
-another label than its own is no match.
+Choices that were offered by letter are also matched with spaces for underscores, and by their letter. A letter
+together with another label than its own is no match.
 
     >>> match("(B) blue box", Lettered(("red_box", "blue_box"))), match("B. red_box", Lettered(("red_box", "blue_box")))
     (('blue_box', 'letter'), (None, ''))
@@ -21,7 +21,7 @@ from typing import Any
 
 UNKNOWN = "unknown"
 LONGEST = 260
-"""Characters that a label with its decoration may have; longer text is prose."""
+"""Most characters of a label with its quotes and the like; a longer text is prose."""
 
 _ARTICLE = re.compile(r"(?:the|an|a)\s+", re.I)
 _WRAPPING = "\u200b\ufeff \t\r\n\"'`*_“”‘’«»()[]"
@@ -33,24 +33,28 @@ _LETTER_LAST = re.compile(r"(.*[^\s,])[\s,]*[(\[]\s*(?:option\s+)?([a-z])")
 
 
 class Lettered(tuple[str, ...]):
-    """Choices that were offered in this order as A, B, ...; "unknown", a label of belief chains only, has no letter."""
+    """Choices that were offered in this order as A, B, C. "unknown", a label of chains only, has no letter."""
 
     __slots__ = ()
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """Those that have a letter."""
+        """The choices that have a letter."""
         return tuple(choice for choice in self if choice != UNKNOWN)
 
     def by_letter(self, letter: str) -> str | None:
-        """The choice of that small letter."""
+        """The choice of that small letter, None where there is none."""
         place = ord(letter) - ord("a")
         return self.offered[place] if place < len(self.offered) else None
 
 
 def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
-    """(label, step): step is "" for an exact fit, "spelling" where case, white space, quotes or a full stop differ,
-    "article" where also a leading the, a or an does. (None, "") where nothing fits, or more than one label does."""
+    """The label that a value names, and the step that found it.
+
+    The step is "" for an exact fit, "spelling" where case, white space, quotes or a full stop differ, "article" where a
+    leading "the", "a" or "an" differs as well; for Lettered choices also "words" and "letter". (None, "") where nothing
+    fits, or more than one label does.
+    """
     if not isinstance(value, str) or len(value) > LONGEST:
         return None, ""
     if value in choices:
@@ -68,6 +72,7 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
+    """The label that a text names in words or by its letter, as `match` returns it."""
     if (label := _in_words(text, choices)) is not None:
         return label, "words"
     spelled = _spelled(text)
@@ -83,21 +88,24 @@ def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
 
 
 def _in_words(text: str, choices: Lettered) -> str | None:
+    """The one choice that the text is when underscores and hyphens are read as spaces."""
     wanted = in_words(_bare(text))
     fits = [choice for choice in choices if in_words(choice.casefold()) == wanted]
     return fits[0] if len(fits) == 1 else None
 
 
 def in_words(text: str) -> str:
-    """Text with spaces for underscores and hyphens."""
+    """The text with single spaces for underscores, hyphens and white space."""
     return " ".join(re.split(r"[\s_-]+", text)).strip()
 
 
 def _spelled(text: str) -> str:
+    """The text without case, quotes, brackets and marks of markdown around it, and with single spaces."""
     return " ".join(text.lstrip(_WRAPPING + "-").rstrip(_ENDING).casefold().split())
 
 
 def _bare(text: str) -> str:
+    """The text as `_spelled` gives it, without a leading article."""
     spelled = _spelled(text)
     found = _ARTICLE.match(spelled)
     return spelled[found.end() :] if found else spelled

@@ -5,8 +5,8 @@
 >>> doubt.compute(None, Reading(None, None, text="maybe tea, maybe salt"))
 {'metric_doubts': 2}
 
-The standard set is in tomserve.scoring.standard; a benchmark adds its own in its field `metrics`. The column types of
-the score table, which names factors may not have, and what a study finds follow from these declarations.
+The standard metrics are in tomserve.scoring.standard; a benchmark adds its own by its field `metrics`. From these
+declarations follow the types of the columns, the names that factors may not have, and the columns that a study finds.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring.answers import Reading
 
 Kind = pl.DataType | type[pl.DataType]
-"""The type of a column, as Polars names it: ``pl.Float64``, ``pl.List(pl.String)``."""
+"""The type of a column, as Polars names it, such as ``pl.Float64`` or ``pl.List(pl.String)``."""
 
 BEGINNING = "metric_"
-"""How columns begin that a benchmark's metrics compute from replies. Any table, also a CSV file, tells by it which of
-its columns are metrics, without the file that declared them."""
+"""With this the names of columns begin that a benchmark's metrics compute from replies. So a table shows which of its
+columns are metrics even where the file that declared them is not at hand, as for a CSV file."""
 
 NO_REPLY = Reading(None, None)
-"""What a metric of items is given as a reading: nothing was answered."""
+"""The reading that a metric of items is given, because its values do not depend on any reply."""
 
 
 @dataclass(frozen=True)
 class Metric:
     """Some columns of the score table and the function that computes them.
 
-    columns: name -> Polars type, in the order in which they stand in the table. compute: given the item and the reading
-    of one reply (see tomserve.scoring.answers.Reading) it returns values by column; one left out is null. of_item: the
-    values belong to the item, whatever was answered, so that they are computed once an item, with NO_REPLY.
+    columns: the columns' names and Polars types, in the order of the table. compute: a function of the item and the
+    reading of one reply (see tomserve.scoring.answers.Reading) that returns a value for each column; a column that is
+    left out is null. of_item: whether the values belong to the item, whatever was answered; then they are computed once
+    for each item, with NO_REPLY as the reading.
     """
 
     columns: Mapping[str, Kind]
@@ -52,8 +53,8 @@ class Metric:
 class Scoring:
     """What a benchmark adds to the scoring of its items.
 
-    metrics: computed beside the standard ones. lettered: whether the choices are offered by letter, so that a reply may
-    name one by its letter.
+    metrics: its metrics, computed after the standard ones. lettered: whether the choices are shown as A, B, C, so that
+    a reply may name one by its letter. Raises ConfigError for a column whose name cannot be used.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -65,20 +66,20 @@ class Scoring:
 
 
 PLAIN = Scoring()
-"""For items of benchmarks that nobody knows: the standard metrics alone."""
+"""The standard metrics alone, for items of an unknown benchmark."""
 
 Rules = Callable[[str], Scoring]
-"""From the name of a benchmark to what it adds; PLAIN for a name that is unknown."""
+"""A function from the name of a benchmark to what it adds; it gives PLAIN for an unknown name."""
 
 
 def plain(name: str) -> Scoring:
-    """The rules where only the standard metrics are wanted, whatever the benchmark is called."""
+    """PLAIN for any name: the rules where only the standard metrics are wanted."""
     del name
     return PLAIN
 
 
 def columns_of(metrics: Iterable[Metric]) -> dict[str, Kind]:
-    """All columns of these metrics with their types. Raises ConfigError where two give one column different types."""
+    """All columns of these metrics with their types. Raises ConfigError where two differ about a type."""
     found: dict[str, Kind] = {}
     for metric in metrics:
         for name, kind in metric.columns.items():
@@ -88,9 +89,11 @@ def columns_of(metrics: Iterable[Metric]) -> dict[str, Kind]:
 
 
 def computed(metric: Metric, item: Item, reading: Reading) -> Mapping[str, Any]:
-    """What a benchmark's metric gives for one item and reply. It may be anybody's code, so that its mistakes are told
-    as such: raises ContentError by file and line of the function that failed, ConfigError for a column that was not
-    declared."""
+    """The values by column that a benchmark's metric gives for one item and one reply.
+
+    The metric may be a user's own code. Raises ContentError by file and line where it failed, ConfigError where it
+    gives a column that it did not declare.
+    """
     try:
         found = metric.compute(item, reading)
     except TomserveError:
@@ -117,7 +120,7 @@ def computed(metric: Metric, item: Item, reading: Reading) -> Mapping[str, Any]:
 
 
 def _check(metric: Metric) -> None:
-    """Raises ConfigError for a column of a benchmark whose name has another meaning, or that no study would find."""
+    """Raise ConfigError for a column whose name the score table uses otherwise, or which no study would find."""
     if not metric.columns:
         raise ConfigError("metrics: a metric declares no columns; expected e.g. {'metric_words': pl.Int64}")
     for name in metric.columns:

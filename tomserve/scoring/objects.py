@@ -1,6 +1,6 @@
-"""The JSON object in a model's text: strict JSON first, then in fences, in prose, as JSON5, or cut off at the end.
+"""Find the JSON object in a model's text: as strict JSON, in a code fence, in prose, as JSON5, or cut off at its end.
 
-Every step is linear in the length of the text; orjson and pyjson5 bound the depth of nesting.
+Every step takes time proportional to the length of the text; orjson and pyjson5 refuse objects nested too deep.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyjson5
 NONE = "no JSON object with an answer"
 DIFFERENT = "several JSON objects with different answers"
 HERE = "\x00"
-"""Stands for an object in the text around it."""
+"""The character that marks, in the text around an object, where the object stood."""
 
 _FENCE = re.compile(r"```[a-zA-Z0-9]{0,20}[ \t]{0,20}\n(.*?)```", re.S)
 _KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
@@ -26,8 +26,12 @@ Load = Callable[[str], dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`around`: the text outside the object, None where there is none. `conflict`: several objects with one answer
-    but other beliefs. `cut`: the object ended before its end."""
+    """A JSON object found in a text.
+
+    rung: how it was found ("json", "fenced", "embedded", "json5" or "unclosed"). data: its members. around: the text
+    outside of it, None where there is none. conflict: whether several objects gave this answer, but different beliefs.
+    cut: whether a list or object inside of it was cut off.
+    """
 
     rung: str
     data: dict[str, Any]
@@ -36,7 +40,7 @@ class Found:
     cut: bool = False
 
     def has(self, name: str) -> bool:
-        """Whether the object has that key, letter case aside."""
+        """Whether the object has that key, in whatever letter case."""
         return self._key(name) is not None
 
     def get(self, name: str) -> Any:
@@ -52,7 +56,7 @@ class Found:
 
 
 def find(text: str) -> Found | str:
-    """The object that holds the answer, or why there is none (NONE: nothing like one is there)."""
+    """The object that holds the answer, or the reason why there is none; NONE where the text holds nothing like one."""
     if (data := _strict(text)) is not None:
         return _unique(text, Found("json", data))
     if not text.strip():
@@ -65,7 +69,7 @@ def find(text: str) -> Found | str:
     if (data := _json5(text)) is not None and Found("json5", data).has("answer"):
         return _unique(text, Found("json5", data))
     held: list[tuple[Found, tuple[int, int]]] = []
-    taken = bytearray(len(text))  # where an object stands already: a fence holds braces
+    taken = bytearray(len(text))  # 1 where an object was found already, as the braces inside of a fence are found twice
     for rung, load, places in (
         ("fenced", _strict, fences),
         ("embedded", _strict, braced),
@@ -93,7 +97,7 @@ def _strict(text: str) -> dict[str, Any] | None:
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:
-        try:  # white space that JSON does not know
+        try:  # JSON knows fewer kinds of white space than Python
             data = orjson.loads(text.strip())
         except orjson.JSONDecodeError:
             return None
@@ -109,7 +113,7 @@ def _json5(text: str) -> dict[str, Any] | None:
 
 
 def _agreed(text: str, held: list[tuple[Found, tuple[int, int]]]) -> Found | str:
-    """The first of several objects with an answer, if all give the same; HERE marks in `around` where they stood."""
+    """The first of several objects, if all give the same answer; HERE marks in `around` where they stood."""
     first = held[0][0]
     if any(other.get("answer") != first.get("answer") for other, _ in held):
         return DIFFERENT
@@ -123,7 +127,7 @@ def _agreed(text: str, held: list[tuple[Found, tuple[int, int]]]) -> Found | str
 
 
 def _unique(body: str, found: Found) -> Found | str:
-    """Refuse an object that gives its answer twice: parsers silently keep the last."""
+    """The object, or a reason where it gives its answer twice: parsers would silently keep the last."""
     if "\\u" not in body and (body.lower().count("answer") < 2 or len(_KEY.findall(body)) < 2):
         return found
     keys: list[str] = []
@@ -135,14 +139,15 @@ def _unique(body: str, found: Found) -> Found | str:
     try:
         json.loads(body, object_pairs_hook=note)
     except (ValueError, RecursionError):
-        return "the answer is given more than once"  # JSON5, where we cannot look closer
+        return "the answer is given more than once"  # JSON5, whose keys cannot be listed in this way
     return "the answer is given more than once" if keys.count("answer") > 1 else found
 
 
 def _braced(text: str) -> tuple[list[tuple[int, int]], int | None]:
-    """Outermost balanced {...} spans, in one pass, and where the first brace that is never closed stands.
+    """The spans of the outermost balanced {...}, and the place of the first brace that is never closed, or None.
 
-    Braces in double-quoted strings do not count; a line end ends a string, so that a stray quote costs one line.
+    Braces in double-quoted strings do not count. A string ends at the end of its line, so that a stray quotation mark
+    hides no more than the rest of one line.
     """
     spans: list[tuple[int, int]] = []
     opened: list[int] = []
@@ -169,7 +174,7 @@ def _braced(text: str) -> tuple[list[tuple[int, int]], int | None]:
 
 
 def _unclosed(text: str) -> Found | str:
-    """An object that was cut off: closed after its last complete member, if the answer is among them."""
+    """An object that was cut off, read up to its last complete member; NONE where the answer is not among them."""
     stack: list[str] = []
     last, at = 0, [""]  # where the last complete member ends, and what closes it there
     quoted = escaped = False

@@ -1,4 +1,4 @@
-"""The statuses of a whole score table: any text is an outcome, and what nobody knows here is said once.
+"""The column `status` of a whole score table. Any text is an outcome; one that tomserve does not know is a failure.
 
 >>> unknown_statuses(pl.DataFrame({"status": ["ok", "http_999"]})) is None
 True
@@ -13,7 +13,7 @@ from tomserve.status import KNOWN, inert, known, unknown
 
 
 def status_column(frame: pl.DataFrame, path: str) -> pl.Series:
-    """The column `status` of a table that came from `path`, what nobody knows in it made fit to be shown.
+    """The column `status` of a table that came from `path`, with unknown statuses made safe to print.
 
     Raises ConfigError where the column does not hold text.
     """
@@ -26,14 +26,14 @@ def status_column(frame: pl.DataFrame, path: str) -> pl.Series:
 
 
 def unknown_statuses(scores: pl.DataFrame) -> str | None:
-    """One sentence for the statuses in a score table that nobody knows here, or None. They count as failures."""
+    """One sentence about the statuses of a score table that are unknown here and so count as failures, or None."""
     if "status" not in scores.columns:
         return None
     return unknown(scores["status"].drop_nulls().value_counts().iter_rows())
 
 
 def check_status(scores: pl.DataFrame) -> None:
-    """Raise ConfigError where a status is no text or empty. Any text is an outcome, and a failure if no answer."""
+    """Raise ConfigError where a status is empty or no text. Any other value is an outcome."""
     if scores.schema["status"] not in (pl.String, pl.Categorical, pl.Enum):
         raise ConfigError(f"score table: column 'status' is {scores.schema['status']}; expected text: {KNOWN}")
     empty = scores.filter(pl.col("status").cast(pl.String).fill_null("") == "")

@@ -1,7 +1,7 @@
-"""A file of lines that others may go on writing: read as long as it was when it was opened, and named by its digest.
+"""Read a file of lines that another process may still be appending to, and know the digest of what was read.
 
-A journal grows while a run is asked, also while it is scored. What was read is then a beginning of the file, and the
-digest that is recorded has to be of exactly that.
+A run may be scored while it is still being asked. Then only the beginning of its journal is read, as long as the file
+was when it was opened, and the digest that is recorded is that of exactly these bytes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 from tomserve.errors import ConfigError
 
 CHUNK = 1 << 20
-"""Bytes read at once where lines do not matter."""
+"""Bytes that are read at once where lines do not matter."""
 
 
 class PinnedFile:
     """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
 
-    path: the file. size: how many of its bytes are read, None for as many as it has now; one that has become shorter
-    is read to its end. `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for these
-    bytes; it is there once `lines` has come to its end.
+    path: the file. size: how many of its bytes to read, None for all that it has now; a file that has become shorter is
+    read to its end. The attribute `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for
+    these bytes; it is empty until `lines` has been read to its end.
     """
 
     def __init__(self, path: Path, size: int | None = None) -> None:
@@ -33,7 +33,7 @@ class PinnedFile:
         self.size = there if size is None else min(size, there)
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """Number (from 1), offset in bytes, and bytes of every line, with its end of line where it has one."""
+        """The number (from 1), the offset in bytes and the bytes of every line, with the newline if there is one."""
         self._file.seek(0)
         found, number, offset = hashlib.sha256(), 0, 0
         while line := self._file.readline(self.size - offset):
@@ -44,14 +44,14 @@ class PinnedFile:
         self.size, self.digest = offset, _name(found.hexdigest())
 
     def line(self, offset: int) -> bytes:
-        """The line that begins at that offset."""
+        """The line that begins at that offset in bytes."""
         self._file.seek(offset)
         return self._file.readline(self.size - offset)
 
     def unchanged(self) -> bool:
-        """Whether the bytes that `lines` gave are still there; they are read once more."""
+        """Whether the file still holds the bytes that `lines` gave; they are read once more."""
         found, offset = hashlib.sha256(), 0
-        # Not through the file object, which may still hold what was there before.
+        # Not through the file object, whose buffer may still hold what the file held before.
         while chunk := os.pread(self._file.fileno(), min(CHUNK, self.size - offset), offset):
             found.update(chunk)
             offset += len(chunk)
@@ -71,7 +71,7 @@ def digest_of(data: bytes) -> str:
 
 
 def changed(path: Path) -> ConfigError:
-    """The error of a file that is not what it was when it was opened."""
+    """The error to raise for a file that was changed while it was read."""
     return ConfigError(f"{path}: was changed while it was read; repeat the command")
 
 

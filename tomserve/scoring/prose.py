@@ -1,6 +1,7 @@
-"""Answers in prose, where choices were offered by letter: replies that explain themselves and have no form.
+"""Find the answer in free prose, where choices were offered by letter.
 
-Rungs, tried where the text neither holds JSON nor says "the answer is x"; all that find something must find the same:
+These forms (rungs) are tried where the text holds no JSON and does not say "the answer is x". Those of the first three
+that find a choice must find the same one; the fourth is tried where they find none.
 
 | rung      | the text                                                                                              |
 |-----------|-------------------------------------------------------------------------------------------------------|
@@ -20,7 +21,7 @@ import re
 
 from tomserve.scoring.labels import Lettered, in_words, match
 
-# Of lines with single spaces only (_single): runs of white space would cost the square of their length.
+# These expect lines with single spaces (see _single): on long white space they would take quadratic time.
 _END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s(?:because|since|as)\b", re.I)
 _OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?", re.I)
 _TAKEN_BACK = re.compile(
@@ -50,13 +51,16 @@ DIFFERENT = "the text begins, ends or concludes with different choices"
 
 
 def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
-    """(choice that the text begins with, the words that name it): up to one of its first clause ends, the longest."""
+    """The choice with which a text begins, and the words that name it; (None, "") where it begins with none.
+
+    Of the beginnings that end at one of the first three ends of a clause the longest that names a choice decides.
+    """
     text = _single(text)
     if (label := match(text, choices)[0]) is not None:
         return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
     best: tuple[str | None, str] = (None, "")
     for place, end in enumerate(_END.finditer(text)):
-        if place == 3:  # "B. blue_box." is the second
+        if place == 3:  # "B. blue_box." ends at the second end of a clause
             break
         label = match(text[: end.start()], choices)[0]
         if label is not None:
@@ -71,36 +75,36 @@ def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
 
 
 def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
-    """(rung, choice); or why there is none although the text makes a choice; or None."""
+    """The rung and the choice; or the reason why a text with choices has no answer; or None where it makes none."""
     lines = [line for line in map(_single, text.splitlines()) if line]
     if not lines:
         return None
-    found = {
+    by_rung = {
         "first": _of_line(lines[0], choices),
         "last": _of_line(lines[-1], choices),
         "concluded": _concluded(lines[-1], choices),
     }
-    said = {rung: label for rung, label in found.items() if label is not None}
-    if len(set(said.values())) > 1:
+    choices_named = {rung: label for rung, label in by_rung.items() if label is not None}
+    if len(set(choices_named.values())) > 1:
         return DIFFERENT
-    if said:
-        return next(iter(said.items()))
+    if choices_named:
+        return next(iter(choices_named.items()))
     whole = "\n".join(lines)
     label = None if _NEGATION.search(whole) or _DOUBT.search(whole) else _one_named(whole, choices)
     if label is not None and any(
         choices.by_letter(begun[1].casefold()) != label for line in lines if (begun := _LISTED.match(line))
     ):
-        return DIFFERENT  # "B. red_box" where B is another
+        return DIFFERENT  # such as "B. red_box" where B is another choice
     return None if label is None else ("sole", label)
 
 
 def _single(text: str) -> str:
-    """Text with a single space for every run of white space, and none around it."""
+    """The text with single spaces for white space, and none around it."""
     return " ".join(text.split())
 
 
 def _of_line(line: str, choices: Lettered) -> str | None:
-    """The choice that a line begins with; a letter alone counts only where it is the whole line ("A. First, ...")."""
+    """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list)."""
     line = line.lstrip("#>-\u2022* ")
     label, words = leading(line, choices)
     return None if label is not None and words != line and _only_letter(words) else label
@@ -111,6 +115,7 @@ def _only_letter(words: str) -> bool:
 
 
 def _concluded(line: str, choices: Lettered) -> str | None:
+    """The choice that the last sentence of a line concludes, without doubt and not in a clause with a negation."""
     sentence = _SENTENCE.split(line.strip())[-1]
     if not _THEREFORE.match(sentence) or _DOUBT.search(sentence):
         return None
@@ -123,14 +128,14 @@ def _concluded(line: str, choices: Lettered) -> str | None:
 
 
 def _one_named(text: str, choices: Lettered) -> str | None:
-    """The only choice that the text names."""
+    """The choice that the text names, None where it names none or several."""
     words = in_words(text.casefold())
     named = [choice for choice in choices.offered if _place(choice, words) is not None]
     return named[0] if len(named) == 1 else None
 
 
 def _first_named(text: str, choices: Lettered) -> str | None:
-    """The choice that is named in the first words after a letter: "B. blue_box is where ..."."""
+    """The choice that is named right after a letter, as in "B. blue_box is where ...", unless it is denied."""
     words = in_words(text.casefold())
     places = {place: choice for choice in choices.offered if (place := _place(choice, words)) is not None}
     first = min(places, default=len(words))
@@ -141,5 +146,6 @@ def _first_named(text: str, choices: Lettered) -> str | None:
 
 
 def _place(choice: str, words: str) -> int | None:
+    """Where a choice stands in a text as whole words, None where it does not."""
     found = re.search(rf"(?<!\w){re.escape(in_words(choice.casefold()))}(?!\w)", words)
     return None if found is None else found.start()

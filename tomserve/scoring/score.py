@@ -1,4 +1,4 @@
-"""The score of one response: its place in the design, the standard metrics, those of its benchmark, and its noise.
+"""Score one response: the standard metrics, those of its benchmark, and how it differs when it is asked again.
 
 >>> from tomserve.items import Gold, Item
 >>> item = Item(id="q", story=["The box holds tea."], question="What is in the box?", choices=["tea", "salt"],
@@ -27,13 +27,13 @@ COLUMNS: dict[str, Kind] = {
     **columns_of(STANDARD),
     **{f"noise_{name}": pl.List(pl.Int64) for name in ("compared", "failed", "text", "answer", "chain", "correct")},
 }
-"""Columns of the score table before the design factors: what identifies a row, the standard metrics, and those that
-begin with noise_. These list the numbers of requests in flight at which the question was asked again: where the reply
-can be compared, where none came, and where its text, its answer, its chain, and whether it is right are not what they
-were; null for none."""
+"""Columns of the score table before the design factors: what identifies a row, the standard metrics, and the columns of
+the noise check, which begin with noise_. Each of these lists numbers of requests in flight at which the question was
+asked again: noise_compared where a reply came, noise_failed where none came, and the others where the text, the answer,
+the chain, or whether the answer is right differed from the scored reply. Where none did, they are null."""
 
 ITEM_COLUMNS = frozenset(("benchmark", "item", "cluster", *columns_of(metric for metric in STANDARD if metric.of_item)))
-"""Those that belong to the item, whatever was answered."""
+"""The columns whose values belong to the item, whatever was answered."""
 
 _NOTHING: dict[str, Any] = {name: None for name in COLUMNS if name not in ITEM_COLUMNS}
 _OF_REPLIES = tuple(metric.compute for metric in STANDARD if not metric.of_item)
@@ -49,10 +49,12 @@ def score_row(
     others: Sequence[Automaton] = (),
     scoring: Scoring = PLAIN,
 ) -> dict[str, Any]:
-    """What one response scores (data contract: Score), without the columns of `item_fields` and `noise_fields`.
+    """The values of one row of the score table, without those of `item_fields` and `noise_fields`.
 
-    chain_asked: whether the reply was to hold a belief chain. others: the rationales of other questions about the same
-    story, to tell whose belief a wrong one is. scoring: what the item's benchmark adds.
+    run, model: their names. item: the question. row: the response, with `strategy`, `status` and `text`. chain_asked:
+    whether the strategy asked for a chain of beliefs; then a missing one scores 0. others: the compiled rationales of
+    other questions about the same story, which tell whether a wrong belief is another person's. scoring: what the
+    item's benchmark adds. Raises ConfigError or ContentError where a metric of the benchmark fails.
     """
     reading = _reading(item, row, scoring.lettered)
     status = inert(row["status"])
@@ -81,6 +83,7 @@ def score_row(
 
 
 def _reading(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
+    """What the text of a response says; nothing where its status is that of a failure."""
     if row["status"] not in ANSWERS:
         return NO_REPLY
     return read(row.get("text") or "", Lettered(item.choices) if lettered else item.choices, len(item.story))
@@ -89,10 +92,10 @@ def _reading(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
 def noise_fields(
     item: Item, row: Mapping[str, Any], again: Sequence[tuple[int, Mapping[str, Any]]], lettered: bool = False
 ) -> dict[str, list[int]]:
-    """Where the replies to the same request differ from the response that is scored, as the columns noise_.
+    """The columns noise_: where replies to the same request differ from the response that is scored.
 
-    again: these replies, each with how many requests were in flight. One that repeats another's reply, to an equal
-    prompt, tells nothing of its own, and one to another request is none to this.
+    again: these replies, each with the number of requests in flight when it was asked. A reply that was copied from an
+    equal prompt's is left out, and so is a reply to another request. lettered: as in Scoring.
     """
     if row["status"] not in ANSWERS:
         return {}
@@ -119,8 +122,11 @@ def noise_fields(
 
 
 def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
-    """The columns that belong to the item, whatever was answered: benchmark, cluster, floors, factors, and what its
-    benchmark adds."""
+    """The values of the columns that belong to the item, whatever was answered.
+
+    They are its names, what chains that know nothing of the story would score, its design factors, and what its
+    benchmark adds.
+    """
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     for compute in _OF_ITEMS:
         fields.update(compute(item, NO_REPLY))

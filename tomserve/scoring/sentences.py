@@ -1,7 +1,7 @@
-"""A chain held against the gold rationale sentence by sentence: how much is right, and what kind of wrong the rest is.
+"""Compare a chain with the gold rationale sentence by sentence: how much is right, and how the rest is wrong.
 
-Precision alone rewards short chains (one right belief scores 1), so here every sentence of the story counts. A sentence
-for which nothing was stated keeps the belief stated last (forward fill).
+The metrics of tomserve.scoring.chains are precisions, which reward short chains (one right belief scores 1); here every
+sentence of the story counts. A sentence without a stated belief keeps the one stated last (forward fill).
 
     >>> from tomserve.items.automaton import compile_sets
     >>> gold = compile_sets([["unknown"], ["tea"], ["salt"]])
@@ -17,20 +17,23 @@ from dataclasses import dataclass
 from tomserve.items.automaton import Automaton
 
 VERDICTS = ("right", "skipped", "too_early", "too_late", "other_belief", "wrong", "out_of_vocabulary")
-"""skipped: nothing stated. too_early, too_late: what the gold path holds later, or held before. other_belief: what
-another question about the same story asks for here (another person's belief, or reality). wrong: none of these."""
+"""What the belief after one sentence may be. "skipped": none was stated. "too_early", "too_late": the belief that the
+gold path holds later, or held before. "other_belief": what another question about the same story has here (another
+person's belief, or reality). "out_of_vocabulary": no label. "wrong": none of these."""
 
 MISSING = "missing"
-"""The break of a chain that was asked for and could not be read at all."""
+"""The kind of break of a chain that was asked for and could not be read at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """accuracy: share of sentences whose (forward-filled) belief lies on the gold path that maximises it, in [0, 1].
+    """What a comparison by sentence gives.
 
-    change_f1: harmonic mean of precision and recall of the pairs (sentence, new belief), maximum over gold paths; 1
-    where neither has a change. verdicts: one of VERDICTS a sentence. first_break: index of the first sentence that is
-    off the path, None where all are on it (a repeat left out is "skipped" and no break).
+    accuracy: the share of sentences, in [0, 1], whose (filled) belief is that of the gold path which agrees most.
+    change_f1: the harmonic mean of precision and recall of the pairs (sentence, new belief), the maximum over gold
+    paths; 1 where neither the chain nor the path has a change. verdicts: one of VERDICTS for each sentence.
+    first_break: the index (from 0) of the first sentence whose belief is off the path, None where there is none; a
+    repeat that was left out is "skipped" and no break.
     """
 
     accuracy: float
@@ -40,9 +43,11 @@ class Judgement:
 
 
 def judge(gold: Automaton, stated: Sequence[tuple[int, str | None]], others: Sequence[Automaton] = ()) -> Judgement:
-    """Judge (sentence, belief) pairs, sentences 1-based and ascending, None for a belief outside the labels.
+    """Compare stated beliefs with a gold rationale.
 
-    others: the rationales of other questions about the same story. Raises ValueError for a sentence out of range.
+    gold: the compiled rationale. stated: pairs of sentence (from 1, ascending) and belief, None for one that is no
+    label. others: the compiled rationales of other questions about the same story. Raises ValueError for a sentence
+    that the story does not have.
     """
     length = len(gold.labels)
     said: list[str | None] = [None] * length
@@ -63,7 +68,7 @@ def judge(gold: Automaton, stated: Sequence[tuple[int, str | None]], others: Seq
 
 
 def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str, ...], int]:
-    """The gold path that agrees with `filled` in most places, and in how many; of equal ones the first in order."""
+    """The gold path that agrees with `filled` at most sentences, and at how many; of equally good ones the first."""
     scores = [int(label == filled[0]) for label in gold.labels[0]]
     back: list[list[int]] = []
     for t in range(1, len(gold.labels)):
@@ -84,9 +89,9 @@ def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str,
 
 
 def change_f1(gold: Automaton, filled: Sequence[str | None]) -> float:
-    """F1 of the pairs (sentence, new belief), from the second sentence on; the best gold path decides."""
+    """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts."""
     mine = [t > 0 and filled[t] != filled[t - 1] for t in range(len(filled))]
-    # number of changes of the path -> most of them that are also changes of the chain
+    # For each node: how many changes a path to it has -> how many of these the chain has too, at most.
     states: list[dict[int, int]] = [{0: 0} for _ in gold.labels[0]]
     for t in range(1, len(gold.labels)):
         following: list[dict[int, int]] = [{} for _ in gold.labels[t]]
@@ -104,6 +109,7 @@ def change_f1(gold: Automaton, filled: Sequence[str | None]) -> float:
 
 
 def _verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
+    """One of VERDICTS for the belief after sentence `t` (from 0); the nearest place on the path decides."""
     if belief is None:
         return "out_of_vocabulary"
     if belief == path[t]:

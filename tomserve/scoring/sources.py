@@ -1,6 +1,7 @@
-"""What is scored: items and responses in files that may be large, foreign or broken, read as far as they can be.
+"""Read items and responses from JSONL files that may be large, partly broken, or written by another tool.
 
-Both are indexed in one pass and read again where they are needed, so that memory does not grow with the texts.
+Each file is indexed in one pass, and its lines are read again when they are needed, so that memory does not grow with
+the length of the texts.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 Row = dict[str, Any]
 
 NOISE = "noise.jsonl"
-"""What was asked again lies beside the journal (see tomserve.runs.noise_check)."""
+"""Name of the file in a run folder that holds the replies of the noise check (see tomserve.runs.noise_check)."""
 
 CACHED = 4096
-"""Items kept at hand; rows are scored in the order of their items, so few are enough."""
+"""How many items are kept in memory. Rows are scored in the order of their items, so a few are enough."""
 
 
 class ItemFile:
     """The items of a JSONL file by id, and which of them tell the same story.
 
-    Raises ContentError with file and line for a line that is no item, on opening (not JSON, no id, an id given twice)
-    or when the item is asked for.
+    path: the file. Raises ContentError with file and line for a line that is no item: when the file is opened, if it is
+    not JSON, has no id or one that was given before, else when the item is read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +65,7 @@ class ItemFile:
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             known = False
         if not known:
-            read_line(self.path, number, line)  # says what is wrong with it
+            read_line(self.path, number, line)  # raises an error that says what is wrong with the line
             raise ContentError("is not an item", path=self.path, line=number)
         identifier = nfc(identifier)
         if (first := self._place.get(identifier)) is not None:
@@ -79,7 +80,7 @@ class ItemFile:
             self.factors.setdefault(name, set()).add(type(value))
 
     def place(self, identifier: str) -> int | None:
-        """The position of that item in `ids`, None for an unknown one."""
+        """The position of the item with that id in `ids`, None where there is none."""
         return self._place.get(nfc(identifier))
 
     def _load(self, place: int) -> Item:
@@ -87,14 +88,14 @@ class ItemFile:
         return read_line(self.path, number, self.file.line(offset).removeprefix(_BOM))
 
     def others(self, place: int) -> list[Automaton]:
-        """Rationales of the other questions about the story of this item, each once."""
+        """The compiled gold rationales of the other questions about the story of the item at `place`, each once."""
         own = self.item(place).gold
         siblings = (self.item(other).gold for other in self._told[self._lines[place][2]] if other != place)
         return list(dict.fromkeys(automaton(gold) for gold in siblings if gold is not None and gold != own))
 
 
 class Problems:
-    """Lines of a file that could not be read: what was wrong, how many, and the first line of each kind."""
+    """The lines of a file that could not be read: for each kind of problem how many, and which was the first."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -105,7 +106,7 @@ class Problems:
         return bool(self._counts)
 
     def add(self, kind: str, line: int) -> None:
-        """Count one line."""
+        """Count one line, given by its number, with that kind of problem."""
         self._counts[kind] += 1
         self._first.setdefault(kind, line)
 
@@ -115,19 +116,23 @@ class Problems:
 
 
 class ResponseFile:
-    """The rows of a journal, or of another tool's JSONL, by item, strategy and model; of two the later wins.
+    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy and model.
 
-    A row needs `item` and `text` (or a `status` that says why there is none); `strategy` ("vanilla"), `model`,
-    `turn` (0) and `status` ("ok") may be left out. Lines that are not such rows, or of unknown items, are counted in
-    `problems`. size: how many bytes of the file are read, None for as many as it has when it is opened. turns: how many
-    turns a conversation of a strategy has, where it is not one; where the last of them is missing the conversation is a
-    row of status "unfinished", without an answer.
-    A status that nobody knows is the row's outcome, a failure (see tomserve.status).
-    Raises ConfigError where the file cannot be read, or no line of it can, or the status of a line is no text.
+    Of two responses to the same question the later counts. A line needs `item`, and `text` or a `status` that says why
+    there is none; `strategy` ("vanilla"), `model`, `turn` (0) and `status` ("ok") may be left out. Any text is a
+    status; an unknown one is a failure (see tomserve.status). Lines that are no such rows, or name unknown items, are
+    counted in `problems`.
+
+    path: the file. known: the items. model: the model of lines that name none. foreign: whether another tool wrote the
+    file; then lines that replace others are counted, which in a journal are retries. size: how many bytes to read; None
+    for all that the file has when it is opened. turns: how many turns a conversation has, by strategy, where it is more
+    than one; a conversation whose last turn is missing is a row of status "unfinished" without an answer.
+
+    Raises ConfigError where the file, or every line of it, cannot be read, or where a status is no text.
     """
 
     _needed = True
-    """Whether a file without a usable line is refused."""
+    """Whether a file without any usable line is refused."""
 
     def __init__(
         self,
@@ -140,13 +145,15 @@ class ResponseFile:
         turns: Mapping[str, int] | None = None,
     ) -> None:
         self.problems = Problems(path)
-        self.repeated = 0  # rows of a foreign file that a later row replaces; in a journal that is a retry
+        self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
         self._foreign = foreign
         self._turns = turns or {}
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
         self._arms: dict[tuple[Any, str], int] = {}
         self._known = known
-        self._at: dict[int, int] = {}  # packed: a tuple a row would cost more than the rest together
+        self._at: dict[
+            int, int
+        ] = {}  # packed into integers, because tuples would need more memory than everything else
         try:
             self.file = PinnedFile(path, size)
         except OSError as error:
@@ -174,14 +181,14 @@ class ResponseFile:
             if not self._needed:
                 self.problems.add("with a status that is no text", number)
                 return False
-            found = repr(row["status"])[:60]  # left out of the table, the row would flatter its model
+            found = repr(row["status"])[:60]  # without the row, the model would look better than it is
             raise ConfigError(f"{self.problems.path}:{number}: field 'status' is {found}; expected text: {KNOWN}")
         if (place := self._known.place(row["item"])) is None:
             self.problems.add("of unknown items", number)
             return False
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
         key, value = place << 20 | arm, row["turn"] << 48 | offset
-        # Of several turns the last is scored; of two rows of one turn the later wins.
+        # Of several turns the last is scored; of two rows of one turn the later in the file.
         if self._foreign and key in self._at and self._at[key] >> 48 == row["turn"]:
             self.repeated += 1
         self._at[key] = max(value, self._at.get(key, 0))
@@ -215,8 +222,10 @@ class ResponseFile:
         return len(self._at)
 
     def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
-        """The rows that count with the place of their item, sorted by item, model and strategy; with `places` only
-        those of these items."""
+        """The rows that count, each with the place of its item in `ItemFile.ids`, sorted by item, model and strategy.
+
+        places: yield only the rows of these items; None for all.
+        """
         items = {
             place: rank
             for rank, place in enumerate(sorted(range(len(self._known.ids)), key=self._known.ids.__getitem__))
@@ -229,17 +238,20 @@ class ResponseFile:
     def _row(self, key: int) -> Row:
         try:
             row = orjson.loads(self.file.line(self._at[key] & 0xFFFFFFFFFFFF).removeprefix(_BOM))
-        except orjson.JSONDecodeError:  # it was a row when the file was opened
+        except orjson.JSONDecodeError:  # it was JSON when the file was opened
             raise changed(self.file.path) from None
         row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
-        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # what was said before the last turn is no answer
+        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # an earlier turn is no answer
             return {**row, "status": UNFINISHED, "text": None, "reasoning": None}
         return row
 
 
 class NoiseFile(ResponseFile):
-    """The rows of ``noise.jsonl`` by item, strategy and requests in flight (`concurrency`); of two the later wins.
-    It is compared and never scored, so a file without a usable line is one in which nothing was asked again."""
+    """The replies of the noise check, by item, strategy and number of requests in flight (`concurrency`).
+
+    Of two the later counts. They are compared with the scored replies and are not scored themselves, so that a file
+    without any usable line is no error: nothing was asked again.
+    """
 
     _needed = False
 
@@ -251,7 +263,7 @@ class NoiseFile(ResponseFile):
         return row if isinstance(row, str) or type(row.get("concurrency")) is int else "without concurrency"
 
     def again(self, place: int, strategy: str) -> list[tuple[int, Row]]:
-        """(requests in flight, row) of every time that the item at `place` was asked again, by that strategy."""
+        """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
         arms = sorted((level, arm) for (level, name), arm in self._arms.items() if name == strategy)
         return [(level, self._row(place << 20 | arm)) for level, arm in arms if place << 20 | arm in self._at]
 

@@ -1,6 +1,7 @@
-"""The standard metrics: the answer, the belief chain, and what knowing nothing of the story scores (floors).
+"""The standard metrics, which are computed for every benchmark: of the answer, of the chain of beliefs, and floors.
 
-They are computed for every benchmark. A new one is one more Metric in STANDARD: its columns follow everywhere.
+A *floor* is what a chain scores that knows nothing of the story. To add a metric, add a Metric to STANDARD; its columns
+then appear in every table of scores.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from tomserve.scoring.metric import Metric
 from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 FLOORS = ("first", "answer", UNKNOWN)
-"""Chains that know nothing of the story, as long as it: a copied run of the first gold belief, the constant answer,
-always unknown. What they score is what a metric gives away."""
+"""Chains that know nothing of the story and repeat one label for every sentence: the first gold belief, the right
+answer, or "unknown". What they score, a model gets for nothing."""
 
 FLOOR_METRICS = ("lcs", "lcps", "transitions", "sentence_accuracy")
-"""The metrics of a chain that are computed for the floors, too."""
+"""The metrics of a chain that are computed for the floors as well."""
 
 
 def _answer(item: Item, reading: Reading) -> dict[str, Any]:
@@ -45,7 +46,7 @@ ANSWER = Metric(
     },
     _answer,
 )
-"""What was answered, how it was read or why it could not be, and whether it is right."""
+"""The metric of the answer: what it is, how it was read or why it could not be, and whether it is right."""
 
 
 def _chain(item: Item, reading: Reading) -> dict[str, Any]:
@@ -89,17 +90,17 @@ CHAIN = Metric(
     },
     _chain,
 )
-"""The belief chain of a reply and how it compares with the gold rationale. All are null where no chain was asked for
-and none was given; a chain that was asked for and could not be read is not proper and scores 0."""
+"""The metrics of the chain of beliefs, compared with the gold rationale. All are null where no chain was asked for and
+none was given; a chain that was asked for and could not be read is not proper and scores 0."""
 
 
 def _against(gold: Automaton, reading: Reading) -> dict[str, Any]:
-    """The chain metrics of a reading whose item has gold, by column."""
+    """The chain metrics of a reading against a compiled gold rationale, by column."""
     readable = reading.chain is not None
     score, path, judgement = _scored(gold, reading.stated or (), readable, reading.others)
     kind, place = None, judgement.first_break
     if not score.proper:
-        # A chain that cannot be read breaks where it names what is no label, or nowhere in particular.
+        # A chain that cannot be read breaks where it names what is no label, else at no sentence in particular.
         if not readable and "out_of_vocabulary" in judgement.verdicts:
             place = judgement.verdicts.index("out_of_vocabulary")
         elif not readable:
@@ -123,7 +124,7 @@ def _against(gold: Automaton, reading: Reading) -> dict[str, Any]:
 
 @lru_cache(maxsize=8192)
 def automaton(gold: Gold) -> Automaton:
-    """The compiled rationale; equal ones are compiled once."""
+    """The compiled gold rationale; equal ones are compiled once."""
     return gold.automaton()
 
 
@@ -131,21 +132,21 @@ def automaton(gold: Gold) -> Automaton:
 def _scored(
     gold: Automaton, stated: tuple[tuple[int, str | None], ...], readable: bool, others: tuple[Automaton, ...]
 ) -> tuple[ChainScore, bool, Judgement]:
-    """Equal pairs of gold and chain are computed once, because models repeat themselves."""
+    """The chain metrics; equal pairs of gold and chain are computed once, because models repeat themselves."""
     chain = [label for _, label in stated if label is not None] if readable else []
     return score_chain(gold, chain), path_proper(gold, chain), judge(gold, stated, others)
 
 
 def _floors(item: Item, reading: Reading) -> dict[str, float | None]:
-    del reading  # floors belong to the item, whatever was answered
+    del reading  # floors belong to the item and do not depend on a reply
     return {} if item.gold is None else _floors_of(automaton(item.gold), item.answer, UNKNOWN in item.choices)
 
 
 FLOOR = Metric(
     {f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors, of_item=True
 )
-"""What the chains of FLOORS score against the item's gold; null without gold, and for "unknown" where it is no
-label."""
+"""The metrics of the floors: what the chains of FLOORS score against the item's gold. They are null without gold, and
+those of "unknown" where that is no label of the item."""
 
 
 @lru_cache(maxsize=8192)

@@ -1,8 +1,8 @@
-"""Score tables, made from items and responses (tomserve.scoring.tablefile reads and writes them in several formats).
+"""Make score tables from items and responses (tomserve.scoring.tablefile reads and writes them in several formats).
 
-One row an identity, the same bytes every time. Rows are scored in the order of their items and written in parts, so
-that a million of them need no more memory than some thousand. Where the files of a run lie is the business of
-tomserve.runs.scores; what a benchmark adds is handed in as rules (see tomserve.scoring.metric).
+A table has one row for each item, strategy and model, and is the same to the byte every time. Rows are scored in the
+order of their items and written in parts, so that a million of them need no more memory than a few thousand. What a
+benchmark adds is handed in as rules (see tomserve.scoring.metric); tomserve.runs.scores knows the files of a run.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, noise_fie
 from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
 TABLES = (".parquet", ".jsonl", ".csv")
-"""Suffixes of score tables."""
+"""The suffixes of files that can hold a score table."""
 
 PART = 10_000
-"""Rows scored before they are written."""
+"""How many rows are scored before they are written."""
 
 Note = Callable[[str], None]
-"""Told one line about what could not be done."""
+"""A function that is told, in one line, what could not be read."""
 
 Answered = tuple[Item, Mapping[str, Any], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
-"""An item, its response, the rationales of other questions about its story, replies to the same request."""
+"""An item, its response, the compiled rationales of other questions about its story, and the replies that came when it
+was asked again, each with the number of requests in flight."""
 
 
 def named_gold(columns: Collection[str]) -> pl.Expr | None:
-    """Which answers counted, of a score table with these columns: `gold` or, where generated items have none,
-    "tracked:" and the semantics of their answers. None where nothing says."""
+    """Which set of right answers counted, as an expression over a score table with these columns.
+
+    It is the factor `gold` or, for generated items, "tracked:" with their factor `semantics`; None without either.
+    """
     named = [pl.col("gold").cast(pl.String)] if "gold" in columns else []
     if "semantics" in columns:
         named.append(pl.lit("tracked:") + pl.col("semantics").cast(pl.String))
@@ -60,11 +63,12 @@ def write_scored(
     again: NoiseFile | None = None,
     rules: Rules = plain,
 ) -> None:
-    """Score every row into a Parquet file, part by part.
+    """Score every response into a Parquet file, part by part.
 
-    chains: strategies whose replies are to hold a belief chain; there a missing chain scores 0, elsewhere it is null.
-    again: what was answered when some of it was asked again; it is compared, not scored. rules: what the benchmarks of
-    the items add. Raises ConfigError for a benchmark's metric that fails, OSError where the file cannot be written.
+    items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
+    for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. again: the replies of the noise check,
+    which are compared and not scored. rules: what the benchmarks of the items add. Raises ConfigError or ContentError
+    where a metric of a benchmark fails, OSError where the file cannot be written.
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules)
     rows = responses.rows()
@@ -77,7 +81,7 @@ def write_scored(
             )
             with _uncollected():
                 frame = _table(run, answered, chains, columns)
-            if len(chunk) == len(responses):  # one part is the whole
+            if len(chunk) == len(responses):  # all rows fit into one part
                 frame.write_parquet(path)
                 return
             parts.append(Path(scratch) / f"{len(parts):06d}.parquet")
@@ -89,7 +93,7 @@ def write_scored(
 
 
 def tell(note: Note | None, *files: ResponseFile | None) -> None:
-    """Say which lines of these files could not be read, a line a file; nothing where all of them could."""
+    """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
     for file in files:
         if note is not None and file is not None and file.problems:
             note(str(file.problems))
@@ -102,8 +106,11 @@ def empty(run: str) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Records hold no cycles, and the cycle collector would walk through all of them again and again (a third of the
-    time of scoring)."""
+    """Switch the collector of reference cycles off for a while.
+
+    Scored rows hold no cycles, and the collector would walk through all of them again and again, which takes a third of
+    the time of scoring.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -120,9 +127,12 @@ def table(
     chains: Collection[str] = (),
     rules: Rules = plain,
 ) -> pl.DataFrame:
-    """Score table of (item, response row) pairs; every factor of the items is a column, and what `rules` adds for their
-    benchmarks. chains: strategies whose replies are to hold a belief chain. Raises ConfigError for a benchmark's metric
-    that fails."""
+    """Score pairs of an item and its response into a table in memory.
+
+    run, model: their names. answered: the pairs; a response has `strategy`, `status` and `text`. chains: the strategies
+    that ask for a chain of beliefs. rules: what the benchmarks of the items add. Every factor of the items becomes a
+    column. Raises ConfigError or ContentError where a metric of a benchmark fails.
+    """
     pairs: list[Answered] = [(item, {"model": model, **row}, (), ()) for item, row in answered]
     factors: dict[str, set[type]] = {}
     for item, *_ in pairs:
@@ -133,8 +143,11 @@ def table(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns beside the standard ones, with their types: the items' factors, what the items' benchmarks compute once
-    an item, and what they compute from each reply. rules: how each benchmark is scored."""
+    """The columns of a table besides the standard ones, with their types.
+
+    factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
+    compute from each reply. rules: what each benchmark adds.
+    """
 
     factors: Mapping[str, Kind]
     items: Mapping[str, Kind]
@@ -143,8 +156,10 @@ class _Columns:
 
     @classmethod
     def of(cls, factors: Mapping[str, set[type]], benchmarks: Collection[str], rules: Rules) -> _Columns:
-        """Those of items with these factors (each with the types of its values) and benchmarks. Raises ConfigError
-        where a metric's column is also a factor, or two metrics disagree about a column."""
+        """The columns for items with these factors (each with the types of its values) and these benchmarks.
+
+        Raises ConfigError where a metric's column is also a factor, or where two metrics differ about a column's type.
+        """
         metrics: list[Metric] = [metric for name in sorted(benchmarks) for metric in rules(name).metrics]
         columns_of(metrics)
         items, replies = (columns_of(one for one in metrics if one.of_item is whose) for whose in (True, False))
@@ -154,7 +169,7 @@ class _Columns:
 
 
 def _kind(kinds: set[type]) -> type[pl.DataType]:
-    """The column type of a factor that holds values of these types; text where they have nothing in common."""
+    """The type of a column for a factor whose values have these types; text where no other type holds them all."""
     kinds = kinds - {type(None)}
     if kinds == {bool}:
         return pl.Boolean
@@ -164,8 +179,8 @@ def _kind(kinds: set[type]) -> type[pl.DataType]:
 
 
 def _table(run: str, answered: Iterable[Answered], chains: Collection[str], columns: _Columns) -> pl.DataFrame:
-    """The score table. What belongs to an item is built once an item and gathered: half of the columns, most of the
-    work."""
+    """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
+    for each item and then repeated for its rows."""
     places: dict[str, int] = {}
     fields: list[dict[str, Any]] = []
     place_of: list[int] = []
@@ -192,9 +207,10 @@ def _table(run: str, answered: Iterable[Answered], chains: Collection[str], colu
 
 
 def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """A table of these columns, given as sequences in the order of `schema` (name -> Polars type)."""
     columns = {}
     for (name, kind), values in zip(schema.items(), by_column, strict=True):
-        if isinstance(kind, pl.List):  # far quicker than a list of lists; no label has a control character
+        if isinstance(kind, pl.List):  # much quicker than a list of lists, and no label holds the separator
             joined = [None if value is None else _SEPARATOR.join(map(str, value)) for value in values]
             columns[name] = pl.Series(name, joined, dtype=pl.String).str.split(_SEPARATOR).cast(kind)
         elif kind == pl.String and name not in COLUMNS:
@@ -210,7 +226,7 @@ _SEPARATOR = "\x1f"
 
 
 def _series(name: str, values: Sequence[Any], kind: Kind) -> pl.Series:
-    """A column that anybody's metric or factor fills. Raises ConfigError for a value that is not of its type."""
+    """A column that a benchmark's metric or a factor fills. Raises ConfigError for a value that is not of its type."""
     try:
         return pl.Series(name, values, dtype=kind)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -219,5 +235,5 @@ def _series(name: str, values: Sequence[Any], kind: Kind) -> pl.Series:
 
 
 def _as_text(value: Any) -> str | None:
-    """The value of a factor that holds texts and others, as JSON writes it: true, 2, 0.5."""
+    """The value of a factor whose values are of several types, as JSON writes it (true, 2, 0.5); a text is kept."""
     return value if value is None or type(value) is str else orjson.dumps(value).decode()

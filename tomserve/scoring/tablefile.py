@@ -1,5 +1,4 @@
-"""Score tables in files: read in whatever format they came, with their columns in order and of their types, and
-written.
+"""Read and write score tables as .parquet, .jsonl or .csv files, with their columns in order and of the right types.
 
 >>> read_table("scores.csv").select("strategy", "correct").head()                              # doctest: +SKIP
 """
@@ -19,7 +18,7 @@ from tomserve.scoring.table import TABLES
 
 
 def read_table(source: str) -> pl.DataFrame:
-    """A score table from a file (.parquet, .jsonl, .csv), typed. Raises ConfigError where it is none."""
+    """The score table in a .parquet, .jsonl or .csv file. Raises ConfigError where the file holds none."""
     path = Path(source).expanduser()
     if not path.is_file():
         raise ConfigError(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
@@ -40,11 +39,12 @@ def read_table(source: str) -> pl.DataFrame:
 
 
 def typed(frame: pl.DataFrame, path: str) -> pl.DataFrame:
-    """A score table with its columns in order and of their types, whatever format they came in.
+    """A score table with its known columns first, in order and of their types.
 
-    Raises ConfigError by file, column and value for what does not fit: true and false may be text or 1 and 0.
+    frame: the table as it was read; true and false may also be the texts "true" and "false", or 1 and 0. path: the
+    file, for messages. Raises ConfigError by file, column and value for what does not fit.
     """
-    known = [name for name in COLUMNS if name in frame.columns]  # JSON does not keep an order
+    known = [name for name in COLUMNS if name in frame.columns]  # JSON lines may have their fields in any order
     if not known:
         shown = ", ".join(frame.columns[:8]) or "none"
         raise ConfigError(
@@ -78,7 +78,7 @@ _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0
 
 
 def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
-    """A column of true and false; anything but these, 1, 0 and nothing is refused."""
+    """A column as true, false or null. Raises ConfigError by item for a value that is none of these, 1 or 0."""
     column = frame[name]
     if column.dtype in (pl.Boolean, pl.Null):
         return column.cast(pl.Boolean)
@@ -95,7 +95,10 @@ def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
 
 
 def write_scores(scores: pl.DataFrame, path: Path) -> None:
-    """Write a score table by its suffix: .parquet, .jsonl or .csv (lists as JSON text). Raises ConfigError."""
+    """Write a score table in the format of the path's suffix: .parquet, .jsonl or .csv (with lists as JSON text).
+
+    Raises ConfigError for another suffix, and where the file cannot be written.
+    """
     lists = [name for name, kind in scores.schema.items() if isinstance(kind, pl.List)]
     as_text = (
         pl.col(name).map_elements(lambda values: orjson.dumps(values.to_list()).decode(), pl.String) for name in lists
@@ -108,7 +111,7 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
                 scores.write_parquet(file.name)
             elif path.suffix == ".jsonl":
                 scores.write_ndjson(file.name)
-            else:  # an interface, not a sheet to look at: nothing is escaped, so that it reads back as it was
+            else:  # for programs and not for spreadsheets: nothing is escaped, so that it reads back as it was
                 scores.with_columns(as_text).write_csv(file.name)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]

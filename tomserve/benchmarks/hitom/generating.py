@@ -1,6 +1,7 @@
-"""`tomserve generate hitom`: its options, checked, and what it writes and tells.
+"""The command `tomserve generate hitom`: its options, what it writes, and the tables of balance that it prints.
 
-The parameters of `generate` are the options of the command line, so they are annotated as typer wants it.
+The parameters of `generate` are the options of the command line, so they are annotated as typer wants it. A *level* is
+one value of a design variable, such as a number of chapters.
 """
 
 from __future__ import annotations
@@ -25,33 +26,75 @@ FORMATS = ("items", "hitom")
 
 
 def generate(
-    out: Annotated[Path, typer.Option(help="File to write.")],
-    stories: Annotated[int, typer.Option(help="Stories, all twins counted.")] = 120,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes everywhere.")] = 0,
-    chapters: Annotated[str, typer.Option(help="Levels, taken in turn: 2, or 1,3, or 1-3.")] = "1-3",
-    agents: Annotated[str, typer.Option(help="Levels from 3 to 8, taken in turn.")] = "5",
-    orders: Annotated[str, typer.Option(help="Orders from 0 to 6; every story is asked all of them.")] = "0-4",
-    tells: Annotated[str | None, typer.Option(help="Levels, taken in turn [0,2; with --twins 2].")] = None,
-    tell_kind: Annotated[str, typer.Option(help="public, private or both.")] = "both",
-    truth: Annotated[str, typer.Option(help="deceptive, truthful or mixed.")] = "deceptive",
-    moves: Annotated[str, typer.Option(help="Levels a chapter, drawn.")] = "1-5",
-    distractors: Annotated[str, typer.Option(help="Levels a story, drawn.")] = "0-3",
-    lines: Annotated[int | None, typer.Option(help="Fix the number of lines, by distractors.")] = None,
-    choices: Annotated[str, typer.Option(help="Number of containers to choose from, or mentioned.")] = "15",
+    out: Annotated[Path, typer.Option(help="JSONL or JSON file to write.")],
+    stories: Annotated[
+        int, typer.Option(help="How many stories to write; with --twins each of the four versions counts.")
+    ] = 120,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the random draws. The same seed and options give the same bytes everywhere.")
+    ] = 0,
+    chapters: Annotated[
+        str, typer.Option(help="Chapters of a story, as 2 or 1,3 or 1-3; several values are taken in turn.")
+    ] = "1-3",
+    agents: Annotated[
+        str, typer.Option(help="Persons of a story, from 3 to 8; several values are taken in turn.")
+    ] = "5",
+    orders: Annotated[
+        str, typer.Option(help="Orders of belief to ask about, from 0 to 6; every story is asked all of them.")
+    ] = "0-4",
+    tells: Annotated[
+        str | None,
+        typer.Option(help="Tells of a story, taken in turn. If left out: 0,2 (2 with --twins or --order-sensitive)."),
+    ] = None,
+    tell_kind: Annotated[str, typer.Option(help="Who hears what is told: public, private or both.")] = "both",
+    truth: Annotated[
+        str, typer.Option(help="Whether what is told is true: deceptive, truthful or mixed.")
+    ] = "deceptive",
+    moves: Annotated[
+        str, typer.Option(help="Moves of the object in a chapter; one of these values is drawn for each.")
+    ] = "1-5",
+    distractors: Annotated[
+        str, typer.Option(help="Distracting lines of a story; one of these values is drawn for each.")
+    ] = "0-3",
+    lines: Annotated[
+        int | None, typer.Option(help="Give every story this many lines, by adding distracting lines.")
+    ] = None,
+    choices: Annotated[
+        str, typer.Option(help="Containers to choose from: a number, or mentioned (those of the story).")
+    ] = "15",
     balance: Annotated[
-        list[str] | None, typer.Option(help="position, first-order, tell, letter; repeat it; or none [all].")
+        list[str] | None,
+        typer.Option(
+            help="Trait to balance: position, first-order, tell, letter; repeat it. Or none. If left out: all."
+        ),
     ] = None,
     order_sensitive: Annotated[
-        bool, typer.Option("--order-sensitive", help="At least half change when the asked agents' order is permuted.")
+        bool,
+        typer.Option(
+            "--order-sensitive", help="At least half of the answers change when the persons asked about change places."
+        ),
     ] = False,
     twins: Annotated[
-        bool, typer.Option("--twins", help="Each story four times: no tells, truthful, deceptive, neutral filler.")
+        bool,
+        typer.Option(
+            "--twins", help="Tell each story four times: without tells, with true ones, with lies, with neutral lines."
+        ),
     ] = False,
-    semantics: Annotated[str | None, typer.Option(help="released or common_knowledge [what is possible].")] = None,
-    form: Annotated[str, typer.Option("--format", help="items (JSONL), or hitom (like the official file).")] = "items",
-    report: Annotated[Path | None, typer.Option(help="Write the achieved balance to this file too (Markdown).")] = None,
+    semantics: Annotated[
+        str | None,
+        typer.Option(
+            help="Rules by which beliefs follow: released or common_knowledge. If left out: as the options need."
+        ),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="Form of the file: items (JSONL), or hitom (JSON like the official file).")
+    ] = "items",
+    report: Annotated[Path | None, typer.Option(help="Markdown file to write the achieved balance to as well.")] = None,
 ) -> Findings:
-    """Generate Hi-ToM stories, five questions each, with gold answers and chains; prints the achieved balance."""
+    """Generate Hi-ToM stories with their questions and right beliefs.
+
+    Every story is asked one question of each order. How well the answers are balanced is printed at the end.
+    """
     if form not in FORMATS:
         raise ConfigError(one_of("--format", form, FORMATS))
     if semantics is not None and semantics not in SEMANTICS:
@@ -86,7 +129,7 @@ def generate(
 
 
 def _write(plan: Plan, form: str, out: Path) -> Tally:
-    """Generate the plan's stories into a file; the balance that came of it."""
+    """Write the stories of a plan to a file as they are made; returns the counts of what came of it."""
     tally = Tally()
 
     def counted() -> Iterator[generator.Family]:

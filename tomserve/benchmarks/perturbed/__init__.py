@@ -1,4 +1,7 @@
-"""Perturbed false-belief tasks (design of arXiv 2602.22072): stage files, their checks, their items, their audit."""
+"""The benchmark of perturbed false-belief tasks, after arXiv 2602.22072: stage files, checks, items, audit.
+
+A *stage* is a setting with its persons and things; a *task* is a story in it, told in several versions.
+"""
 
 from tomserve.benchmarks.perturbed.benchmark import BENCHMARK, load, stages
 

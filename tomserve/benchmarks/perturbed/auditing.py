@@ -1,4 +1,4 @@
-"""The dataset audit as tables: shortcuts by class, robustness criteria, gold against events."""
+"""The audit of the perturbed dataset as tables: what simple rules score, and whether gold and events agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, "overall"))}
 
 
 def tables(stages: list[Stage]) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """(titled tables, rules that should not but do reach limited robust ToM on the false-belief subset)."""
+    """The tables of the audit by title, and the rules that it reports as problems.
+
+    A problem is a constant or positional rule that reaches "limited robust" Theory of Mind on the false-belief subset.
+    """
     accuracy, criteria = audit([item for stage in stages for item in stage.items("perturbed")])
     cell = pl.format("{}/{}", "right", "total").alias("cell")
     shown = {}
@@ -34,6 +37,7 @@ def tables(stages: list[Stage]) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
 
 def _agreement(stages: list[Stage]) -> pl.DataFrame:
+    """How many hand-written sets of beliefs agree with those derived from events, with and without stated inference."""
     rows = [
         {"events": label, "of": layer.which, "same": layer.written == layer.derived}
         for label, inference in (("with inference", True), ("without inference", False))
@@ -47,7 +51,7 @@ def _agreement(stages: list[Stage]) -> pl.DataFrame:
 
 
 def findings(stages: list[Stage]) -> Findings:
-    """The audit. Its exit code is 1 where a constant or positional rule passes for limited robust ToM, else 0."""
+    """The audit to print; its exit code is 1 where `tables` reports a problem, else 0."""
     shown, bad = tables(stages)
     lines = tuple(f"problem: {rule!r} reaches limited robust ToM on the false-belief subset" for rule in bad)
     return Findings(tables=shown, lines=lines, code=1 if bad else 0)

@@ -1,6 +1,7 @@
 """Perturbed false-belief tasks (design of arXiv 2602.22072; stories written for tomserve): ``dataset/stages/*.yaml``.
 
-Sixteen questions a task: four scenarios x {reality, belief} x {original, swapped}.
+A task has sixteen questions: four scenarios, each with a question about reality and one about a belief, each in an
+original version and in one with the two labels exchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tomserve.items import Item
 
 
 def stages(path: Path | None = None) -> list[Stage]:
-    """The checked stages of a stage file, a folder of them, or the dataset's own, by stage name.
+    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
 
     Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
     """
@@ -39,24 +40,26 @@ def stages(path: Path | None = None) -> list[Stage]:
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """All items of all stages; `path` may name one stage file or a folder of them. They have one set of answers, so
-    that `gold` says nothing."""
+    """All items of all stages. path: a stage file or a folder of them, None for the dataset's own. gold: not used, as
+    there is one set of right answers. Raises ConfigError and ContentError as `stages` does."""
     del gold
     for stage in stages(path):
         yield from stage.items("perturbed")
 
 
 def validate(path: Path | None, say: Say) -> Findings:
-    """The proof of the dataset's structure (see tomserve.benchmarks.perturbed.validate)."""
-    from tomserve.benchmarks.perturbed.validate import findings  # on demand: asking needs none of it
+    """Check the dataset's structure (see tomserve.benchmarks.perturbed.validate)."""
+    from tomserve.benchmarks.perturbed.validate import findings  # imported here, because asking needs none of it
 
     del say
     return findings(stages(path))
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Shortcuts scored on the dataset, and its gold against its events (see tomserve.benchmarks.perturbed.auditing)."""
-    from tomserve.benchmarks.perturbed.auditing import findings  # on demand: it imports scipy
+    """Score simple rules on the dataset, and compare its gold with its events (see perturbed/auditing.py)."""
+    from tomserve.benchmarks.perturbed.auditing import (
+        findings,
+    )  # imported here, because it imports scipy, which is slow
 
     found = stages(path)
     say("scoring shortcuts, about 20 s ...")

@@ -1,12 +1,14 @@
-"""Events and first-order beliefs: an independent way to derive gold, from what happens in a story alone.
+"""Derive reality and beliefs from the events of a story, independently of the gold that was written by hand.
 
-A sentence's events say who perceives, tells, moves or waits; the tracker turns them into the world and every person's
-belief after each sentence. It knows nothing of classes, scenarios or hand-written gold, so that comparing the two
-finds slips in either. Inference (`infer`) is not derived but stated by the author; it is marked, and can be left out.
+The events of a sentence say who perceives, tells, moves or waits. `track` turns them into reality and the asked
+person's belief after each sentence. It knows nothing of classes, scenarios or hand-written gold, so that a comparison
+finds slips in either. What a person infers (`infer`) cannot be derived; the author states it, and it can be left out.
+
+In these forms A and B are persons and L and M are labels:
 
     world L [seen A, B]    from here on the world is L; A and B perceive it
     see A                  A perceives the thing itself
-    read A L               A reads a label or sign; it counts where A has no first-hand or trusted knowledge
+    read A L               A reads L on a label or sign; A believes it unless A has first-hand or trusted knowledge
     tell A L               somebody whom A trusts and believes tells A: L
     hear A L               A hears L and cannot judge it yet: L is added to what A may believe
     arm L [known A, B]     a mechanism will bring about L; A and B know it
@@ -49,7 +51,7 @@ class Event:
 
 
 def parse(text: str) -> Event:
-    """Read one event. Raises ValueError naming the verbs, or the form that the verb takes."""
+    """Read one event. Raises ValueError for an unknown verb, with the known ones, and for words that do not fit."""
     verb = text.split(" ", 1)[0]
     form = _FORMS.get(verb)
     if form is None:
@@ -69,10 +71,12 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 @dataclass
 class _State:
+    """Reality (`world`) and every person's belief after some sentences, as sets of labels that are possible."""
+
     world: set[str] = field(default_factory=lambda: {UNKNOWN})
     beliefs: dict[str, set[str]] = field(default_factory=dict)
-    firm: set[str] = field(default_factory=set)  # who knows first-hand or from somebody trusted
-    armed: tuple[str, frozenset[str]] | None = None
+    firm: set[str] = field(default_factory=set)  # persons whose belief is first-hand or from somebody they trust
+    armed: tuple[str, frozenset[str]] | None = None  # label that a mechanism will bring about, and who knows of it
 
     def learn(self, agent: str, labels: set[str], *, firm: bool) -> None:
         self.beliefs[agent] = set(labels)
@@ -114,15 +118,16 @@ class _State:
 
 
 def track(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True) -> list[tuple[set[str], set[str]]]:
-    """(world, belief of `asked`) after each sentence, as sets of labels, from each sentence's events.
+    """Reality and the belief of `asked` after each sentence, both as sets of possible labels.
 
-    inference False leaves `infer` events out. Raises ValueError for an event that cannot be read or applied.
+    story: the events of each sentence. asked: the person. inference: whether `infer` events count. Raises ValueError
+    for an event that cannot be read, or that cannot happen.
     """
     state = _State()
-    found = []
+    after_each = []
     for events in story:
         for event in map(parse, events):
             if inference or event.verb != "infer":
                 state.apply(event)
-        found.append((set(state.world), set(state.beliefs.get(asked, {UNKNOWN}))))
-    return found
+        after_each.append((set(state.world), set(state.beliefs.get(asked, {UNKNOWN}))))
+    return after_each

@@ -1,9 +1,10 @@
-"""Shortcuts: how far rules that track nobody's belief get on the perturbed benchmark.
+"""Shortcuts: how many questions of the perturbed benchmark are answered right by rules that follow nobody's belief.
 
     tomserve dataset audit
 
-Each rule answers every item from surface features only. They are scored a class, over the false-belief subset, and
-through the paper's robustness criteria; a constant or positional rule that passes them would show a broken dataset.
+Each rule answers every item from features of the surface only. It is scored for each class, over all questions and over
+the false-belief subset, and by the robustness criteria of arXiv 2602.22072. Where a constant or positional rule passes
+them, the dataset is broken.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, UNKNOWN, in_f
 from tomserve.items import Item
 
 LIMITS = {"maxiter": 200}
+"""Options of the optimiser that fits the learned rules."""
+
 Rule = Callable[[Item], str]
 CONSTANT_OR_POSITIONAL = (
     "always classic",
@@ -40,19 +43,19 @@ def mentions(item: Item) -> list[str]:
     return [by_fold[found.casefold()] for found in re.findall(rf"\b(?:{pattern})\b", " ".join(item.story), re.I)]
 
 
-def _most(found: Sequence[str]) -> str:
-    return Counter(found).most_common(1)[0][0] if found else UNKNOWN
+def _most(labels: Sequence[str]) -> str:
+    return Counter(labels).most_common(1)[0][0] if labels else UNKNOWN
 
 
 def _quoted(item: Item) -> str:
-    """The label that a sign, label or speaker gives (what stands in quotation marks), else the first mentioned."""
+    """The last label in quotation marks, which a sign, a label or a speaker gives; else the first label mentioned."""
     quoted = " ".join(re.findall(r'"([^"]*)"', " ".join(item.story))).casefold()
     found = [label for label in mentions(item) if label.casefold() in quoted]
     return found[-1] if found else (mentions(item) or [UNKNOWN])[0]
 
 
 def rules(items: Sequence[Item]) -> dict[str, dict[str, str]]:
-    """Answers of every rule: rule -> item id -> label."""
+    """The answers of every rule, as a label by item id by name of the rule."""
     world = {_story(item): item.answer for item in items if item.factors["question_kind"] == "reality"}
     simple: dict[str, Rule] = {
         "always classic": lambda item: str(item.factors["cue"]),
@@ -88,7 +91,11 @@ def _words(item: Item) -> list[str]:
 
 
 def _learned(items: Sequence[Item], features: Callable[[Item], list[str]], penalty: float = 1.0) -> dict[str, str]:
-    """Multinomial logistic regression on word counts, role-coded target, each stage predicted from the others."""
+    """Answers by multinomial logistic regression on counts of features; each stage is predicted from the others.
+
+    What is predicted is the role of the answer (see `_roles`), because the labels differ between stages. penalty: the
+    strength of the quadratic penalty on the weights.
+    """
     names = ["first", "other", "unknown"]
     answers: dict[str, str] = {}
     counted = [Counter(features(item)) for item in items]
@@ -102,7 +109,7 @@ def _learned(items: Sequence[Item], features: Callable[[Item], list[str]], penal
         test = [i for i, stage in enumerate(stages) if stage == held_out]
         if not train:
             continue
-        # A word of one stage alone cannot help with another.
+        # A word that occurs in one stage alone cannot help to predict another.
         places: dict[str, set[str]] = {}
         for i in train:
             for word in counted[i]:
@@ -126,6 +133,7 @@ def _matrix(counted: Sequence[Counter[str]], rows: Sequence[int], vocabulary: di
 
 
 def _fit(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
+    """Weights (features x 3) that minimise the penalised log-loss of counts `x` (items x features) and roles `y`."""
     shape = (x.shape[1], y.shape[1])
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -143,10 +151,11 @@ def _fit(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
 
 
 def audit(items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(accuracy of every rule by class, robustness criteria of every rule), both over both subsets.
+    """The accuracy of every rule by class, and the robustness criteria that it meets, as two tables.
 
-    Criteria as published: ostensible, over half right on class none; limited robust, also on at least five of the ten
-    perturbation classes; robust, on all ten.
+    Both are computed over all questions and over the false-belief subset. The criteria are those of arXiv 2602.22072:
+    "ostensible" is more than half right in the class `none`; "limited robust" also in at least five of the ten classes
+    of perturbation; "robust" in all ten.
     """
     rows = [
         {"rule": rule, "item": item, "right": answers[item.id] == item.answer}

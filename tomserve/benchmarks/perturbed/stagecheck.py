@@ -1,4 +1,4 @@
-"""Read a stage file and refuse every mistake that would make gold wrong, with file, line, field and reason.
+"""Read a stage file, and refuse every mistake in it that would make an answer or a gold chain wrong.
 
 >>> load_stage(Path("dataset/stages/C2.yaml")).file.stage           # doctest: +SKIP
 'C2'
@@ -36,13 +36,13 @@ def load_stage(path: Path) -> Stage:
     try:
         for item in stage.items("perturbed"):
             item.to_json()
-    except (ValueError, TypeError) as error:  # what only shows when items are made: an empty question, a huge number
+    except (ValueError, TypeError) as error:  # mistakes that show only when items are made, such as an empty question
         raise ContentError(" ".join(str(error).split())[:300], path=path) from None
     return stage
 
 
 class _Checker:
-    """Everything a stage file can get wrong beyond its shape."""
+    """Checks a stage file for what its types do not say. Every method raises ContentError at the first mistake."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.file = stage, stage.file

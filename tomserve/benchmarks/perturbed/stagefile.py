@@ -1,4 +1,4 @@
-"""The authoring format: one YAML file a stage, from which every item of the perturbed benchmark is derived.
+"""The form in which stories are written: one YAML file for each stage, from which all items are derived.
 
 A stage fixes two labels, ``x`` and ``y``; prose never names them but by the slots ``{x}`` and ``{y}``, so that the
 swapped version of an item is the same template with the slots exchanged. A task is a story of named sentences
@@ -45,7 +45,10 @@ SCENARIOS = {
     "unexpected_transfer": ("false_belief", "no_transfer", "informed_protagonist", "present_protagonist"),
 }
 QUESTION_KINDS = ("reality", "belief")
-CUE = {"unexpected_contents": "y", "unexpected_transfer": "x"}  # the classic answer to a false-belief question
+CUE = {
+    "unexpected_contents": "y",
+    "unexpected_transfer": "x",
+}  # the answer that a classic false-belief task of this kind expects
 
 DERIVED_FACTORS = frozenset(
     {"stage", "kind", "perturbation", "scenario", "question_kind", "swapped", "belief_is_false", "answer_role"}
@@ -54,7 +57,7 @@ DERIVED_FACTORS = frozenset(
 
 
 def in_false_belief_subset(factors: Mapping[str, Factor]) -> bool:
-    """The published subset: the false-belief scenario's belief questions."""
+    """Whether an item with these factors is a belief question of the false-belief scenario."""
     return factors["scenario"] == "false_belief" and factors["question_kind"] == "belief"
 
 
@@ -81,25 +84,25 @@ def _as_edge(value: Any) -> Any:
 
 
 class Slot(BaseModel):
-    """A label and its other forms (extra keys), used in prose as ``{x}`` and ``{x.form}``."""
+    """A label and, as extra keys, its other forms. Prose uses them as ``{x}`` and ``{x.form}``."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     label: str = Field(min_length=2)
 
     def forms(self) -> dict[str, str]:
-        """Every form by name; "" is the label itself."""
+        """Every form by its name; the name of the label itself is ""."""
         return {"": self.label, **{name: str(form) for name, form in (self.model_extra or {}).items()}}
 
 
 class Sentence(_Strict):
-    """One sentence of prose and what happens in it, for the symbolic cross-check."""
+    """One sentence of prose, and the events in it (see tomserve.benchmarks.perturbed.events), which check the gold."""
 
     text: str = Field(min_length=1)
     events: list[str] = []
 
 
 class Insertion(_Strict):
-    """Sentences put in before or after a named one."""
+    """Sentences that a scenario inserts before or after a named one."""
 
     after: str | None = None
     before: str | None = None
@@ -111,7 +114,11 @@ Edge = Annotated[tuple[str, str], BeforeValidator(_as_edge)]
 
 
 class GoldLine(_Strict):
-    """What holds after one sentence. Sets of symbols (x, y, unknown, an extra label); edges from the line before."""
+    """What holds after one sentence: the possible labels of reality (`world`) and of the asked person's belief.
+
+    Labels are given as symbols: x, y, unknown, or the name of an extra label. The edges are pairs (label after the
+    sentence before, label after this one) that are possible; without them the rules of tomserve.items.Gold hold.
+    """
 
     world: Symbols
     belief: Symbols
@@ -127,9 +134,9 @@ class Answer(_Strict):
 
 
 class Scenario(_Strict):
-    """One of the four versions of a task: edits of the task's story, and its own gold.
+    """One of the four versions of a task: edits of the task's story, with gold and answers of its own.
 
-    control_exception says why the belief is false in a control, which is otherwise refused.
+    control_exception: why the belief is false although the scenario is a control; without a reason that is refused.
     """
 
     replace: dict[str, Annotated[Sentence, BeforeValidator(_as_sentence)]] = {}
@@ -144,14 +151,19 @@ class Scenario(_Strict):
 
 
 class Questions(_Strict):
-    """Question templates; may use {asked}, {x}, {y}."""
+    """The templates of the two questions, which may use {asked}, {x} and {y}."""
 
     belief: str
     reality: str
 
 
 class Task(_Strict):
-    """A classic or perturbed false-belief task. `cue` is the symbol that a classic reading would answer."""
+    """A false-belief task, classic or perturbed.
+
+    asked: the person whose belief is asked for, if it is not the stage's first. cue: the symbol that a classic reading
+    would answer. critical_form: whether that cue agrees with reality. aware: whether the person knows of the mechanism,
+    in the class automatic_change_knowledge only.
+    """
 
     asked: str | None = None
     questions: Questions | None = None
@@ -164,7 +176,7 @@ class Task(_Strict):
 
 
 class StageFile(_Strict):
-    """The whole file."""
+    """A stage file as it is written. `extra_labels` are further choices by symbol; `people` are names by role."""
 
     schema_: Literal[1] = Field(alias="schema")
     canary: str | None = None
@@ -180,7 +192,7 @@ class StageFile(_Strict):
 
 @dataclass(frozen=True)
 class Stage:
-    """A checked stage: `file` is what was written, `lines` where."""
+    """A checked stage: `file` is what was written, `path` and `lines` say where."""
 
     file: StageFile
     path: Path
@@ -188,7 +200,7 @@ class Stage:
     _made: dict[str, list[Item]] = field(default_factory=dict, repr=False, compare=False)
 
     def items(self, benchmark: str) -> list[Item]:
-        """All items: tasks in file order, then scenario, question kind, original before swapped. Made once."""
+        """All items: by task in the order of the file, then by scenario and question, original before swapped."""
         if benchmark not in self._made:
             self._made[benchmark] = list(self._items(benchmark))
         return self._made[benchmark]
@@ -249,18 +261,18 @@ class Stage:
         )
 
     def asked(self, task: str) -> str:
-        """The person whose belief a task is about: named by the task, else the stage's first."""
+        """The person whose belief a task is about: the one that it names, else the first of the stage."""
         return self.file.tasks[task].asked or next(iter(self.file.people.values()))
 
     def choices(self, task: str) -> tuple[str, ...]:
-        """The stage's label set, rotated by a hash of the task; the same order in both swaps."""
+        """The stage's labels, rotated by a hash of the task, in the same order for original and swapped items."""
         labels = [self.file.slots["x"].label, self.file.slots["y"].label, *self.file.extra_labels.values(), UNKNOWN]
         turn = hashlib.sha256(f"{self.file.stage}/{task}".encode()).digest()[0] % len(labels)
         return tuple(labels[turn:] + labels[:turn])
 
 
 def _role(answer: str, reality: str, cue: str) -> str:
-    """classic before reality: where cue and world agree, a classic reading suffices."""
+    """What the answer is. Where cue and reality agree it is "classic", because a classic reading is enough."""
     if answer == UNKNOWN:
         return "unknown"
     if answer == cue:
@@ -272,7 +284,7 @@ SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
 
 
 def fill(template: str, slots: Mapping[Any, Slot], asked: str) -> str:
-    """Prose with its slots filled; a slot at the start of the text is capitalised."""
+    """A template with its slots filled; a slot at the beginning of the text gets a capital letter."""
 
     def one(match: re.Match[str]) -> str:
         name, form = match[1], match[2] or ""
@@ -283,7 +295,7 @@ def fill(template: str, slots: Mapping[Any, Slot], asked: str) -> str:
 
 
 def story_of(task: Task, scenario: Scenario) -> dict[str, Sentence]:
-    """The scenario's sentences by name, in order. Raises ValueError naming an edit that fits nothing."""
+    """The sentences of a scenario by name, in order. Raises ValueError for an edit of a sentence that is not there."""
     story = dict(task.story)
     for name, sentence in scenario.replace.items():
         if name not in story:

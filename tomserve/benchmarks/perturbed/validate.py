@@ -1,10 +1,10 @@
-"""Prove the perturbed dataset's structure: counts, factors, balance, control rules, leaks, readability, events.
+"""Check the structure of the perturbed dataset: counts, factors, balance, controls, leaks, readability, events.
 
     tomserve dataset validate
 
-Each check yields one line a problem; no line means that the property holds for every item. What a single stage file can
-get wrong on its own is refused earlier, when it is read (tomserve.benchmarks.perturbed.stagecheck). What the whole
-dataset has to hold is written beside it, in ``dataset/design.yaml``.
+Each check yields one line for each problem; no line means that the property holds for every item. Mistakes within one
+stage file are refused earlier, when it is read (tomserve.benchmarks.perturbed.stagecheck). What the whole dataset has
+to hold is written in ``dataset/design.yaml``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tomserve.content.yamlfile import load_model
 from tomserve.errors import ConfigError
 from tomserve.items import Item, items_digest
 
+# Classes in which the asked person infers something, which the author has to state.
 INFERENCE = ("induction_from_baseline", "untrustworthy_testimony", "conclusion_from_sentiment")
 SENTENCES = (5, 12)
 WORDS_A_SENTENCE = 30
@@ -41,7 +42,7 @@ WORDS_ON_AVERAGE = 18.0
 
 
 class Layer(NamedTuple):
-    """One sentence of one story: hand-written and derived sets, of the world or of the asked person's belief."""
+    """The hand-written and the derived set of labels after one sentence, of reality or of the asked person's belief."""
 
     cluster: str
     scenario: str
@@ -53,15 +54,18 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Stages and the items they derive."""
+    """The stages and the items that are derived from them."""
 
     stages: list[Stage]
     items: list[Item]
 
 
 class Design(BaseModel):
-    """What the whole dataset holds, as ``dataset/design.yaml`` says: numbers of items and of those in the false-belief
-    subset, the classes of which about half of the tasks take the critical form, and the classes of each stage."""
+    """What the whole dataset has to hold, as ``dataset/design.yaml`` says.
+
+    items, false_belief_subset: numbers of items. critical: the classes of which about half of the tasks take the
+    critical form (the cue agrees with reality). stages: the classes of each stage.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     schema_: Literal[1] = Field(alias="schema")
@@ -80,22 +84,22 @@ def load_design() -> Design:
 
 
 def findings(stages: list[Stage]) -> Findings:
-    """The proof as lines: a stage each, a problem each, what it comes to. Its exit code is 1 for problems, else 0."""
-    found = list(problems(stages))
+    """The check as lines: one for each stage, one for each problem, and a summary. The exit code is 1 for problems."""
+    listed = list(problems(stages))
     lines = []
     for stage in stages:
         tasks = stage.file.tasks
         lines.append(f"{stage.file.stage}: {len(tasks)} tasks, {16 * len(tasks)} items, {stage.file.kind}")
-    lines += [f"problem: {problem}" for problem in found]
+    lines += [f"problem: {problem}" for problem in listed]
     total = 16 * sum(len(stage.file.tasks) for stage in stages)
     digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
-    outcome = f"{len(found)} problems" if found else "ok"
+    outcome = f"{len(listed)} problems" if listed else "ok"
     lines.append(f"{total} items in {len(stages)} stages, {digest[:19]}: {outcome}")
-    return Findings(lines=tuple(lines), code=1 if found else 0)
+    return Findings(lines=tuple(lines), code=1 if listed else 0)
 
 
 def problems(stages: list[Stage]) -> Iterator[str]:
-    """Every property that does not hold, one line each. The design's counts are checked for the full dataset only."""
+    """One line for each problem. The counts of the design are checked only where all stages seem to be there."""
     data = Dataset(stages, [item for stage in stages for item in stage.items("perturbed")])
     wanted = load_design()
     checks: list[Callable[[Dataset], Iterator[str]]] = [
@@ -114,7 +118,7 @@ def problems(stages: list[Stage]) -> Iterator[str]:
 
 
 def design(data: Dataset, wanted: Design) -> Iterator[str]:
-    """The tasks by stage and class, and the numbers of items that the design wants."""
+    """Check that there are the tasks and the numbers of items that the design wants."""
     for place, classes in wanted.stages.items():
         found = next((set(s.file.tasks) for s in data.stages if s.file.stage == place), set())
         for name in sorted(classes ^ found):
@@ -132,8 +136,8 @@ def design(data: Dataset, wanted: Design) -> Iterator[str]:
 
 
 def critical_forms(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
-    """About half of the tasks of the critical classes, and no others, take the critical form; both values of `aware`
-    occur."""
+    """Check that about half of the tasks of the critical classes take the critical form, and no task of other classes;
+    and that `aware` is true in some tasks and false in others of its class, and missing elsewhere."""
     forms: dict[str, list[bool]] = defaultdict(list)
     aware: dict[str, list[bool | None]] = defaultdict(list)
     for stage in data.stages:
@@ -153,7 +157,7 @@ def critical_forms(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
 
 
 def factors(data: Dataset) -> Iterator[str]:
-    """Every task has each cell of scenario x question kind x swap once; one choice set a stage, with "unknown"."""
+    """Check that a task has each combination of scenario, question and swap once, and a stage one set of choices."""
     cells = Counter(
         (i.cluster, i.factors["scenario"], i.factors["question_kind"], i.factors["swapped"]) for i in data.items
     )
@@ -171,7 +175,7 @@ def factors(data: Dataset) -> Iterator[str]:
 
 
 def duplicates(data: Dataset) -> Iterator[str]:
-    """No story occurs twice."""
+    """Check that no story occurs twice."""
     seen: dict[tuple[str, ...], str] = {}
     for item in data.items:
         if item.factors["question_kind"] == "belief":
@@ -181,7 +185,7 @@ def duplicates(data: Dataset) -> Iterator[str]:
 
 
 def balance(data: Dataset) -> Iterator[str]:
-    """Within a task each label is the answer equally often; the order of choices is the same in both swaps."""
+    """Check that each label of a task is the answer equally often, and that its items have one order of choices."""
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     orders: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     labels: dict[str, set[str]] = {}
@@ -202,7 +206,7 @@ def balance(data: Dataset) -> Iterator[str]:
 
 
 def leaks(data: Dataset) -> Iterator[str]:
-    """No question names a label, and both labels can be answers of every stage."""
+    """Check that no question names a label or asks about the future."""
     for item in data.items:
         for choice in item.choices:
             if re.search(rf"\b{re.escape(choice)}\b", item.question, re.I):
@@ -212,7 +216,7 @@ def leaks(data: Dataset) -> Iterator[str]:
 
 
 def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
-    """Rules of the scenarios, from the design of the paper and of this dataset."""
+    """Check what each scenario and class must make of reality and belief, by the designs of paper and dataset."""
     belief = {
         (item.cluster, item.factors["scenario"]): item
         for item in data.items
@@ -244,7 +248,7 @@ def controls(data: Dataset, critical: frozenset[str]) -> Iterator[str]:
 
 
 def readability(data: Dataset) -> Iterator[str]:
-    """Bounds on sentences a story and words a sentence."""
+    """Check that stories are neither too short nor too long, and sentences not too long."""
     for item in data.items:
         if item.factors["question_kind"] == "reality":
             continue
@@ -257,7 +261,7 @@ def readability(data: Dataset) -> Iterator[str]:
 
 
 def events(data: Dataset) -> Iterator[str]:
-    """Events can be read, inference stands only where it may, and what they derive is the hand-written gold."""
+    """Check that the events give the hand-written gold, and that only the classes that need it state inference."""
     for stage in data.stages:
         for name, task in stage.file.tasks.items():
             for scenario in SCENARIOS[stage.file.kind]:
@@ -286,7 +290,7 @@ def _set(labels: frozenset[str]) -> str:
 
 
 def cross_check(stages: Sequence[Stage], *, inference: bool = True) -> Iterator[Layer]:
-    """Hand-written and event-derived sets of every sentence of every story. Raises ValueError for a bad event."""
+    """The hand-written and the derived sets after every sentence of every story. Raises ValueError for a bad event."""
     for stage in stages:
         for name, task in stage.file.tasks.items():
             for scenario in SCENARIOS[stage.file.kind]:
