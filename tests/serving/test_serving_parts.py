@@ -495,7 +495,7 @@ def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: 
         "from tomserve.runs import evaluation\n"
         "from tomserve.serving.command import Command\n"
         "from tomserve.serving.server import Server\n"
-        "def evaluate(options, console):\n"
+        "def evaluate(*arguments):\n"
         f"    command = Command([sys.executable, '-c', {loading!r}], {{}})\n"
         f"    with Server(command, host='127.0.0.1', port=1, log=Path({str(tmp_path / 'log')!r})) as server:\n"
         "        print(server.process.pid, flush=True)\n"
