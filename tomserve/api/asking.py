@@ -249,6 +249,7 @@ def _strategy(given: Place | Strategy) -> str:
 
 
 def _listener(progress: bool | Listener) -> Listener:
+    """Who is told what happens: the screen for True, nobody for False, or the listener that was given."""
     if not isinstance(progress, bool):
         return progress
     if not progress:

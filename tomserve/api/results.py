@@ -99,6 +99,7 @@ def _items_file(items: str | Path | Iterable[Item], folder: Path) -> Path:
 
 
 def _responses_file(responses: str | Path | Iterable[Mapping[str, Any]], folder: Path) -> Path:
+    """The file with the responses; those given as mappings are written to one in `folder`. Raises ConfigError."""
     if isinstance(responses, str | Path):
         return Path(responses).expanduser()
     path = folder / "responses.jsonl"

@@ -5,8 +5,8 @@ compared with all earlier ones, whatever endpoint it came from: replicas of one 
 they do not, the answers come from different models.
 
 >>> answering = Answering(["m-2024"])
->>> answering.heard(Reply("ok", model="m-2024"), "http://host/v1")
->>> answering.heard(Reply("ok", model="m-2025"), "http://host/v1")
+>>> answering.note_reply(Reply("ok", model="m-2024"), "http://host/v1")
+>>> answering.note_reply(Reply("ok", model="m-2025"), "http://host/v1")
 Traceback (most recent call last):
 tomserve.errors.ServerError: http://host/v1: a reply names the model 'm-2025' where earlier ones named 'm-2024'; ...
 """
@@ -37,7 +37,7 @@ class Answering:
         self.named: set[str] = set()
         self._accept = accept
 
-    def heard(self, reply: Reply, endpoint: str) -> None:
+    def note_reply(self, reply: Reply, endpoint: str) -> None:
         """Take note of the model that a reply names.
 
         Raises ServerError where it is another one than those of the replies before, unless such a change is accepted.

@@ -162,7 +162,7 @@ class Fleet:
         """Whether so many items failed in a row that the server is the likely cause rather than the items."""
         return len(self._failing) >= SUSPECT
 
-    def heard(self, endpoint: str, reply: Reply, identity: Identity, sent: float | None = None) -> None:
+    def note_reply(self, endpoint: str, reply: Reply, identity: Identity, sent: float | None = None) -> None:
         """Take note of a reply: whether the endpoint is up, and what its limit and pause follow from.
 
         endpoint: the one that replied. reply: what came back. identity: whose request it was.
@@ -215,7 +215,7 @@ class Fleet:
         self.down.pop(endpoint, None)
         self._strikes[endpoint] = STRIKES - 1
 
-    def acquit(self) -> None:
+    def suspect_items(self) -> None:
         """Take note that the server answered a probe: the failures are due to the items, which may be given up."""
         self._bad |= self._failing
         self._failing.clear()

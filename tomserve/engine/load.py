@@ -16,6 +16,8 @@ _NAMES = (
     b"num_requests_running|num_requests_waiting|kv_cache_usage_perc|num_preemptions_total|"
     b"prefix_cache_queries_total|prefix_cache_hits_total"
 )
+"""The metrics that are read, without their prefix ``vllm:``, as a regular expression."""
+
 LARGEST = 2.0**53
 """A value above this is ignored: a float cannot hold every whole number beyond it, so it counts nothing exactly."""
 

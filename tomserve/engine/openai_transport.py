@@ -41,6 +41,7 @@ class OpenAITransport:
         self._clients: dict[str, Any] = {}
 
     def _client(self, endpoint: str) -> Any:
+        """The SDK's client for an endpoint, made on first use."""
         if endpoint not in self._clients:
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
             timeout = self._openai.Timeout(self._timeouts.stall, connect=self._timeouts.connect)
@@ -66,9 +67,10 @@ class OpenAITransport:
         return reply
 
     async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
+        """Send a request by the SDK, and turn its response, or the error that it raises, into a reply."""
         create = self._client(endpoint).chat.completions.with_streaming_response.create
-        known = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
-        named = {name: body.pop(name) for name in known if name in body}
+        parameters = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
+        named = {name: body.pop(name) for name in parameters if name in body}
         try:
             # Streamed, so that a body without end can be cut off; read as bytes rather than by the SDK's own parser,
             # so that `read_reply` judges the replies of both transports.
@@ -91,6 +93,7 @@ class OpenAITransport:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
 
     async def _read(self, response: Any, code: int) -> Reply:
+        """Read the body of a response, of at most MAX_BODY bytes, as a reply."""
         if response.is_closed or response.is_stream_consumed:
             return read_reply(code, response.content)
         pieces, size = [], 0

@@ -18,6 +18,7 @@ LIMIT = 8
 """How many different questions must be refused for the same reason, with nothing else before, to end the run."""
 
 Row = dict[str, Any]
+"""One row of the journal."""
 
 
 class FirstRefusals:

@@ -101,9 +101,9 @@ class Runner:
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
-        endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._hire))]
-        helpers = [asyncio.create_task(job) for job in (self._probe(), self._stopped())]
-        self._hire()
+        endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._start_workers))]
+        helpers = [asyncio.create_task(job) for job in (self._revive(), self._drain())]
+        self._start_workers()
         try:
             await asyncio.wait([self._finished, *endless], return_when=asyncio.FIRST_COMPLETED)
             for task in endless:
@@ -127,21 +127,22 @@ class Runner:
             watch.tell()
         return not self.stop.is_set()
 
-    def _hire(self) -> None:
+    def _start_workers(self) -> None:
         """Start workers up to the number of requests that may be in flight; surplus workers end by themselves."""
         if self._used_up or self.stop.is_set() or self._finished.done():
             return
         while len(self._workers) - self._idle < self._fleet.capacity:
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
-            worker.add_done_callback(self._left)
+            worker.add_done_callback(self._worker_ended)
 
     @property
     def _idle(self) -> int:
         """How many waiting workers are not counted: at a low limit a failing question must not hold up the others."""
         return 0 if self.concurrency else min(self._retrying, max(0, FEW - self._fleet.capacity))
 
-    def _left(self, worker: asyncio.Task[None]) -> None:
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        """Called when a worker has ended: an error, or the end of the last worker, ends the run."""
         self._workers.discard(worker)
         error = None if worker.cancelled() else worker.exception()  # asyncio logs each exception that nobody retrieves
         if self._finished.done():
@@ -153,18 +154,20 @@ class Runner:
         elif not self._workers:  # the last worker is never surplus, so it ended because no request was left
             self._finished.set_result(None)
 
-    async def _stopped(self) -> None:
+    async def _drain(self) -> None:
+        """Once the run is stopped, leave requests in flight `drain` seconds, then cancel their workers."""
         await self.stop.wait()
         await asyncio.sleep(self.drain)
         for worker in list(self._workers):
             worker.cancel()
 
     async def _sync(self) -> None:
+        """Make sure twice a second that the rows survive a power cut."""
         while True:
             await asyncio.sleep(0.5)
             await asyncio.to_thread(self.journal.sync)
 
-    async def _probe(self) -> None:
+    async def _revive(self) -> None:
         """Give replicas that were down requests again as soon as they answer a probe."""
         while len(self.endpoints) > 1:
             await asyncio.sleep(PROBE_EVERY)
@@ -173,6 +176,7 @@ class Runner:
                     self._fleet.revived(endpoint)
 
     async def _work(self) -> None:
+        """One worker: it asks one request after the other while the limits allow it."""
         while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
             request = next(self._requests, None)
             if request is None:
@@ -188,16 +192,17 @@ class Runner:
                 continue
             await self._ask(request)
         if (task := asyncio.current_task()) is not None:
-            self._workers.discard(task)  # now and not in `_left`, so that others do not take themselves for surplus
+            self._workers.discard(task)  # already here, so that the other workers do not count it
 
     async def _ask(self, request: Request) -> None:
+        """Ask one request, and write its row and those of equal requests that came meanwhile."""
         self._pending[request.key] = []
         shared = self.prefix.share(request)
         try:
             answered = await self._exchange(request)
             if answered is None:
                 return
-            self.answering.heard(answered[0], answered[1])
+            self.answering.note_reply(answered[0], answered[1])
             self.prefix.answered(shared, request.prompt, answered[0].usage)
             row = row_of(request, *answered)
             self._write(self._refusals.take(row))
@@ -231,7 +236,7 @@ class Runner:
                 if await self._wait(pause):
                     return None
             if self.concurrency is None:  # a fixed number is kept by the number of workers
-                await self._turn()
+                await self._wait_for_room()
             sent += 1
             if self.hedge is None or len(self.endpoints) < 2:
                 endpoint = self._fleet.pick(request, endpoint)
@@ -239,7 +244,7 @@ class Runner:
             else:
                 reply, endpoint = await hedged(self._send, self._fleet, request, avoid=endpoint, late=self.hedge)
             if self._fleet.suspected:
-                await self._acquit()
+                await self._probe_when_suspected()
             self._raise_if_hopeless(reply, endpoint)
             if reply.final and reply.status != NOT_FOUND:
                 return reply, endpoint, sent
@@ -262,7 +267,7 @@ class Runner:
             return False
         return self._fleet.refusing or (self.concurrency is None and len(self._fleet.out[endpoint]) > 0)
 
-    async def _turn(self) -> None:
+    async def _wait_for_room(self) -> None:
         """Wait until the limits have room: there may be more workers than that, as some wait to ask again."""
         while self._fleet.in_flight >= self._fleet.capacity and not self.stop.is_set():
             if self._room is None or self._room.done():
@@ -279,7 +284,7 @@ class Runner:
             self._retrying -= 1
         return self.stop.is_set()
 
-    async def _acquit(self) -> None:
+    async def _probe_when_suspected(self) -> None:
         """Where many items fail, ask the server a simple question: if it answers, the failures are due to the items."""
         if self.probe is None or self.clock() - self._probed < PROBE_EVERY:
             return
@@ -288,9 +293,10 @@ class Runner:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
                 if (await self.transport.send(endpoint, self.probe)).status in GOOD:
-                    self._fleet.acquit()
+                    self._fleet.suspect_items()
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
+        """Send a request once, and let the fleet know when it is sent and what comes back."""
         self._fleet.sent(endpoint, request.identity)
         began = None
         try:
@@ -299,7 +305,7 @@ class Runner:
             began = self._fleet.returned(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
-        self._fleet.heard(endpoint, reply, request.identity, began)
+        self._fleet.note_reply(endpoint, reply, request.identity, began)
         return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:

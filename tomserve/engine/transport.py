@@ -293,6 +293,7 @@ def _text(value: Any) -> str | None:
 
 
 def _usage(data: dict[str, Any]) -> dict[str, int] | None:
+    """The numbers of tokens that a response reports, without those that cannot be right; None where it reports none."""
     usage = data.get("usage")
     if not isinstance(usage, dict):
         return None

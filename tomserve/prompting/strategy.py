@@ -37,8 +37,14 @@ from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item, read_items
 
 PARTS = ("system", "user", "schema", "reply")
+"""The templates of a strategy; each is in a file PART.j2."""
+
 VARIABLES = frozenset({"story", "question", "choices"})
+"""The variables that the templates ``user`` and ``schema`` see."""
+
 Message = dict[str, str]
+"""One message of a chat, with its `role` and its `content`."""
+
 _LOOP = frozenset({"index", "index0", "first", "last", "length"})
 """Attributes of jinja's ``loop`` that are harmless whatever an item holds."""
 
