@@ -48,7 +48,12 @@ class Comparison:
 
 
 def compare(first: str, second: str, *, common: bool = False, note: Note | None = None) -> Comparison:
-    """Compare run (or score table) `second` with `first`. Raises ConfigError where their questions differ."""
+    """Compare two runs, or score tables, on the questions that both were asked.
+
+    first, second: names or paths of runs, or files of score tables; a positive difference means that the second is
+    right more often. common: leave out what only one of them was asked, rather than refuse. note: told which lines
+    could not be read. Raises ConfigError where their questions differ and `common` is not set.
+    """
     scores = [load_scores(source, note=note) for source in (first, second)]
     a, b = (_rows(source, table) for source, table in zip((first, second), scores, strict=True))
     keys = ["item", "strategy"]
@@ -97,7 +102,7 @@ def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
-    """Items that one was right on and the other was not: gained (B right), lost (A right), with both answers."""
+    """The items that only one of the two has right, with both answers: "gained" where it is B, "lost" where it is A."""
     before = first.select("item", "strategy", pl.col("answer").alias("answer_a"), pl.col("status").alias("status_a"))
     flipped = pairs.filter(pl.col("correct") != pl.col("control")).join(before, on=["item", "strategy"], how="left")
     return flipped.select(

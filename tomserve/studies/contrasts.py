@@ -1,7 +1,9 @@
-"""Shares and contrasts of score rows as records: what every study and comparison prints, however its items cluster.
+"""Shares of right answers and differences between them, as the records that studies and comparisons print.
 
-Rows are a Polars frame with `correct` (failures false), `faulty` (no answer), `cluster` (task, story) and, where the
-design has one, `stage`. A failure counts as wrong; what it may hide is given as bounds. nan means undefined.
+The rows are a Polars frame with one row an answer (see rows.prepared): `correct`, which is false for a failure;
+`faulty`, which says that no answer came or could be read; `cluster`, the task or story of the question; and, where the
+design has stages, `stage`. A failure counts as wrong, and how far all failures could move a number is given as bounds.
+A number that is undefined is nan.
 
     >>> rows = pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"]})
     >>> found = share(rows)
@@ -29,14 +31,20 @@ NEW, THESE = "new stages", "these stages"
 
 
 def codes(names: pl.Series) -> npt.NDArray[np.int64]:
-    """Names as numbers in the order of the names: sorting a million texts again and again takes minutes."""
+    """Whole numbers that stand for the names, in the order of the names.
+
+    The estimators sort their groups again and again, which takes minutes where a million names are texts.
+    """
     return names.rank("dense").cast(pl.Int64).to_numpy()
 
 
 def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
-    """Accuracy with its interval: by `stratum` for new strata (t over their means), else Wilson with n = clusters.
+    """The share of right answers with its 95% interval.
 
-    `estimate` is what the interval is about: with strata the mean of their means, else the accuracy.
+    rows: one row an answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet written
+    and is a t interval over their means. Without it the interval speaks for further clusters like these and is Wilson's
+    with the number of clusters in place of the number of questions. `estimate` in the record is the number that the
+    interval is about: the mean of the strata's means, or the accuracy itself.
     """
     outcome, total = rows["correct"].cast(pl.Float64).to_numpy(), rows.height
     clusters = codes(rows["cluster"])
@@ -64,8 +72,12 @@ def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
 
 
 def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
-    """Treated against control clusters of the same strata: for one class (pool None), or pooled over all classes for
-    "new stages" or "these stages"."""
+    """Treated against control clusters that share a stratum, such as perturbed against unperturbed tasks of a stage.
+
+    rows: one row an answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the column
+    within which arms are compared. pool: None for the rows of one class; NEW or THESE where the rows of all classes are
+    pooled, and the interval is to speak for stages not yet written or for the stages at hand.
+    """
     arm = treated.to_numpy().astype(bool)
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
     clusters, strata = codes(rows["cluster"]), codes(rows[stratum])
@@ -93,16 +105,23 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
 
 
 def pair(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",)) -> pl.DataFrame:
-    """Rows of one condition with `control` and `control_faulty` of another on the same items."""
+    """The rows of one condition that have a partner in another, beside what the partner scored.
+
+    on: the columns that make two rows partners. The partner's columns `correct` and `faulty` are called `control` and
+    `control_faulty`.
+    """
     keys = list(on)
     other = control.select(*keys, pl.col("correct").alias("control"), pl.col("faulty").alias("control_faulty"))
     return rows.join(other, on=keys, how="inner", maintain_order="left")
 
 
 def contrast(pairs: pl.DataFrame, stratum: str | None = None) -> Record:
-    """Two conditions on the same items (see `pair`): effect by cluster, or by stratum for new strata, with sign flips.
+    """The difference between two conditions that were asked the same items.
 
-    McNemar's tests, gained, lost and Tango's interval take the items as independent: descriptive.
+    pairs: what `pair` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet written;
+    without it the interval is over clusters. Both are t intervals, and p is that of a sign-flip test over the same
+    units. McNemar's tests, the counts gained and lost, and Tango's interval take the items as independent, which they
+    are not, and only describe.
     """
     treated, control = (pairs[name].cast(pl.Float64).to_numpy() for name in ("correct", "control"))
     clusters = codes(pairs["cluster"])
@@ -142,7 +161,10 @@ def _effect(effect: Effect, target: str) -> Record:
 
 
 def _ratio(treated: Any, control: Any, n1: int, n0: int) -> tuple[Record, str | None]:
-    """Score interval of the ratio of two means with n = clusters, and which arm has none right."""
+    """The ratio of two shares with a score interval in which clusters count as questions, and which arm has none right.
+
+    n1, n0: the numbers of clusters of the treated and of the control arm.
+    """
     p1 = float(np.mean(treated)) if len(treated) else math.nan
     p0 = float(np.mean(control)) if len(control) else math.nan
     if math.isnan(p1) or math.isnan(p0):
@@ -170,9 +192,13 @@ def _rest(effect: Effect, bounds: tuple[float, float]) -> Record:
 
 
 def adjusted(records: list[Record], family: Iterable[str], name: str = "perturbation") -> list[Record]:
-    """Add `p_adjusted`: the sign-flip p, Benjamini-Yekutieli over the members of the family (which share their control
-    and so depend on each other); nan for the others. `p_adjusted_smallest`: the least it could be, were every class as
-    extreme as its few units allow."""
+    """The records with p-values that are corrected for the number of classes tested at once.
+
+    family: the values of column `name` that are tested together. `p_adjusted` corrects the sign-flip p by Benjamini and
+    Yekutieli's method, which allows for tests that depend on each other, as these do by their common control.
+    `p_adjusted_smallest` is the least that it could be if every class were as extreme as its few units allow. Both are
+    nan for records outside the family.
+    """
     members = set(family)
     inside = [record for record in records if record[name] in members]
     for source, target in (("p_sign_flip", "p_adjusted"), ("p_smallest", "p_adjusted_smallest")):

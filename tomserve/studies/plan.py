@@ -2,10 +2,11 @@
 
     tomserve plan --benchmark perturbed --models 6 --power 0.9
 
-Requests and prompt tokens are counted on the rendered prompts (about four characters a token: the model's own tokenizer
-decides). What can be found is the smallest true effect that a paired t test over the independent units (stages, tasks,
-stories) detects with the given power, and the least p that sign flips over so few units can give at all: as it is, and
-adjusted over the classes (Benjamini-Yekutieli), were all of them as extreme as they can be.
+Requests are counted, and prompt tokens estimated from the rendered prompts at four characters a token, which the
+model's own tokenizer may see otherwise. What can be found is stated in two ways: as the smallest true effect that a
+paired t test over the independent units (stages, tasks or stories) detects with the given power, that is, in that share
+of studies; and as the least p that a sign-flip test over so few units can give whatever the answers, before and after
+it is corrected (by Benjamini and Yekutieli's method) for testing all classes at once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tomserve.stats.planning import plan as planned
 
 CHARACTERS_A_TOKEN = 4
 SD = (0.15, 0.3)
-"""Assumed standard deviations of a unit's difference, in probability, for which detectable effects are printed."""
+"""Standard deviations that the differences of the units are assumed to have, on the scale of a share (0 to 1)."""
 
 
 ALL = "all perturbations against none"
@@ -32,7 +33,11 @@ ALL = "all perturbations against none"
 
 @dataclass(frozen=True)
 class Plan:
-    """`cost`: a row a strategy. `comparisons`: a row a comparison and its units."""
+    """What a study costs and what it can find.
+
+    `cost` has a row for each strategy, `comparisons` one for each comparison. `items` are questions, `requests` all
+    that is sent to all models, and `tokens` the prompt tokens of these.
+    """
 
     cost: pl.DataFrame
     comparisons: pl.DataFrame
@@ -49,7 +54,12 @@ def plan(
     power: float = 0.8,
     alpha: float = 0.05,
 ) -> Plan:
-    """Count the requests of `models` models and what their comparisons can detect. Raises ConfigError, ContentError."""
+    """Count what a study asks, and how small an effect its comparisons can detect.
+
+    benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
+    names. models: how many models are asked. power: the share of studies that are to detect the effect. alpha: the
+    level of the tests. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    """
     items = list(benchmark.items(path))
     cost = []
     strategies = list(dict.fromkeys(strategies))
@@ -75,7 +85,7 @@ def plan(
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
-    """(comparison, unit, how many) that the items' factors allow."""
+    """The comparisons that the items' factors allow, each with its unit and how many of these there are."""
     tasks: dict[str, set[str]] = {}
     stages: dict[str, set[str]] = {}
     for item in items:
@@ -98,7 +108,7 @@ def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
 
 
 def _adjusted_floors(units: list[tuple[str, str, int]]) -> dict[str, float]:
-    """The least adjusted p of each class, were all of its family as extreme as their units allow."""
+    """The least adjusted p that each class could have, if all classes were as extreme as their few units allow."""
     found: dict[str, float] = {}
     for family in (
         [u for u in units if u[0].endswith("against none") and u[0] != ALL],
