@@ -2,9 +2,10 @@
 
     tomserve analyze items-mymodel --study accuracy
 
-`accuracy`: model, strategy, correct, total, accuracy, ci_low, ci_high. `prompting_effects`: every strategy against
-vanilla on the same items. `metrics`: means of what the benchmark computes from replies. recommended: the unit is the
-cluster (story, task; an item without one is its own), failures count as wrong; published: items as independent.
+The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low and ci_high; `prompting_effects`
+compares every strategy with vanilla on the same items; `metrics` has the means of what the benchmark computes from
+replies. With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of
+its own) and a failure counts as wrong; with published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
 
 NOTES = {
-    "accuracy": "The share of right answers with its 95% interval (Wilson's), which counts clusters (stories, tasks), "
-    "not questions, because the questions of one cluster go together: it says what to expect of further clusters like "
-    "these. A failure (no answer, or none that can be read) counts as wrong.",
-    "prompting_effects": "Each strategy against vanilla on the same items, with a 95% t interval over clusters. Read "
-    "this difference and its interval: whether the intervals of two accuracies overlap is no test. p_sign_flip is the "
+    "accuracy": "The share of right answers with its 95% interval (Wilson's, for shares; the rule that makes it "
+    "covers the true share 19 times out of 20). It counts clusters (stories, tasks), not questions, because the "
+    "questions of one cluster go together: it says what to expect of further clusters like these. A failure (no "
+    "answer, or none that can be read) counts as wrong.",
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
+    "items, with a 95% t interval (the mean of the clusters' differences, give or take their spread). Read this "
+    "difference and its interval: whether the intervals of two accuracies overlap is no test. p_sign_flip is the "
     "p value of a sign-flip test: the share of all ways of flipping the signs of the clusters' differences that give "
-    "an effect at least as large.",
+    "an effect at least as large; a small p speaks against chance.",
     metrics.TABLE: metrics.NOTE,
 }
 PUBLISHED = {
@@ -39,13 +42,17 @@ PUBLISHED = {
 
 
 def notes(intervals: str) -> Mapping[str, str]:
-    """What each table means, counted in that way."""
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
     return PUBLISHED if intervals == "published" else NOTES
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """`accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked, and `metrics` where the
-    benchmark has some."""
+    """The tables by name: `accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked too,
+    and `metrics` where the benchmark computes some.
+
+    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
+    lacks a column.
+    """
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
     rows = prepared(scores, (*REQUIRED, *computed)).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
@@ -77,13 +84,17 @@ def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def summary(tables: Tables) -> list[Excerpt]:
-    """What the terminal shows: the first columns of the tables."""
+    """What the terminal prints: the columns of each table that a reader needs first."""
     accuracy = tables["accuracy"]
     excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",))]
     if (effects := tables.get("prompting_effects")) is not None:
         columns = ("model", "treatment", "control", "risk_difference", "rd_low", "rd_high", "p_sign_flip")
         frame = effects.select(*columns, "gained", "lost", *shown_noise(effects))
-        excerpts.append(Excerpt("effects, paired on the same items", frame, ("prompting_effects",)))
+        excerpts.append(
+            Excerpt(
+                "effects: the strategy's share right minus vanilla's, on the same items", frame, ("prompting_effects",)
+            )
+        )
     if metrics.TABLE in tables:
         excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
     return excerpts

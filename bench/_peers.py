@@ -32,7 +32,7 @@ Bodies = list[bytes]
 
 
 async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observer: Any = None) -> None:
-    """The engine as it is."""
+    """Send the items through tomserve's engine, as an evaluation does."""
     from tomserve.engine.request import Identity, Request, Sampling
     from tomserve.engine.runner import Runner
     from tomserve.engine.transport import AiohttpTransport
@@ -57,7 +57,7 @@ async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observe
 
 @contextlib.contextmanager
 def plain_console() -> Iterator[Any]:
-    """A console that is no terminal and shows nobody anything."""
+    """A rich console that is not a terminal and throws its output away."""
     from rich.console import Console
 
     with Path(os.devnull).open("w") as nowhere:
@@ -65,7 +65,7 @@ def plain_console() -> Iterator[Any]:
 
 
 async def with_progress(url: str, items: list[Any], in_flight: int, folder: Path) -> None:
-    """The engine and its progress lines, as `tomserve eval` shows them where there is no terminal."""
+    """Send the items through the engine with its progress lines, as `tomserve eval` shows them without a terminal."""
     from tomserve.reporting.progress import RunProgress
 
     with plain_console() as console, RunProgress(console, len(items), 0) as progress:
@@ -73,7 +73,7 @@ async def with_progress(url: str, items: list[Any], in_flight: int, folder: Path
 
 
 async def workers(bodies: Bodies, in_flight: int, ask: Callable[[bytes], Awaitable[None]]) -> None:
-    """`in_flight` workers over ready bodies."""
+    """Send the bodies by `in_flight` workers at a time; `ask` sends one."""
     waiting = iter(bodies)
 
     async def work() -> None:
@@ -85,7 +85,7 @@ async def workers(bodies: Bodies, in_flight: int, ask: Callable[[bytes], Awaitab
 
 @contextlib.contextmanager
 def rows(folder: Path) -> Iterator[Callable[[bytes], int]]:
-    """The file that a bare client appends its rows to: a function that takes one."""
+    """Open the file of a bare client's answers; yields the function that appends one row and returns its length."""
     out = os.open(folder / "rows.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         yield lambda row: os.write(out, row + b"\n")
@@ -94,7 +94,7 @@ def rows(folder: Path) -> Iterator[Callable[[bytes], int]]:
 
 
 async def bare(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
-    """aiohttp, orjson, one append a row: the floor."""
+    """Send the bodies by aiohttp, read answers by orjson, append a row for each: the least that a client must do."""
     import aiohttp
     import orjson
 
@@ -110,7 +110,7 @@ async def bare(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
 
 
 async def raw(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
-    """asyncio streams and nothing else."""
+    """Send the bodies over asyncio streams, without any HTTP library."""
     import orjson
 
     port = int(url.split(":")[2].split("/")[0])
@@ -131,7 +131,7 @@ async def raw(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
 
 
 async def with_httpx(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
-    """httpx with as many connections as requests in flight."""
+    """Send the bodies by httpx, with as many connections as requests in flight."""
     import httpx
     import orjson
 
@@ -147,7 +147,7 @@ async def with_httpx(url: str, bodies: Bodies, in_flight: int, folder: Path) -> 
 
 
 async def with_openai(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
-    """The SDK as its documentation uses it."""
+    """Send the bodies by the openai SDK, as its documentation uses it."""
     import openai
     import orjson
 
@@ -162,7 +162,7 @@ async def with_openai(url: str, bodies: Bodies, in_flight: int, folder: Path) ->
 
 
 def with_inspect(url: str, bodies: Bodies, in_flight: int, folder: Path, **options: Any) -> None:
-    """An Inspect task: dataset, generate, a scorer, its log."""
+    """Send the bodies as an Inspect task with a dataset, a generating solver, a scorer and a log."""
     from inspect_ai import Task
     from inspect_ai import eval as evaluate
     from inspect_ai.dataset import MemoryDataset, Sample
@@ -193,13 +193,13 @@ def with_inspect(url: str, bodies: Bodies, in_flight: int, folder: Path, **optio
 
 
 def with_lean_inspect(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
-    """Inspect with all off that can be: no scoring, nothing logged as it happens."""
+    """Send the bodies as an Inspect task without scoring and without a log written while it runs."""
     off = {"score": False, "log_samples": False, "log_realtime": False, "log_model_api": False}
     with_inspect(url, bodies, in_flight, folder, ctl_server=False, **off)
 
 
 def with_lm_eval(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None:
-    """An lm-eval task: its API model, exact match, samples kept; one message, as its tasks have."""
+    """Send the bodies as an lm-eval task: one message each, scored by exact match, samples kept."""
     import datasets
     import lm_eval
 
@@ -241,7 +241,7 @@ CLIENTS: dict[str, Callable[..., Any]] = {
 
 
 def items(count: int) -> list[Any]:
-    """The dataset, over and over, each time with another first sentence so that no two prompts are equal."""
+    """The first `count` items of the repeated dataset; each repetition has its own first sentence."""
     from tomserve.benchmarks import get
 
     base = list(get("perturbed").items())
@@ -253,13 +253,13 @@ def items(count: int) -> list[Any]:
 
 
 def peak() -> float:
-    """The peak memory of this program in MB."""
+    """The peak memory of this program so far, in MB."""
     found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(found.split()[1]) / 1024
 
 
 def measure(name: str, url: str, bodies: Path, count: int, in_flight: int) -> dict[str, float]:
-    """Run one client as the module says: seconds of CPU and wall, of start-up, MB."""
+    """Run one client as the module describes; returns seconds of CPU, wall time and start-up, and peak memory in MB."""
     before = time.process_time()
     if name in OURS:
         import tomserve.benchmarks  # noqa: F401  (so that its import counts as start-up)

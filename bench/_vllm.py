@@ -1,4 +1,4 @@
-"""The reference model behind a vLLM of our own, for the benches that need a real server."""
+"""Starts a vLLM server with the reference model, for the benches that need a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tomserve.serving.server import Server
 
 @contextlib.contextmanager
 def vllm(*extra: str) -> Iterator[tuple[str, str]]:
-    """URL and model of a vLLM of our own, ended afterwards: the reference model on the CPU."""
+    """Serve the reference model with vLLM on the CPU until the block ends; yields the URL and the name of the model."""
     preset, port = Preset.load("reference"), free_port()
     command = vllm_command(preset, str(reference.folder()), port=port, extra=extra)
     command.env["VLLM_API_KEY"] = ""

@@ -1,9 +1,9 @@
-"""Adaptive concurrency against the best fixed setting: a simulated server whose capacity changes, and a real one.
+"""Compares adaptive concurrency with the best fixed limit, on a simulated server whose capacity changes or a real one.
 
     python bench/adaptive.py [--scenarios plain thrash ...] [--fixed 1 2 4 ...] [--rounds 5] [--seconds 10]
     python bench/adaptive.py --vllm                          # vLLM on the CPU with the reference model
     python bench/adaptive.py --scenarios less --trace        # the adaptive limit over time instead of a table
-    python bench/adaptive.py --stand-in 64                   # 64 plays the adaptive one: what the noise alone does
+    python bench/adaptive.py --stand-in 64                   # 64 in place of the adaptive limit: shows the noise
 
 A run asks unique prompts of the dataset for a number of phases of --seconds each and counts the answers that come
 within them, start-up ramp included; what is in flight at the end is dropped. Every setting sees the same server with
@@ -66,13 +66,13 @@ class Scenario:
     tokens: bool = False
 
     def edges(self) -> set[int]:
-        """Settings that an oracle would try: where the server's behaviour changes."""
+        """The fixed limits that somebody who knew the server would try: those at which its behaviour changes."""
         every = [{"slots": simulated.Settings.slots} | self.settings, *self.changes] if self.settings else []
         found = {state[name] for state in every for name in ("slots", "knee", "bound") if name in state}
         return {value for value in found if value <= 128}
 
     def body(self, seconds: float, metrics: bool) -> dict[str, Any]:
-        """What sets the server up for one run."""
+        """The request body that sets the simulated server up for one run of so many seconds."""
         schedule = [[seconds * number, changes] for number, changes in enumerate(self.changes, 1)]
         whole = dataclasses.asdict(simulated.Settings(**self.settings, metrics=metrics))
         return {**whole, "schedule": schedule, "reset": True}
@@ -96,7 +96,7 @@ SCENARIOS = {
 
 
 class Counting(AiohttpTransport):
-    """Counts what is out and what comes back."""
+    """The real transport, which also counts requests in flight and their outcomes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Counting(AiohttpTransport):
         self.out = self.peak = 0
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """See Transport."""
+        """Send a request as Transport says, and count it while it is in flight."""
         self.out += 1
         self.peak = max(self.peak, self.out)
         try:
@@ -116,7 +116,7 @@ class Counting(AiohttpTransport):
 
 
 class Watch(Silent):
-    """When each answer came and how many tokens it had; the newest status."""
+    """Records when each answer came and how many tokens it had, and keeps the newest status of the run."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[float, int]] = []
@@ -124,19 +124,19 @@ class Watch(Silent):
         self.limit = self.queue = None
 
     def row(self, row: dict[str, Any]) -> None:
-        """See Observer."""
+        """Note an answer when its row is written, as Observer says."""
         if row["status"] not in ANSWERS:
             self.lost += 1
         elif not row["reused"]:
             self.answers.append((time.monotonic(), (row["usage"] or {}).get("completion", 0)))
 
     def status(self, status: Any) -> None:
-        """See Observer."""
+        """Keep the newest limit and queue, as Observer says."""
         self.limit, self.queue = status.limit, status.queue
 
 
 def requests(model: str, strategy_name: str, tag: str) -> Iterator[Request]:
-    """The dataset, over and over, without end; no prompt twice, nor in two runs of different `tag`."""
+    """Requests over the repeated dataset, without end. No prompt comes twice, nor in two runs whose `tag` differs."""
     strategy, sampling = Strategy.load(strategy_name), Sampling()
     base = list(get("perturbed").items())
     for number, item in enumerate(itertools.cycle(base)):
@@ -147,7 +147,7 @@ def requests(model: str, strategy_name: str, tag: str) -> Iterator[Request]:
 
 
 async def client(job: dict[str, Any], scratch: Path) -> dict[str, Any]:
-    """One run: ask for `phases` of `seconds` each with `limit` in flight (None: adaptive)."""
+    """Ask for `phases` of `seconds` each, with `limit` requests in flight (None: adaptive); returns the figures."""
     transport, watch, stop = Counting(), Watch(), asyncio.Event()
     whole = job["seconds"] * job["phases"]
     trace: list[list[float | None]] = []
@@ -207,14 +207,14 @@ async def client(job: dict[str, Any], scratch: Path) -> dict[str, Any]:
 
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Change the simulated server; returns its report."""
+    """Send a body to the simulated server, which changes it, and return the report that it answers."""
     with urllib.request.urlopen(f"{url.removesuffix('/v1')}/simulate", json.dumps(body).encode(), timeout=10) as reply:
         return dict(json.loads(reply.read()))
 
 
 @dataclass
 class Bench:
-    """Runs clients against the server at `url`. simulated: whether it can be told what to be."""
+    """Runs clients against the server at `url`; `simulated` tells whether the bench can change its behaviour."""
 
     url: str
     model: str
@@ -223,7 +223,7 @@ class Bench:
     number: int = 0
 
     def run(self, scenario: Scenario, limit: int | None, metrics: bool = True) -> dict[str, Any]:
-        """One client process; its figures, `rate` and `rates` of the phases among them."""
+        """Run one client process; returns its figures, among them the `rate` and the `rates` of the phases."""
         self.number += 1
         phases = len(scenario.changes) + 1
         job = {"url": self.url, "model": self.model, "strategy": self.chosen.strategy, "limit": limit, "phases": phases}
@@ -254,7 +254,7 @@ class Bench:
         return found
 
     def sweep(self, scenario: Scenario) -> int:
-        """Every fixed setting and those of an oracle, printed; returns the best one."""
+        """Run every fixed limit, print its figures, and return the limit with the best rate."""
         settings = sorted({*self.chosen.fixed, *scenario.edges()})
         runs: dict[int, list[dict[str, Any]]] = {limit: [] for limit in settings}
         for _ in range(self.chosen.sweeps):
@@ -272,7 +272,7 @@ class Bench:
         return max(rates, key=lambda limit: rates[limit])
 
     def rounds(self, scenario: Scenario, best: int, modes: dict[str, bool]) -> None:
-        """The best fixed setting and the adaptive runner in each of the modes (label: /metrics or not), interleaved."""
+        """Run the best fixed limit and the adaptive runner in turn; `modes` maps labels to whether /metrics is read."""
         plan: dict[str, tuple[int | None, bool]] = {f"fixed at {best}": (best, True)}
         plan |= {f"adaptive, {label}": (self.chosen.stand_in, metrics) for label, metrics in modes.items()}
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in plan}
@@ -298,7 +298,7 @@ class Bench:
             print(text, flush=True)
 
     def trace(self, scenario: Scenario, modes: dict[str, bool]) -> None:
-        """One adaptive run in each mode, its limit over time."""
+        """Print the adaptive limit over time, for one run in each mode."""
         for label, metrics in modes.items():
             found = self.run(scenario, self.chosen.stand_in, metrics)
             print(f"  {label}: {found['rate']:.1f}, by phase {', '.join(f'{rate:.1f}' for rate in found['rates'])}")
@@ -308,7 +308,7 @@ class Bench:
 
 
 def shown(value: int | None) -> str:
-    """A figure that may be unknown."""
+    """Text for a figure that may be unknown, which is then a question mark."""
     return "?" if value is None else str(value)
 
 
@@ -318,13 +318,13 @@ def row(label: str, values: list[Any]) -> None:
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median (lowest to highest)."""
+    """Text for the median of the values, with the lowest and the highest in brackets."""
     low, middle, high = (f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
     return f"{middle} ({low} to {high})"
 
 
 def extras(runs: list[dict[str, Any]]) -> str:
-    """What else is worth knowing: medians over runs, refusals and lost items in all."""
+    """Text for the other figures: medians over the runs, and how many requests were refused or lost in all of them."""
     limits = [run["limit"] for run in runs if run["limit"] is not None]
     text = f"limit at the end {statistics.median(limits):.0f}, " if limits else ""
     text += f"peak {statistics.median(run['peak'] for run in runs):.0f} out"
@@ -337,7 +337,7 @@ def extras(runs: list[dict[str, Any]]) -> str:
 
 @contextlib.contextmanager
 def simulation() -> Iterator[str]:
-    """A simulated server in a process of its own."""
+    """Run a simulated server in a process of its own until the block ends; yields its URL."""
     command = [sys.executable, simulated.__file__, "--port", "0", "--with-parent"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as server:
         try:
@@ -348,7 +348,7 @@ def simulation() -> Iterator[str]:
 
 
 def on_vllm(chosen: argparse.Namespace, adaptive: bool) -> None:
-    """The real server: first as it is, then without figures in its /metrics."""
+    """Run the bench against vLLM with figures in its /metrics, then without; only one sweep unless `adaptive`."""
     from _vllm import vllm
 
     scenario, best = Scenario("vLLM on the CPU, reference model"), 0
@@ -367,7 +367,7 @@ def on_vllm(chosen: argparse.Namespace, adaptive: bool) -> None:
 
 
 def main() -> None:
-    """Run the scenarios."""
+    """Run the chosen scenarios and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS), metavar="NAME")
     parser.add_argument("--vllm", action="store_true", help="a real server instead of the scenarios")

@@ -1,4 +1,4 @@
-"""What a request costs the client: ours against raw sockets, bare aiohttp, httpx, the openai SDK, Inspect and lm-eval.
+"""Compares the CPU that a request costs tomserve's client with other clients, from raw sockets to Inspect and lm-eval.
 
     python bench/client.py [--count 4000] [--rounds 5] [--in-flight 64 256] [--only ours bare]
                            [--python inspect=/path/to/venv/bin/python --python lm-eval=/path/to/python]
@@ -60,7 +60,7 @@ HISTOGRAMS = ("e2e_request_latency", "request_queue_time", "request_prefill_time
 
 
 def write_bodies(path: Path, count: int) -> None:
-    """The requests as ours renders them, for all the others."""
+    """Write request bodies as tomserve makes them, one a line, for the other clients to send."""
     strategy, sampling = Strategy.load("vanilla"), Sampling()
     with path.open("wb") as file:
         for item in peers.items(count):
@@ -70,7 +70,7 @@ def write_bodies(path: Path, count: int) -> None:
 
 
 def metrics() -> str:
-    """A page of metrics of vLLM's size (60 kB), for whoever asks for it while a run goes on."""
+    """A page of metrics of the size of vLLM's (60 kB), for clients that ask for it during a run."""
     gauges = {"num_requests_running": 9, "num_requests_waiting": 0, "kv_cache_usage_perc": 0.1}
     counters = {"num_preemptions": 0, "prefix_cache_queries": 90000, "prefix_cache_hits": 45000}
     lines = [f'vllm:{name}{{engine="0",model_name="tiny"}} {value}' for name, value in gauges.items()]
@@ -83,7 +83,7 @@ def metrics() -> str:
 
 @contextlib.contextmanager
 def nginx() -> Iterator[str]:
-    """A server that costs next to nothing."""
+    """Run nginx with a fixed answer, which takes hardly any CPU, until the block ends; yields its URL."""
     found = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(found).exists():
         raise SystemExit("nginx is missing: apt-get install nginx-light")
@@ -109,13 +109,13 @@ def nginx() -> Iterator[str]:
 
 
 def asked(url: str) -> int:
-    """How many requests nginx has had, this one included."""
+    """How many requests nginx has answered so far, including this one."""
     with urllib.request.urlopen(url.removesuffix("/v1") + "/status") as reply:
         return int(reply.read().split()[9])
 
 
 def present(pythons: dict[str, str], only: list[str] | None) -> list[str]:
-    """The clients that can run; says which cannot."""
+    """The names of the clients that can run here; prints a line for each that cannot."""
     there = []
     for name in only or list(peers.CLIENTS):
         module = MODULES.get(name.removesuffix("-lean"))
@@ -129,7 +129,7 @@ def present(pythons: dict[str, str], only: list[str] | None) -> list[str]:
 
 
 def run(name: str, python: str, url: str, bodies: Path, count: int, in_flight: int) -> dict[str, float]:
-    """One client once: what bench/_peers.py prints, and `ms`, milliseconds of CPU a request."""
+    """Run one client once; returns the figures of bench/_peers.py, and `ms`, its CPU milliseconds a request."""
     before = asked(url)
     command = [python, str(Path(peers.__file__)), name, url, str(bodies), str(count), str(in_flight)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -143,13 +143,13 @@ def run(name: str, python: str, url: str, bodies: Path, count: int, in_flight: i
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median (lowest to highest)."""
+    """Text for the median of the values, with the lowest and the highest in brackets."""
     low, middle, high = (f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
     return f"{middle} ({low} to {high})"
 
 
 def show(found: dict[str, list[dict[str, float]]], counts: dict[str, int], in_flight: int) -> None:
-    """The table of one level of concurrency, and ours round by round."""
+    """Print the table of one level of concurrency, and the figures of tomserve round by round."""
     rounds = len(next(iter(found.values())))
     print(f"\n{in_flight} in flight, medians of {rounds} rounds (lowest to highest)")
     print(
@@ -175,7 +175,7 @@ def show(found: dict[str, list[dict[str, float]]], counts: dict[str, int], in_fl
 
 
 def main() -> None:
-    """Interleave the clients, print medians and ratios to the floor."""
+    """Run the clients in turn and print medians, and their ratios to the bare client."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=4000)
     parser.add_argument("--slow-count", type=int, default=1000)

@@ -1,4 +1,4 @@
-"""Coverage, width, type I error and power of every interval and test that tomserve offers, on this design.
+"""Simulates the coverage and width of tomserve's intervals, and the type I error and power of its tests.
 
 python bench/coverage.py [--replications 300] [--seed 0]
 
@@ -48,19 +48,19 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 
 
 def marginal_rate(mean: Floats | float, sd: float) -> Floats:
-    """E expit(mean + sd Z) by Gauss-Hermite quadrature."""
+    """The expected value of expit(mean + sd * Z) for a standard normal Z, by Gauss-Hermite quadrature."""
     found: Floats = (expit(np.add.outer(np.asarray(mean), sd * NODES)) * (WEIGHTS / WEIGHTS.sum())).sum(axis=-1)
     return found
 
 
 def logit_of(rate: float, sd: float) -> float:
-    """The m whose marginal probability is `rate`."""
+    """The mean on the logit scale for which the marginal probability is `rate`."""
     return float(brentq(lambda m: float(marginal_rate(m, sd)) - rate, -40, 40))
 
 
 @dataclass
 class Tally:
-    """Coverage and rejections, by method and scenario group; each rate within a group has its own counts."""
+    """Counts coverage and rejections by method and group of scenarios, separately for each rate within a group."""
 
     cover: dict[tuple[str, str], dict[str, list[tuple[bool, float]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
@@ -68,16 +68,16 @@ class Tally:
     reject: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def interval(self, method: str, group: str, rate: str, bounds: tuple[float, float], truth: float) -> None:
-        """Count an interval; undefined bounds count as not covering."""
+        """Count whether an interval covers the truth; one with undefined bounds does not."""
         low, high = bounds
         self.cover[method, group][rate].append((bool(low - 1e-12 <= truth <= high + 1e-12), high - low))
 
     def test(self, method: str, group: str, p: float) -> None:
-        """Count a p; an undefined one as not rejecting."""
+        """Count whether a p-value rejects at .05; an undefined one does not."""
         self.reject[method, group].append(float(p <= 0.05))
 
     def print_cover(self, title: str, pooled: bool) -> None:
-        """One line a method and group: coverage (mean and lowest over rates, lowest rate x SD cell), finite width."""
+        """Print a line a method and group: mean and lowest coverage over rates, lowest of a cell, mean finite width."""
         print(f"\n{title}\n{'method':44s} {'design':24s} {'mean':>5s} {'lowest':>6s} {'cell':>5s} {'width':>6s}")
         for (method, group), cells in self.cover.items():
             rates: dict[str, list[bool]] = defaultdict(list)
@@ -93,7 +93,7 @@ class Tally:
             print(f"{method:44s} {group:24s} {mean:5.3f} {lowest:6.3f} {worst:5.3f} {width}{mark}")
 
     def print_tests(self, title: str) -> None:
-        """One line a test: rejections at .05; null groups are type I error."""
+        """Print a line for each test: its share of rejections at .05, which under the null is the type I error."""
         print(f"\n{title}\n{'test':44s} {'design':30s} {'rejects':>7s}")
         for (method, group), found in self.reject.items():
             rate = float(np.mean(found))
@@ -102,7 +102,7 @@ class Tally:
 
 
 def design(rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Stage and class of each of the 68 tasks; classes of 5 and 6 tasks leave random stages out."""
+    """Draw the stage and the class of each of the 68 tasks; classes of 5 or 6 tasks leave out random stages."""
     stages: list[int] = []
     classes: list[int] = []
     for index, tasks in enumerate(CLASSES):
@@ -113,7 +113,7 @@ def design(rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[
 
 
 def class_shares(replications: int, rng: np.random.Generator) -> None:
-    """A class's accuracy, and its accuracy with a tenth of the outputs missing at random (complete cases)."""
+    """Count coverage for the accuracy of a class, with all outputs and with a tenth of them missing at random."""
     tally = Tally()
     for tasks in (4, 5, 6, 7):
         for sub in SUBTASKS:
@@ -137,7 +137,7 @@ def class_shares(replications: int, rng: np.random.Generator) -> None:
 
 
 def class_effects(replications: int, rng: np.random.Generator) -> None:
-    """A class against `none` of the same stages: difference, ratio, tests."""
+    """Count coverage and rejections for a class compared with class `none` of the same stages."""
     tally = Tally()
     for stages in (4, 5, 6, 7):
         for sub in SUBTASKS:
@@ -188,7 +188,7 @@ def _class_effect(
 
 
 def pooled(replications: int, rng: np.random.Generator) -> None:
-    """All tasks: accuracy and the perturbation effect, for new and for these stages."""
+    """Count coverage for all tasks: accuracy and perturbation effect, for new stages and for these stages."""
     tally = Tally()
     for sub in SUBTASKS:
         for stage_sd, task_sd in SPREADS:
@@ -245,7 +245,7 @@ def _study(
 
 
 def prompting(replications: int, rng: np.random.Generator) -> None:
-    """Two strategies on the same items, each with its own task effect (SD .5) and stage effect (SD 0 or .5)."""
+    """Count coverage for two strategies on the same items, each with its own task and stage effects."""
     tally = Tally()
     for sub in SUBTASKS:
         for stage_sd, own_sd in ((0.5, 0.0), (1.0, 0.0), (1.0, 0.5)):
@@ -312,7 +312,7 @@ def _prompting_once(
 
 
 def other(replications: int, rng: np.random.Generator) -> None:
-    """Unmatched clusters (stories x 5 questions) and the association of chain and answer over stages."""
+    """Count coverage for unmatched stories of five questions, and for the association of chain and answer."""
     tally = Tally()
     for clusters in (7, 30):
         for base, rate in PAIRS:
@@ -356,7 +356,7 @@ STATISTICS: dict[str, Callable[..., float]] = {
 
 
 def _chains(rng: np.random.Generator, stages: int, strength: float) -> tuple[Floats, ...]:
-    """Chain score in [0, 1], right?, class and stage of 10 tasks a stage x 2 items; classes differ in difficulty."""
+    """Draw chain scores in [0, 1], correctness, class and stage for 10 tasks a stage of 2 items each."""
     shape = (stages, 10, 2)
     hard = np.linspace(-1, 1, 10)[None, :, None]
     right = (rng.random(shape) < expit(0.3 + hard + rng.normal(0, 1, (stages, 1, 1)))).astype(float)
@@ -369,7 +369,7 @@ def _chains(rng: np.random.Generator, stages: int, strength: float) -> tuple[Flo
 
 
 def main() -> None:
-    """Run all sections; about seven minutes on one core with the default number of replications."""
+    """Run all sections, which takes about seven minutes on one core with the default number of replications."""
     parser = argparse.ArgumentParser(description="coverage and error rates of tomserve's intervals and tests")
     parser.add_argument("--replications", type=int, default=300, help="per rate; slower sections use 1/2 or 1/4")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Hi-ToM generator: stories a second on one core, each with five questions, gold answers, gold chains and all factors.
+"""Measures how many Hi-ToM stories a second the generator makes on one core, with questions, gold answers and factors.
 
     python bench/hitom.py [--stories 6000]
 
@@ -20,7 +20,7 @@ ROUNDS = 3
 
 
 def seconds(plan: Plan) -> tuple[float, int]:
-    """CPU seconds to generate a plan and to write its items, and how many bytes they are."""
+    """CPU seconds to generate the stories of a plan and encode their items, and how many bytes these take."""
     size = 0
     began = time.process_time()
     for family in generate(plan.check()):
@@ -30,7 +30,7 @@ def seconds(plan: Plan) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Print a line a plan."""
+    """Time every plan and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stories", type=int, default=6000)
     stories = parser.parse_args().stories // 4 * 4

@@ -1,4 +1,4 @@
-"""kill -9 at 100 random moments of one run, each time resumed: what is lost, and what is asked twice.
+"""Kills one run at 100 random moments, resumes it each time, and counts what is lost and what is asked twice.
 
     python bench/kill.py [--rounds 100]
 
@@ -31,7 +31,7 @@ CONCURRENCY = 16
 
 
 def start() -> Endpoint:
-    """A server in a thread."""
+    """Run an endpoint that answers after 50 ms, in a thread of this process."""
     endpoint, loop = Endpoint(delay=0.05), asyncio.new_event_loop()
     runner = web.AppRunner(endpoint.app())
 
@@ -46,7 +46,7 @@ def start() -> Endpoint:
 
 
 def main() -> int:
-    """Kill, resume, count."""
+    """Kill and resume one run so many times, then count what was lost or asked twice; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     rounds = parser.parse_args().rounds

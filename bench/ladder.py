@@ -1,10 +1,10 @@
-"""The answer ladder: a million random and mutated texts, and how its time grows with the length of the worst ones.
+"""Reads a million random and mutated replies, and measures how the reader's time grows with the length of the worst.
 
     python bench/ladder.py [--texts 1000000]
 
-Prints texts a second, the share of each rung, and, for texts made to be slow, the time of 200,000 characters as a
-multiple of that of 100,000 (about 2 where time is linear, 4 where it is quadratic). Exits with 1 if a text breaks the
-reader or a ratio is above 3.
+Prints texts a second and the share of texts that each way of reading (a rung of the ladder) understands. For texts
+made to be slow it prints the time of 200,000 characters as a multiple of that of 100,000 (about 2 where time is linear,
+4 where it is quadratic). Exits with 1 if a text breaks the reader or a ratio is above 3.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SLOW_LETTERED = {  # (before, again and again, after)
 
 
 def text(noise: random.Random) -> str:
-    """A random string, or a seed with random edits."""
+    """A random string, or one of the seed texts with random edits."""
     if noise.random() < 0.3:
         return "".join(noise.choices(ALPHABET, k=noise.randrange(120)))
     found = noise.choice(SEEDS)
@@ -73,7 +73,7 @@ def text(noise: random.Random) -> str:
 
 
 def seconds(words: str, choices: Sequence[str] = CHOICES) -> float:
-    """The best of three, the figure least disturbed by the rest of the machine."""
+    """Seconds to read a text, the best of three: the figure that other programs disturb least."""
     times = []
     for _ in range(3):
         began = time.perf_counter()
@@ -83,7 +83,7 @@ def seconds(words: str, choices: Sequence[str] = CHOICES) -> float:
 
 
 def main() -> int:
-    """Run both parts; 1 where one of them fails."""
+    """Run both parts; returns 1 where one of them fails, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=1_000_000)
     noise = random.Random(0)

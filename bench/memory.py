@@ -1,4 +1,4 @@
-"""Peak memory of the engine as requests add up: bytes for each completed key, fresh and on resuming.
+"""Measures how the engine's peak memory grows with the number of requests, in a fresh run and in a resumed one.
 
     python bench/memory.py [--counts 200000] [--rounds 5] [--in-flight 64] [--http]
     python bench/memory.py --counts 200000 1000000 --rounds 1
@@ -43,10 +43,10 @@ Found = dict[str, float]
 
 
 class Instant:
-    """A transport whose server is this process."""
+    """A transport that answers every request at once, within this process."""
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """See Transport."""
+        """Answer the request at once."""
         await asyncio.sleep(0)
         usage = {"prompt": 350, "completion": 9}
         return Reply(
@@ -54,19 +54,19 @@ class Instant:
         )
 
     async def alive(self, endpoint: str) -> bool:
-        """See Transport."""
+        """Say that the server is alive, always."""
         return True
 
     async def metrics(self, endpoint: str) -> bytes | None:
-        """See Transport."""
+        """Say that there are no metrics."""
         return None
 
     async def close(self) -> None:
-        """See Transport."""
+        """Close nothing, since nothing was opened."""
 
 
 def requests(count: int) -> Iterator[Request]:
-    """All different, made as they are asked for."""
+    """So many different requests, each made only when it is asked for."""
     sampling = Sampling()
     for number in range(count):
         turn = Turn(0, ({"role": "user", "content": f"{number}: where is the cup?"},), {"type": "object"}, 16)
@@ -75,13 +75,13 @@ def requests(count: int) -> Iterator[Request]:
 
 
 def peak() -> int:
-    """Bytes, of this process since it began."""
+    """The peak memory of this process since it began, in bytes."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
 async def fill(path: Path, count: int, url: str, in_flight: int | None) -> Found:
-    """One run in this process; how many rows it added, its peak and its seconds."""
+    """Run the requests in this process; returns how many rows that added, the peak memory and the seconds."""
     transport: Transport = Instant() if url == NOWHERE else AiohttpTransport()
     began = time.perf_counter()
     with Journal(path) as journal:
@@ -96,7 +96,7 @@ async def fill(path: Path, count: int, url: str, in_flight: int | None) -> Found
 
 
 def child(path: Path, count: int, url: str, in_flight: int) -> Found:
-    """The same in a process of its own."""
+    """Do what `fill` does, in a process of its own."""
     command = [sys.executable, __file__, "--child", str(path), str(count), url, "--in-flight", str(in_flight)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -106,7 +106,7 @@ def child(path: Path, count: int, url: str, in_flight: int) -> Found:
 
 
 def round_of(counts: list[int], url: str, in_flight: int) -> dict[tuple[str, int], Found]:
-    """Every count once, fresh and resuming."""
+    """Measure every number of requests once, fresh and resuming."""
     found = {}
     for count in (FLOOR, *counts):
         with tempfile.TemporaryDirectory() as scratch:
@@ -120,12 +120,12 @@ def round_of(counts: list[int], url: str, in_flight: int) -> dict[tuple[str, int
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median (lowest to highest)."""
+    """Text for the median of the values, with the lowest and the highest in brackets."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def show(rounds: list[dict[tuple[str, int], Found]], counts: list[int]) -> bool:
-    """The table; whether the aim is met."""
+    """Print the table; returns whether the aim is met."""
     met = True
     print(f"  {'requests':>9s} {'kind':8s} {'peak MB':28s} {'bytes a key':22s} {'ms a request':24s} {'s to open':>9s}")
     for kind in KINDS:
@@ -148,7 +148,7 @@ def show(rounds: list[dict[tuple[str, int], Found]], counts: list[int]) -> bool:
 
 
 def main() -> int:
-    """All rounds, then the table."""
+    """Run all rounds and print the table; returns 1 where the aim is missed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", type=int, nargs="+", default=[200_000])
     parser.add_argument("--rounds", type=int, default=5)

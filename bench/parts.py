@@ -1,10 +1,10 @@
-"""Where the client's time goes: each part of a request's way by itself, in microseconds, for both strategies.
+"""Measures where the client's time goes: the microseconds of each step that a request takes, for both strategies.
 
     python bench/parts.py
 
-Every part runs over the whole dataset, one item after the other, best of 7. In a run the parts alternate with each
-other and with aiohttp, which costs them their place in the processor's caches: there they take about half as long
-again. bench/client.py measures the whole.
+Every step runs over the whole dataset, one item after the other; the best of seven rounds counts. In a real run the
+steps alternate with each other and with aiohttp and so lose their place in the processor's caches, which makes them
+take about half as long again. bench/client.py measures the whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ANSWER = {
 
 
 def microseconds(part: Callable[[Any], object], over: Sequence[Any]) -> float:
-    """Best of ROUNDS, a call."""
+    """Microseconds of one call of `part`, averaged over the items; the best of ROUNDS."""
     found = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -48,7 +48,7 @@ def microseconds(part: Callable[[Any], object], over: Sequence[Any]) -> float:
 
 
 def main() -> None:
-    """Print a line a part."""
+    """Time every part of a request and print a line for each."""
     items = list(get("perturbed").items())
     raw = orjson.dumps(ANSWER)
     reply = read_reply(200, raw)

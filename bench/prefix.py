@@ -1,4 +1,4 @@
-"""What the order of requests is worth to a server's prefix cache: ours, the dataset's and a random one, on vLLM CPU.
+"""Compares three orders of the same requests by how much of them a server's prefix cache saves, with vLLM on the CPU.
 
     python bench/prefix.py [--stories 136] [--blocks 0 48 192] [--in-flight 16] [--max-tokens 8] [--rounds 5]
 
@@ -62,7 +62,7 @@ Run = dict[str, Any]
 
 
 def subset(stories: int, seed: int) -> list[Item]:
-    """All items of some stories, drawn with `seed`, in the order of the file; of all stories for 0."""
+    """All items of so many stories drawn with `seed`, in the order of the file; 0 takes all stories."""
     items = list(get("perturbed").items())
     every = sorted({item.story for item in items})
     chosen = set(random.Random(seed).sample(every, min(stories or len(every), len(every))))
@@ -70,7 +70,7 @@ def subset(stories: int, seed: int) -> list[Item]:
 
 
 def orders(model: str, items: list[Item], max_tokens: int, seed: int) -> dict[str, list[Request]]:
-    """The same requests three times. Ours comes from the evaluation itself, the others are built here."""
+    """The same requests in three orders. Ours comes from the evaluation itself, the others are built here."""
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
     sampling = Sampling()
     ours = list(Questions(Stock(items), strategies).requests(model, None, sampling))
@@ -90,7 +90,7 @@ def orders(model: str, items: list[Item], max_tokens: int, seed: int) -> dict[st
 
 
 async def tokenize(root: str, model: str, requests: list[Request]) -> dict[Identity, list[int]]:
-    """The token ids of every prompt, as the server sees it."""
+    """The token ids of every prompt, by the server's own tokenizer."""
     found = {}
     headers = {"Content-Type": "application/json"}
     async with aiohttp.ClientSession(headers=headers) as session:
@@ -122,7 +122,7 @@ def bound(prompts: list[list[int]], block: int) -> int:
 
 
 async def ask(url: str, requests: list[Request], in_flight: int) -> Run:
-    """The engine once over `requests`."""
+    """Send the requests once through the engine, and count what the answers say."""
     with tempfile.TemporaryDirectory() as scratch:
         path, transport = Path(scratch) / "responses.jsonl", TimedTransport()
         with Journal(path) as journal:
@@ -145,7 +145,7 @@ async def ask(url: str, requests: list[Request], in_flight: int) -> Run:
 
 
 def measured(server: Server, requests: list[Request], in_flight: int) -> Run:
-    """The same with an empty cache, checked against the server's own counters."""
+    """Do what `ask` does with an empty cache, and check its counts against the server's own counters."""
     empty_cache(server.root)
     names = {"hits": "vllm:prefix_cache_hits_total", "preempted": "vllm:num_preemptions_total"}
     before = {column: counter(server.root, name) for column, name in names.items()}
@@ -159,12 +159,12 @@ def measured(server: Server, requests: list[Request], in_flight: int) -> Run:
 
 
 def differences(first: Run, second: Run) -> int:
-    """Items with other texts."""
+    """How many items have different texts in two runs."""
     return sum(text != second["texts"][identity] for identity, text in first["texts"].items())
 
 
 def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int) -> float:
-    """The table of one cache; returns the median of ours / bound."""
+    """Print the table for one size of the cache; returns the median of our computed tokens divided by the bound."""
     runs = found[OURS]
     prompt = runs[0]["prompt"]
     print(f"  {prompt} prompt tokens; radix-tree bound {bounds[0]} by token, {bounds[1]} by blocks of {block}")
@@ -188,7 +188,7 @@ def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int) -> fl
 
 
 def compare(server: Server, model: str, size: int, chosen: argparse.Namespace) -> bool:
-    """All rounds against one server; whether the aim is met, or the cache too small for it."""
+    """Run all rounds against one server; returns whether the aim is met, or the cache is too small for it to apply."""
     asked = orders(model, subset(chosen.stories, chosen.seed), chosen.max_tokens, chosen.seed)
     ids = asyncio.run(tokenize(server.root, model, asked[OURS]))
     with urllib.request.urlopen(f"{server.root}/metrics") as page:
@@ -212,7 +212,7 @@ def compare(server: Server, model: str, size: int, chosen: argparse.Namespace) -
 
 
 def main() -> int:
-    """A server for each size of the cache."""
+    """Start a server for each size of the cache and compare the orders; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stories", type=int, default=136, help="two items each; 0: all")
     parser.add_argument("--blocks", type=int, nargs="+", default=[0, 48, 192])

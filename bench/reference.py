@@ -1,4 +1,4 @@
-"""Every figure of the reference model's card: held-out stories, dataset/, and vLLM against transformers.
+"""Measures every figure of the reference model's card: on held-out stories, on dataset/, and against transformers.
 
 python bench/reference.py [--stories 200] [--seed 7] [--agreement 100] [--dataset all|unperturbed|skip]
 
@@ -40,7 +40,7 @@ STRATEGIES = ("vanilla", "cot")
 
 
 def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
-    """Scores of the items, both strategies."""
+    """Ask the items by both strategies and return their scores."""
     path = scratch / f"{name}.jsonl"
     write_items(path, items)
     options = EvalOptions(
@@ -51,7 +51,7 @@ def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
 
 
 def shares(scores: pl.DataFrame, kinds: dict[str, str]) -> pl.DataFrame:
-    """Accuracy and proper chains by class and strategy."""
+    """Shares of right answers and of proper chains, by class and strategy."""
     named = scores.with_columns(pl.col("item").replace_strict(kinds).alias("class"))
     return (
         named.group_by("class", "strategy")
@@ -61,7 +61,7 @@ def shares(scores: pl.DataFrame, kinds: dict[str, str]) -> pl.DataFrame:
 
 
 def show(title: str, table: pl.DataFrame, goals: dict[str, float]) -> int:
-    """Print a table; returns the number of goals missed."""
+    """Print a table and mark the goals that are missed; returns how many are."""
     missed = 0
     print(f"\n{title}\n  {'class':<28} {'strategy':<9} {'n':>5} {'right':>6} {'proper':>7}", flush=True)
     for row in table.iter_rows(named=True):
@@ -102,7 +102,7 @@ def agreement(url: str, items: list[Item]) -> int:
 
 
 def main() -> int:
-    """Ask, print, count missed goals."""
+    """Ask all questions and print the figures; returns 1 where a goal is missed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stories", type=positive, default=200)
     parser.add_argument("--seed", type=int, default=7)

@@ -1,4 +1,4 @@
-"""Whether throughput adds up over replicas: two servers under one runner against each of them alone.
+"""Measures whether throughput adds up over replicas: two servers under one runner against each of them alone.
 
     python bench/replicas.py [--seconds 10] [--settle 4] [--rounds 5]      # two simulated servers of 48 slots
     python bench/replicas.py --slow                                        # one with 16 slots, one with 48
@@ -67,7 +67,7 @@ Run = dict[str, Any]
 
 
 class Watch(Silent):
-    """When each answer came and from where; the newest status."""
+    """Records when each answer came and from which server, and keeps the newest status of the run."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[float, str]] = []
@@ -75,20 +75,23 @@ class Watch(Silent):
         self.now = Status()
 
     def row(self, row: dict[str, Any]) -> None:
-        """See Observer."""
+        """Note an answer when its row is written, as Observer says."""
         if row["status"] in ANSWERS and not row["reused"]:
             self.answers.append((time.monotonic(), row["endpoint"]))
         else:
             self.failed["reused" if row["reused"] else row["status"]] += 1
 
     def status(self, status: Status) -> None:
-        """See Observer."""
+        """Keep the newest status, as Observer says."""
         self.now = status
 
 
 def requests(model: str, tag: str, max_tokens: int, part: int, parts: int) -> Iterator[Request]:
-    """The dataset, SLICE stories at a time, each in the order of an evaluation, over and over without end; of several
-    parts the one with that number."""
+    """Requests over the repeated dataset, without end: SLICE stories at a time, each slice in an evaluation's order.
+
+    The stories are divided into `parts`, of which those of number `part` are asked. `tag` makes the prompts of a run
+    differ from those of any other.
+    """
     items = list(get("perturbed").items())
     stories = sorted({item.story for item in items})
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
@@ -106,7 +109,7 @@ def requests(model: str, tag: str, max_tokens: int, part: int, parts: int) -> It
 
 
 async def ask(job: dict[str, Any], urls: list[str], part: int, parts: int, scratch: Path) -> Run:
-    """One runner over `urls`; what came between the end of `settle` and the end of `seconds` more."""
+    """Ask the servers by one runner; returns the figures of the job's `seconds` that follow its `settle` seconds."""
     watch, stop, transport = Watch(), asyncio.Event(), AiohttpTransport()
     asked = requests(job["model"], job["tag"], job["max_tokens"], part, parts)
     asked = itertools.chain([next(asked)], asked)  # the dataset is read before the clock starts
@@ -136,7 +139,7 @@ async def ask(job: dict[str, Any], urls: list[str], part: int, parts: int, scrat
 
 
 async def client(job: dict[str, Any]) -> Run:
-    """One run: a runner for each list of URLs."""
+    """Run one setting of a round: a runner for each list of URLs, all at the same time."""
     groups = job["groups"]
     with tempfile.TemporaryDirectory() as scratch:
         each = (ask(job, urls, part, len(groups), Path(scratch)) for part, urls in enumerate(groups))
@@ -158,7 +161,7 @@ async def client(job: dict[str, Any]) -> Run:
 
 
 def run(name: str, urls: list[str], model: str, chosen: argparse.Namespace) -> Run:
-    """One of the four, in a process of its own."""
+    """Run one of the four settings of a round in a process of its own."""
     groups = {A: [urls[:1]], B: [urls[1:]], BOTH: [urls], APART: [urls[:1], urls[1:]]}[name]
     job = {name: getattr(chosen, name) for name in ("seconds", "settle", "concurrency")}
     max_tokens = chosen.max_tokens if chosen.vllm else 0
@@ -177,7 +180,7 @@ def run(name: str, urls: list[str], model: str, chosen: argparse.Namespace) -> R
 
 @contextlib.contextmanager
 def simulated_servers(slots: list[int]) -> Iterator[list[str]]:
-    """tests/helpers/simulated.py, with as many slots each."""
+    """Start a simulated server with each number of slots, until the block ends; yields their URLs."""
     with contextlib.ExitStack() as stack:
         urls = []
         for number in slots:
@@ -192,7 +195,7 @@ def simulated_servers(slots: list[int]) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def vllm_servers(cores: list[int], preset: Preset) -> Iterator[list[str]]:
-    """The reference preset on each of `cores`, its API server included."""
+    """Serve the reference preset by one vLLM on each of the cores, until the block ends; yields their URLs."""
     folder = reference.folder()
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
         servers = []
@@ -209,12 +212,12 @@ def vllm_servers(cores: list[int], preset: Preset) -> Iterator[list[str]]:
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median (lowest to highest)."""
+    """Text for the median of the values, with the lowest and the highest in brackets."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def show(found: dict[str, list[Run]], on_cores: bool) -> bool:
-    """The table; whether the aim is met. on_cores: whether each server has a core and the client takes from both."""
+    """Print the table; returns whether the aim is met. on_cores: each server has a core, and the client uses both."""
     shape = "  {:8s} {:28s} {:>8s} {:24s} {:>9s} {:>7s} {:>14s}"
     print(shape.format("run", "requests/s", "B's", "cached", "estimate", "limit", "client ms each"))
     for name, runs in found.items():
@@ -249,7 +252,7 @@ def show(found: dict[str, list[Run]], on_cores: bool) -> bool:
 
 
 def main() -> int:
-    """Start two servers and run all rounds."""
+    """Start two servers, run all rounds and print the table; returns 1 where the aim is missed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--settle", type=float, default=4.0)

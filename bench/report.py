@@ -1,4 +1,4 @@
-"""The report: its size, the seconds to build it, and the milliseconds until its list of answers is filled.
+"""Measures the report: its size, the seconds to build it, and the milliseconds until its list of answers is filled.
 
     python bench/report.py [--models 6] [--reasoning 0] [--folder DIR]
 
@@ -29,7 +29,7 @@ WORDS = ("the", "box", "tag", "reads", "looks", "thinks", "knows", "then", "beca
 
 
 def make(folder: Path, models: int, reasoning: int = 0) -> list[str]:
-    """Write that many run folders; returns their paths."""
+    """Write a run folder for each of so many models, with `reasoning` words of thinking each; returns the paths."""
     items = list(get("perturbed").items())
     digest = items_digest(items)
     paths = []
@@ -68,7 +68,7 @@ def _row(item: Item, strategy: str, skill: float, noise: random.Random, reasonin
 
 
 def interactive(path: Path) -> list[float]:
-    """Milliseconds from navigation until the list is filled, in five fresh pages."""
+    """Milliseconds from opening the report until its list of answers is filled, in five fresh pages."""
     from playwright.sync_api import sync_playwright
 
     found = []

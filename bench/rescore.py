@@ -1,4 +1,4 @@
-"""Re-scoring: a million cached responses with belief chains, scored from their files into a table.
+"""Measures re-scoring: a million recorded responses with belief chains are scored from their files into a table.
 
     python bench/rescore.py [--rows 1000000] [--folder DIR]
 
@@ -65,7 +65,7 @@ def _response(item: Item, identifier: str, model: str, noise: random.Random, pai
 
 
 def main() -> None:
-    """Make the files, score them in a process of its own, print what it cost."""
+    """Make the files, score them in a process of its own, and print time and memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, help="where to put the files [a temporary folder]")

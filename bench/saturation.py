@@ -1,4 +1,4 @@
-"""Whether our client keeps a server as busy as vLLM's own does: the engine against `vllm bench serve`, on one server.
+"""Measures whether tomserve keeps a server as busy as vLLM's own client does: the engine against `vllm bench serve`.
 
     python bench/saturation.py [--count 768] [--max-tokens 32] [--concurrency 16 64] [--rounds 6] [--stream-interval 1]
 
@@ -53,7 +53,7 @@ OURS, THEIRS = "ours", "bench serve"
 
 
 def prompts(count: int) -> Iterator[str]:
-    """What an evaluation renders for the dataset, over and over, no two equal from the first words of the story on."""
+    """So many prompts of the repeated dataset; all differ from the first words of the story on."""
     strategy = Strategy.load("vanilla")
     base = list(get("perturbed").items())
     for number in range(count):
@@ -63,7 +63,7 @@ def prompts(count: int) -> Iterator[str]:
 
 
 def requests(model: str, count: int, max_tokens: int) -> Iterator[Request]:
-    """As the engine makes them, without the schema afterwards: `bench serve` cannot send one that differs by prompt."""
+    """Requests as tomserve makes them, but without a schema: `bench serve` cannot send one that differs by prompt."""
     sampling = Sampling(extra={"ignore_eos": True})
     for number, text in enumerate(prompts(count)):
         turn = Turn(0, ({"role": "user", "content": text},), {}, max_tokens)
@@ -75,12 +75,12 @@ def requests(model: str, count: int, max_tokens: int) -> Iterator[Request]:
 
 
 class TimedTransport(AiohttpTransport):
-    """Knows when the first request went out and the last reply came back."""
+    """The real transport, which also records when the first request was sent and the last reply came."""
 
     first = last = 0.0
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """See Transport."""
+        """Send a request as Transport says, and note the times."""
         self.first = self.first or time.perf_counter()
         reply = await super().send(endpoint, body)
         self.last = time.perf_counter()
@@ -88,7 +88,7 @@ class TimedTransport(AiohttpTransport):
 
 
 async def ask(url: str, model: str, count: int, max_tokens: int, concurrency: int) -> dict[str, float]:
-    """Our engine over all prompts, in this process."""
+    """Send all prompts through tomserve's engine, in this process; returns its figures."""
     with tempfile.TemporaryDirectory() as scratch:
         path, transport = Path(scratch) / "responses.jsonl", TimedTransport()
         with Journal(path) as journal:
@@ -105,7 +105,7 @@ async def ask(url: str, model: str, count: int, max_tokens: int, concurrency: in
 
 
 def ours(url: str, model: str, chosen: argparse.Namespace, concurrency: int) -> dict[str, float]:
-    """The engine, in a process of its own."""
+    """Run tomserve's engine in a process of its own; returns its figures."""
     command = [sys.executable, __file__, "--ask", url, model, "--count", str(chosen.count)]
     command += ["--max-tokens", str(chosen.max_tokens), "--concurrency", str(concurrency)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -145,21 +145,21 @@ def theirs(
 
 
 def counter(root: str, name: str) -> float:
-    """The sum of one of the server's counters."""
+    """The sum over all labels of one of the counters in the server's /metrics."""
     with urllib.request.urlopen(f"{root}/metrics") as reply:
         lines = reply.read().decode().splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
 
 
 def empty_cache(root: str) -> None:
-    """Forget every prefix (a route of VLLM_SERVER_DEV_MODE)."""
+    """Empty the server's prefix cache, by a route that VLLM_SERVER_DEV_MODE opens."""
     with urllib.request.urlopen(urllib.request.Request(f"{root}/reset_prefix_cache", method="POST")) as reply:
         if reply.status != 200:
             raise SystemExit(f"the prefix cache cannot be emptied: {reply.status}")
 
 
 def check(found: dict[str, float], prompt: float, name: str, chosen: argparse.Namespace) -> None:
-    """Raise SystemExit unless the run did the same work as all the others."""
+    """Raise SystemExit unless the run had as many tokens in and out as all the others."""
     wanted = {"completed": chosen.count, "completion": chosen.count * chosen.max_tokens, "prompt": prompt}
     got = {column: found[column] for column in wanted}
     if got != wanted:
@@ -167,12 +167,12 @@ def check(found: dict[str, float], prompt: float, name: str, chosen: argparse.Na
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median (lowest to highest)."""
+    """Text for the median of the values, with the lowest and the highest in brackets."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def compare(server: Server, command: Command, model: str, folder: Path, chosen: argparse.Namespace) -> int:
-    """All rounds at all levels of concurrency; how many miss the aim."""
+    """Run all rounds at every level of concurrency; returns how many levels miss the aim."""
     missed, prompt = 0, 0.0
     for concurrency in chosen.concurrency:
         runs: dict[str, Any] = {
@@ -208,7 +208,7 @@ def compare(server: Server, command: Command, model: str, folder: Path, chosen: 
 
 
 def main() -> int:
-    """Start the server, compare, end it."""
+    """Start the server, compare the two clients and end it; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=768)
     parser.add_argument("--max-tokens", type=int, default=32)

@@ -1,4 +1,4 @@
-"""Scale: what analysing, reporting and resuming a run of a million rows cost, each in a process of its own.
+"""Measures the time and memory of analysing, reporting and resuming a run of a million rows, each in its own process.
 
     python bench/scale.py [--rows 1000000] [--steps score analyze report resume] [--folder DIR]
 
@@ -40,7 +40,7 @@ MODEL = "stand-in"
 
 
 def items(tasks: int) -> Iterator[Item]:
-    """So many tasks of eight questions, copied from the dataset; every copy of a stage is a stage of its own."""
+    """Items of so many tasks of eight questions, copied from the dataset; a copied stage is a stage of its own."""
     base: dict[str, list[Item]] = {}
     for item in get("perturbed").items():
         if item.factors["swapped"] is False:
@@ -55,7 +55,7 @@ def items(tasks: int) -> Iterator[Item]:
 
 
 def text_of(item: Item, strategy: str, noise: random.Random, skill: float) -> str:
-    """A reply: the answer, for cot with a chain that is a gold one or has random beliefs in it."""
+    """The text of a reply: the answer, for cot after a chain of beliefs that is right or partly random."""
     if noise.random() < 0.02:
         return "I would rather not say."
     right = noise.random() < skill
@@ -70,7 +70,7 @@ def text_of(item: Item, strategy: str, noise: random.Random, skill: float) -> st
 
 
 def fill(journal: Path, questions: Path, rows: int) -> None:
-    """Append rows to a run's journal, strategy by strategy."""
+    """Append so many rows to a run's journal, one strategy after the other."""
     noise = random.Random(0)
     with journal.open("ab") as file:
         for strategy in STRATEGIES:
@@ -93,8 +93,10 @@ def _row(item: Item, strategy: str, text: str, number: int) -> bytes:
 
 
 class StandIn(http.server.ThreadingHTTPServer):
-    """A server that answers every question with an empty object; `first` is set when a question (not the preflight's)
-    arrives. silent: questions are then not answered, so that the journal stays as it is."""
+    """A server that answers every question with an empty object.
+
+    `first` is set when the first question arrives; the checks before an evaluation do not count.
+    """
 
     daemon_threads = True
 
@@ -104,9 +106,12 @@ class StandIn(http.server.ThreadingHTTPServer):
         self.silent = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client that is killed resets its connections."""
+
     @property
     def url(self) -> str:
-        """Its base URL."""
+        """The base URL of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
 
@@ -140,23 +145,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing, so that the bench's own output stays readable."""
 
 
 def command(*arguments: str) -> list[str]:
-    """tomserve with these arguments."""
+    """The command line that runs tomserve with these arguments."""
     return [sys.executable, "-m", "tomserve", *arguments]
 
 
 def asking(folder: Path, url: str, *more: str) -> list[str]:
-    """`tomserve eval` of the run."""
+    """The command line of `tomserve eval` that asks the questions of the run."""
     strategies = [part for name in STRATEGIES for part in ("--strategy", name)]
     where = ["--benchmark", "items", "--path", str(folder / "questions.jsonl"), "--base-url", url]
     return command("eval", *where, *strategies, "--run", str(folder / "run"), "--quiet", *more)
 
 
 def make(folder: Path, rows: int) -> None:
-    """A run of so many rows in `folder`/run, its questions beside it."""
+    """Make a run of so many rows in the folder `run` within `folder`, with its questions beside it."""
     questions = folder / "questions.jsonl"
     with questions.open("wb") as file:
         for item in items(rows // (QUESTIONS * len(STRATEGIES))):
@@ -169,7 +174,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def watched(arguments: list[str], log: Path, until: threading.Event | None = None) -> tuple[float, float, float]:
-    """Seconds, CPU seconds and peak memory (GB) of a command; with `until` up to that event, then it is ended."""
+    """Seconds and peak memory (GB) of a command, which is ended once `until` is set, where that is given."""
     began = time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT)
@@ -209,7 +214,7 @@ def measure(step: str, folder: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Make the run where it is not there yet, measure the steps, print the table."""
+    """Make the run unless the folder holds it, measure the chosen steps and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)

@@ -1,4 +1,4 @@
-"""What a preset's own command line gives on this machine: requests and tokens a second, the prefix cache, client CPU.
+"""Measures a preset as it is served on this machine: requests and tokens a second, cached prompt tokens, client CPU.
 
     python bench/serving.py [--preset llama3.1-8b] [--limit 544] [--rounds 2]
 
@@ -41,7 +41,7 @@ SMALL = Shape(layers=4, heads=8, kv_heads=4, head_dim=32)
 
 
 def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> float:
-    """Write a Llama of that shape and size, without weights, with the reference tokenizer; returns its size in GB."""
+    """Write the config of a Llama of that shape and size, and the reference tokenizer; returns its size in GB."""
     shutil.copytree(reference.folder(), folder, ignore=shutil.ignore_patterns("*.safetensors", "digest.txt"))
     config = orjson.loads((folder / "config.json").read_bytes())
     width = shape.heads * shape.head_dim
@@ -63,7 +63,7 @@ def checkpoint(folder: Path, shape: Shape, weights_gb: float, context: int) -> f
 
 
 def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, float]:
-    """One evaluation by the command line, start and tables included: rates, cached prompt tokens, client CPU."""
+    """Run `tomserve eval` once, from start to tables; returns its rates, cached prompt tokens and client CPU."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     command = [sys.executable, "-m", "tomserve", "eval", "--base-url", url, "--model", model, "--run", name]
@@ -92,7 +92,7 @@ def ask(url: str, model: str, runs: Path, name: str, limit: int) -> dict[str, fl
 
 
 def main() -> None:
-    """Serve, ask, print."""
+    """Serve the preset, run the evaluations and print their figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="llama3.1-8b", choices=DENSE)
     parser.add_argument("--limit", type=int, default=None, help="items a round [544; 32 without a GPU]")

@@ -1,10 +1,10 @@
-"""Start-up: an empty interpreter, `tomserve --help`, and from `tomserve eval` to its first question; median of 9.
+"""Measures start-up: of an empty interpreter, of `tomserve --help`, and of `tomserve eval` up to its first question.
 
     python bench/startup.py
 
-The evaluation is the whole dataset, both strategies, against a server on this machine that answers at once: what is
-timed is reading and checking the dataset, rendering and measuring every prompt, the run folder and the server's
-checks. Aim: less than one second to the first question.
+Figures are medians of nine. The evaluation asks the whole dataset by both strategies of a server on this machine that
+answers at once: what is timed is reading and checking the dataset, rendering and measuring every prompt, making the run
+folder and checking the server. Aim: less than one second to the first question.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ COMPLETION = {"choices": [{"message": {"content": '{"answer": "tea"}'}, "finish_
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """One model, and the time of the first question of a benchmark, which is the first with a schema."""
+    """Answers at once for one model, and records when the first question (the first request with a schema) came."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = 65536  # head and body in one packet: two would wait for each other
     first: float | None = None
 
     def do_GET(self) -> None:
-        """Models, version, metrics."""
+        """Answer the routes for models, version and metrics."""
         self._reply({"data": [{"id": "tiny", "max_model_len": 100_000}], "version": "0"})
 
     def do_POST(self) -> None:
-        """A completion, or a count of tokens."""
+        """Answer a chat request, or a request to count tokens."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if Answers.first is None and b"response_format" in body:
             Answers.first = time.perf_counter()
@@ -56,20 +56,20 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing, so that the bench's own output stays readable."""
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Its client is killed as soon as it has asked."""
+    """A server whose client is killed as soon as its first question has come."""
 
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: the client is gone."""
+        """Ignore errors, which come from writing to a client that was killed."""
 
 
 def seconds(command: list[str]) -> float:
-    """Wall time of one start; nan where the command fails (a peer that is not installed)."""
+    """Wall time of one start in seconds; nan where the command fails, as for a program that is not installed."""
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, check=False)
     return time.perf_counter() - began if done.returncode == 0 else float("nan")
@@ -89,7 +89,7 @@ def to_first_question(url: str) -> float:
 
 
 def main() -> None:
-    """Print median seconds, spread and the ratio to the empty interpreter."""
+    """Print the median seconds of each start, their spread, and the ratio to the empty interpreter."""
     found: dict[str, list[float]] = {name: [] for name in [*COMMANDS, "eval to first question"]}
     with Server(("127.0.0.1", 0), Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,16 +1,16 @@
-"""Every error tomserve raises on purpose, on one page.
+"""All errors that tomserve raises on purpose, on one page.
 
     TomserveError                exit code 2 unless said otherwise
     ├── ConfigError              what the user gave is wrong: file, line, field, found, expected, way out
-    │   ├── ContentError         a preset, prompt, stage or study file with a mistake in it
+    │   ├── ContentError         a preset, prompt, stage or study file has a mistake in it
     │   └── RunMismatchError     the run folder belongs to another configuration
-    ├── MachineError       the machine cannot do it: no vllm, too little memory, port in use
+    ├── MachineError             the machine cannot do it: no vllm, too little memory, port in use
     ├── ServerError              a server did not start, is not there, or is not what it should be
-    │   └── ServerLostError      exit 3: it went away in mid-run; the run can be resumed
-    ├── JournalError             exit 3: the run's files cannot be written any more; resumable
-    └── StoppedError              exit 130 or 143: Ctrl-C or SIGTERM; resumable
+    │   └── ServerLostError      exit code 3: the server went away during a run, which can be resumed
+    ├── JournalError             exit code 3: the run's files can no longer be written; it can be resumed
+    └── StoppedError             exit code 130 or 143: Ctrl-C or SIGTERM; the run can be resumed
 
-The command line prints ``str(error)`` on one line and exits with ``error.exit_code``; a traceback means a bug.
+The command line prints ``str(error)`` on one line and exits with ``error.exit_code``. A traceback means a bug.
 """
 
 from __future__ import annotations
@@ -35,63 +35,71 @@ __all__ = [
 
 
 class TomserveError(Exception):
-    """Base of every expected failure; its text is one line that ends with the way out."""
+    """Base of all expected failures. Its text is one line that ends with what the user can do."""
 
     exit_code = 2
 
 
 class ConfigError(TomserveError):
-    """Something the user gave (option, variable, file) is wrong."""
+    """Something that the user gave (an option, variable or file) is wrong."""
 
 
 class ContentError(ConfigError):
-    """A mistake in a content file, located as ``file:line: field: reason``."""
+    """A content file has a mistake; the text is ``file:line: field: reason``, without the parts that are not known."""
 
     def __init__(self, reason: str, *, path: Path | str, line: int | None = None, field: str = "") -> None:
+        """Build the text of the error from its parts, which are kept as attributes.
+
+        reason: what is wrong, in words.
+        path: the file.
+        line: its line, counted from 1, if known.
+        field: the field, as the file names it, if there is one.
+        """
         self.reason, self.path, self.line, self.field = reason, Path(path), line, field
         where = f"{path}:{line}" if line else str(path)
         super().__init__(f"{where}: {field}: {reason}" if field else f"{where}: {reason}")
 
 
 class RunMismatchError(ConfigError):
-    """The run folder was made by another configuration; names the first difference."""
+    """The run folder was made with another configuration; the text names the first difference."""
 
 
 class MachineError(TomserveError):
-    """This machine lacks something the job needs."""
+    """This machine lacks something that the job needs."""
 
 
 class ServerError(TomserveError):
-    """A model server is missing, broken, or serves something else."""
+    """A model server is missing, is broken, or serves something else than asked."""
 
 
 class ServerLostError(ServerError):
-    """The server went away in mid-run; everything that completed is kept."""
+    """The server went away during a run; all answers that had arrived are kept."""
 
     exit_code = 3
 
 
 class JournalError(TomserveError):
-    """The run folder can no longer be written; everything that completed is kept."""
+    """The run folder can no longer be written; all answers that were written before are kept."""
 
     exit_code = 3
 
 
 class StoppedError(TomserveError):
-    """Stopped by a signal after what was in flight had been kept."""
+    """A signal has stopped the run; the answers to requests under way were kept first."""
 
     def __init__(self, message: str, exit_code: int) -> None:
+        """Give the text of the error and the exit code, which tells which signal it was (130 or 143)."""
         super().__init__(message)
         self.exit_code = exit_code
 
 
 def nearest(found: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` for the closest known name, or an empty string."""
+    """The words ``"; did you mean 'x'?"`` for the known name that is closest to `found`; empty where none is close."""
     close = difflib.get_close_matches(found, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def one_of(kind: str, found: str, known: Iterable[str]) -> str:
-    """One line for an unknown name: what was found, the nearest known one, all known ones."""
+    """One line for an unknown name of that kind: the name found, the closest known one, and all known ones."""
     names = sorted(known)
     return f"unknown {kind} {found!r}{nearest(found, names) or '.'} Known: {', '.join(names) or 'none'}"

@@ -1,4 +1,7 @@
-"""Belief chains of the Hi-ToM study: how good they are for the asked nesting, and whether the answer follows them."""
+"""The table `chains` of the Hi-ToM study: how right the written belief chains are, and whether answers follow them.
+
+A belief chain is the belief that a reply states after every sentence, here that of the nested question asked.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +22,38 @@ COLUMNS = (
 
 
 def chains(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    """Means over the questions with a gold chain, by order; a chain that is missing scores 0."""
+    """The records of `chains`: means over the questions with a gold chain, by order; a chain that is missing scores 0.
+
+    rows: as rows.prepared makes them. intervals: the way to count, recommended or published.
+    """
     for model, strategy, part in arms(rows.filter(pl.col("chain_proper").is_not_null())):
         for order, some in by(part, "order"):
             means = {name: some[f"chain_{name}"].fill_null(0.0).mean() for name in MEANS}
             key = {"model": model, "strategy": strategy, "order": order, "total": some.height}
             proper = int(some["chain_proper"].sum())
-            found = {**key, "proper": proper, "proper_share": proper / some.height, **means}
-            yield {**found, **_path(some), **_followed(some, intervals)}
+            counts = {**key, "proper": proper, "proper_share": proper / some.height, **means}
+            yield {**counts, **_path(some), **_followed(some, intervals)}
 
 
 def _path(rows: pl.DataFrame) -> Record:
-    """Phi of a right path with a right answer; its last state, which a proper chain shares with the answer, aside."""
+    """Phi, the correlation of a right path with a right answer, with its interval from leaving out one story at a time.
+
+    The last state is left aside, because a proper chain shares it with the answer.
+    """
     known = rows.filter(~pl.col("faulty") & pl.col("chain_path_proper").is_not_null() & pl.col("chain_length").gt(0))
     path, right = (known[name].cast(pl.Float64).to_numpy() for name in ("chain_path_proper", "correct"))
     clusters = known["cluster"].to_numpy()
-    found = association.jackknife(
+    interval = association.jackknife(
         lambda x, y: association.phi(x, y).phi, (path, right), clusters, without=leaveout.correlations
     )
-    return {"path_phi": found.estimate, "path_phi_low": found.low, "path_phi_high": found.high}
+    return {"path_phi": interval.estimate, "path_phi_low": interval.low, "path_phi_high": interval.high}
 
 
 def _followed(rows: pl.DataFrame, intervals: str) -> Record:
-    """Of chains that end in a wrong belief, those whose answer is that belief: the answer follows what was written."""
+    """How often the answer is the last belief of its chain, among chains that end in a wrong belief.
+
+    Where it is, the answer follows what was written, even into an error.
+    """
     wrong = rows.filter(pl.col("answer_matches_last").is_not_null() & ~pl.col("chain_last_correct"))
     if wrong.is_empty():
         return {"wrong_last": 0, "followed": 0}

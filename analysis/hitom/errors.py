@@ -1,9 +1,9 @@
-"""Wrong answers of the Hi-ToM study, explained by what the tracker can prove of the container that was chosen.
+"""The table `errors` of the Hi-ToM study: what may explain wrong answers, by what the belief tracker can prove of the
+container that was chosen.
 
 An answer may have several explanations, so that each is counted twice: wherever it holds (`share`), and where it is the
-only one beside those that it implies (`alone`), which says more. Both stand beside the rate that a uniformly drawn
-wrong container of those that the story mentions would have: what everybody gets who looks at the story and guesses
-wrongly.
+only one besides those that it implies (`alone`), which says more. Beside both stands the rate that somebody would get
+who knows the story and picks one of its wrong containers blindly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .rows import EXPLANATIONS, arms, by, influences
 
 _SOMEWHERE = ("initial_place", "after_leaving")
 IMPLIED = {"lower_order": _SOMEWHERE, "reality": _SOMEWHERE, "untrusted_speaker": ("claimed_place",)}
-"""What is left out where a more special explanation holds: who believes something saw it there once."""
+"""By explanation, the more general ones that it implies, which then do not count beside it: whoever believes that
+something is in a place, for example, believes it because it was there once."""
 NAMES = (*EXPLANATIONS, "unexplained", "not_in_story", UNKNOWN)
 COLUMNS = (
     "model strategy order explanation wrong alone share_alone expected_alone excess_alone excess_alone_low "
@@ -34,7 +35,11 @@ _PLACES = tuple(f"places_{name}" for name in EXPLANATIONS)
 
 
 def errors(rows: pl.DataFrame) -> Iterator[Record]:
-    """Each explanation by model, strategy and order: how many wrong answers it holds for, and alone."""
+    """The records of `errors`: for how many wrong answers each explanation holds, and holds alone, by model, strategy
+    and order.
+
+    rows: as rows.prepared makes them.
+    """
     wrong = rows.filter(
         ~pl.col("faulty") & ~pl.col("correct"),
         pl.col("answer").is_not_null() & pl.col("gold_answer").is_not_null() & pl.col("places_mentioned").is_not_null(),
@@ -56,17 +61,17 @@ def _explained(key: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Record]:
     units = rows["cluster"].to_numpy()
     known = ~np.isnan(rates[:, 0, 0])
     for place, name in enumerate(NAMES):
-        found: Record = {**key, "explanation": name, "wrong": rows.height}
+        record: Record = {**key, "explanation": name, "wrong": rows.height}
         for kind, (count, share, suffix) in enumerate((("flagged", "share", ""), ("alone", "share_alone", "_alone"))):
             own, by_chance = flags[:, kind, place], rates[known, kind, place]
             excess = _excess(own[known] - by_chance, units[known])
-            found |= {count: int(own.sum()), share: float(own.mean())}
-            found[f"expected{suffix}"] = float(by_chance.mean()) if known.any() else None
+            record |= {count: int(own.sum()), share: float(own.mean())}
+            record[f"expected{suffix}"] = float(by_chance.mean()) if known.any() else None
             for bound, value in zip(("", "_low", "_high"), excess, strict=True):
-                found[f"excess{suffix}{bound}"] = value
+                record[f"excess{suffix}{bound}"] = value
         stories = len(np.unique(units))
         possible = int((rates[known, 0, place] > 0).sum())
-        yield {**found, "possible": possible, "stories": stories, "few_stories": stories < FEW}
+        yield {**record, "possible": possible, "stories": stories, "few_stories": stories < FEW}
 
 
 def _flags(place: str, mentioned: Sequence[str], sets: Sequence[frozenset[str]]) -> tuple[list[bool], list[bool]]:
@@ -80,16 +85,20 @@ def _flags(place: str, mentioned: Sequence[str], sets: Sequence[frozenset[str]])
 
 
 def _drawn(others: Sequence[str], mentioned: Sequence[str], sets: Sequence[frozenset[str]]) -> Any:
-    """The rates of `_flags` for a wrong container that is drawn among `others`; nan where there is none."""
+    """How often each of NAMES would hold, and hold alone, for a container drawn blindly among the wrong ones
+    (`others`).
+
+    An array of shape (2, number of NAMES); nan where there is no wrong container.
+    """
     if not others:
         return np.full((2, len(NAMES)), np.nan)
     return np.mean([_flags(place, mentioned, sets) for place in others], axis=0)
 
 
 def _excess(differences: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> tuple[float | None, ...]:
-    """The mean difference with its interval by story: t over the stories' influences on the mean (a story counts as
-    often as it was answered wrongly)."""
+    """The mean difference and the ends of its 95% t interval by story; a story counts as often as it was answered
+    wrongly (see rows.influences). All are None where there are no differences."""
     if not differences.size:
         return None, None, None
-    found = mean_interval(influences(differences, units))
-    return float(differences.mean()), found.low, found.high
+    interval = mean_interval(influences(differences, units))
+    return float(differences.mean()), interval.low, interval.high

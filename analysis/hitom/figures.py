@@ -42,8 +42,11 @@ Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Every figure in the order of the report; one that cannot be drawn says why. The effects of prompting are left
-    out where they were not computed, as with published intervals."""
+    """Every figure in the order of the report; one that cannot be drawn says why.
+
+    tables: by name. context: what a guesser scores, drawn as a line. The effects of prompting are left
+    out where they were not computed, as with published intervals.
+    """
 
     def made(figure: Figure, draw_it: Draw) -> Figure:
         return drawn(figure, lambda: draw_it(figure, tables, context.chance))
@@ -152,9 +155,10 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "heat",
             "Accuracy by order and length",
             BREAKS,
-            "Each row is a number of chapters, each column an order of belief (0: reality), each number the share of "
-            "right answers. Being right at all asked orders up to this one falls with order by itself; the table has "
-            "what it would be if the orders were independent.",
+            "Each row is a number of chapters, each column an order of belief (0: reality, 1: what somebody thinks, "
+            "2: what somebody thinks that another thinks), each number the share of right answers. Being right at "
+            "all asked orders up to this one falls with order by itself; the table has what it would be if the "
+            "orders were independent.",
             ("joint_accuracy",),
             wide=True,
             caption_below=True,
@@ -166,7 +170,8 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "accuracy",
             "Accuracy with its uncertainty",
             BREAKS,
-            "Each point is the share of right answers of a strategy in a kind of story, each line its 95% interval.",
+            "Each point is the share of right answers of a strategy in a kind of story, each line its 95% interval: "
+            "made by a rule that covers the true share 19 times out of 20. Chance is what a blind guess scores.",
             ("accuracy",),
         ),
         _accuracy,
@@ -177,8 +182,9 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "What lies do to matched twins",
             BREAKS,
             "Each point is the share right on stories with these lines minus the share on their matched twins, with "
-            "its 95% interval. Deceptive against filler, where tells matter, is the contrast to read: as many lines, "
-            "and they decide the answer.",
+            "its 95% interval. A tell is a line in which somebody says where something is. The comparison to read is "
+            "deceptive against filler (lines that say nothing) where tells matter: both have as many lines, and "
+            "those of the one decide the answer.",
             ("twins",),
         ),
         _twins,

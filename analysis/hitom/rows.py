@@ -1,4 +1,5 @@
-"""What the tables of the Hi-ToM study share: its rows, how a share and a contrast are counted, how things stand."""
+"""What the tables of the Hi-ToM study have in common: the rows they count, and how shares and comparisons are
+counted."""
 
 from __future__ import annotations
 
@@ -44,9 +45,13 @@ TYPES: dict[str, Any] = {
 
 
 def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row an answer: `faulty`, `story` (one telling under one semantics, by the item's id: each twin is one),
-    `cluster` (the unit of inference: a story with its twins), `question` (what is asked, whatever the story), `gold`
-    (see named_gold), `gold_answer` and the places as lists. Raises ConfigError by column."""
+    """The rows that the study counts, one for each answer.
+
+    The columns made here are `faulty` (no answer came, or none that can be read), `story` (one telling under one set of
+    semantics, by the item's id; each twin is a story), `cluster` (the unit of inference: a story with its twins),
+    `question` (what is asked, whatever the story), `gold` (see named_gold), `gold_answer`, and the places as lists.
+    Raises ConfigError, which names the column, for a table that does not fit.
+    """
     _check(scores.collect_schema())
     one_telling = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
@@ -85,7 +90,7 @@ def control_of(strategies: Iterable[str]) -> str | None:
 
 
 def arms(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """(model, strategy, rows), models by name, what the others are compared with first."""
+    """Each model and strategy with its rows: models by name, and first the strategy that others are compared with."""
     for (model,), part in rows.group_by(["model"], maintain_order=True):
         names = part["strategy"].unique().sort().to_list()
         for name in sorted(names, key=lambda name: (name != control_of(names), name)):
@@ -108,22 +113,26 @@ def by(rows: pl.DataFrame, column: str) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def share_of(rows: pl.DataFrame, intervals: str) -> Record:
-    """The share right with its interval by story (see notes); published: none, as the paper prints none."""
+    """The share of right answers with its 95% interval by story (see notes); without one where intervals is
+    "published", as the paper prints none."""
     if intervals == "published":
         right = int(rows["correct"].sum())
         counts = {"correct": right, "total": rows.height, "accuracy": right / rows.height if rows.height else None}
         return {**counts, "ci_low": None, "ci_high": None}
-    found = _by_story(share(rows))
-    if found["stories"] >= FEW:
+    counted = _by_story(share(rows))
+    if counted["stories"] >= FEW:
         values = influences(rows["correct"].cast(pl.Float64).to_numpy(), rows["cluster"].to_numpy())
         interval = units_share(values)
-        found |= {"ci_low": interval.low, "ci_high": interval.high, "method": f"{interval.method}, stories"}
-    return {**found, "target": "new stories"}
+        counted |= {"ci_low": interval.low, "ci_high": interval.high, "method": f"{interval.method}, stories"}
+    return {**counted, "target": "new stories"}
 
 
 def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """A number a unit: their mean is the mean of all values, their spread that of each unit's influence on it (the
-    ratio estimator's linearisation); where units have equally many values, the units' means."""
+    """One number for each unit, whose mean is the mean of all values and whose spread is the uncertainty of that mean.
+
+    They linearise the mean as a ratio of the units' sums to their sizes, which allows for units of unequal size; where
+    all units have equally many values, they are the units' means. values, units: arrays of one length.
+    """
     _, codes = np.unique(units, return_inverse=True)
     sizes, sums = np.bincount(codes), np.bincount(codes, weights=values)
     mean = values.mean()
@@ -131,7 +140,7 @@ def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.
 
 
 def effect_of(pairs: pl.DataFrame) -> Record:
-    """Two conditions on the same questions (see contrasts.contrast), by story."""
+    """The effect of one condition against another on the same questions, counted by story (see contrasts.contrast)."""
     return {**_by_story(contrast(pairs)), "target": "new stories"}
 
 
@@ -141,7 +150,8 @@ def _by_story(found: Record) -> Record:
 
 
 def with_control(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, pl.DataFrame]]:
-    """(model, strategy, control, pairs on the same items) of every strategy that has something to be compared with."""
+    """Model, strategy, control and their pairs on the same items, for every strategy that has a control to compare
+    with."""
     for (model,), part in rows.group_by(["model"], maintain_order=True):
         control = control_of(part["strategy"].unique())
         for _, strategy, treated in arms(part):
@@ -152,11 +162,14 @@ def with_control(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, pl.DataFra
 
 
 def frame(records: Iterable[Record], columns: str) -> pl.DataFrame:
-    """A frame with those columns, empty where undefined; with them also where there are no records."""
-    found, names = list(records), columns.split()
-    if not found:
+    """The records as a frame with those columns (names separated by spaces), which it has also without records.
+
+    An undefined number is an empty cell.
+    """
+    listed, names = list(records), columns.split()
+    if not listed:
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
-    made = pl.DataFrame(found, infer_schema_length=None)
+    made = pl.DataFrame(listed, infer_schema_length=None)
     made = made.with_columns(pl.lit(None).alias(name) for name in names if name not in made.columns).select(names)
     floats = [name for name, kind in made.schema.items() if kind.is_float()]
     return made.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)

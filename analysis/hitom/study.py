@@ -1,11 +1,11 @@
-"""The Hi-ToM study (arXiv 2310.16755), from a score table to the paper's tables and to what its numbers hide.
+"""The Hi-ToM study (arXiv 2310.16755): from a score table to the paper's tables, and to others that explain them.
 
     tomserve analyze hitom-mymodel --study hitom --out tables --format csv
     tomserve analyze theirs.parquet --study hitom --intervals published
 
-*recommended* (the default): pooled over questions, intervals by story, strategies paired on the same questions, twins
-paired by question; a failure is a wrong answer. *published*: means over the cells of length x order, no intervals, as
-in Table 5. `notes` says what each table means.
+Two ways to count, by `--intervals`. *recommended* (the default): shares over all questions with intervals by story,
+strategies and twins compared on the same questions; a failure is a wrong answer. *published*: means over the cells of
+length and order without intervals, as in the paper's Table 5. `notes` says what each table means.
 
 accuracy            without and with deception, overall; minus_vanilla: the strategy against vanilla
 prompting_effects   the same differences with their tests (recommended)
@@ -27,14 +27,13 @@ scorer              which answers counted as right (tracked:SEMANTICS for genera
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from tomserve.studies import Asked, Context, Figure, Layout, Study
-from tomserve.studies.contrasts import Record, pair
+from tomserve.studies.contrasts import Record
 from tomserve.studies.showing import Chance, Tables, mean_of
 
 from . import notes
@@ -42,6 +41,7 @@ from .chains import COLUMNS as CHAINS
 from .chains import chains
 from .errors import COLUMNS as ERRORS
 from .errors import errors
+from .joint import joint_accuracy
 from .rows import (
     OVERALL,
     REQUIRED,
@@ -58,16 +58,9 @@ from .rows import (
     with_control,
 )
 from .summary import summary, warnings
+from .twins import twins
 from .verdicts import verdicts
 
-TWINS = (
-    ("deceptive", "filler"),
-    ("deceptive", "truthful"),
-    ("deceptive", "none"),
-    ("truthful", "filler"),
-    ("filler", "none"),
-)
-"""Treatment and control; the first is the primary one: lines that lie against lines that say nothing."""
 LAYOUTS = {
     "accuracy": Layout("accuracy", ("ci_low", "ci_high"), "deception", "model"),
     "prompting_effects": Layout(
@@ -105,11 +98,11 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     made = {
         "accuracy": _accuracy(rows, effects, intervals),
         "prompting_effects": effects,
-        "joint_accuracy": _joint(rows, intervals),
+        "joint_accuracy": joint_accuracy(rows, intervals),
         "deception_count": _deception_count(rows, intervals),
         "answer_position": _positions(rows, intervals),
         "lower_order_match": _matches(rows, intervals),
-        "twins": _twins(rows),
+        "twins": twins(rows),
         "baselines": _baselines(rows),
         "errors": errors(rows),
         "chains": chains(rows, intervals),
@@ -132,16 +125,16 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
     for model, strategy, part in arms(rows):
         control = control_of(rows.filter(model=model)["strategy"].unique())
         means: dict[str, float] = {}
-        found = []
+        records = []
         for name, some in by_deception(part):
             cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
             record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
-            found.append({**record, "cells": cells.height, "control": control if strategy != control else None})
+            records.append({**record, "cells": cells.height, "control": control if strategy != control else None})
             means[name] = cells.sort("deception", "length", "order").select(pl.col("correct").mean()).item() or 0.0
         if intervals == "published":
             apart = [value for name, value in means.items() if name != OVERALL]
             means[OVERALL] = sum(apart) / len(apart)
-        for record in found:
+        for record in records:
             name = record["deception"]
             if intervals == "published":
                 record["accuracy"] = means[name]
@@ -155,56 +148,14 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
             yield record
 
 
-def _joint(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    for model, strategy, part in arms(rows):
-        for deception, some in by_deception(part):
-            for length, of_length in by(some, "length"):
-                key = {"model": model, "strategy": strategy, "deception": deception, "length": length}
-                for record in _cumulative(of_length, intervals):
-                    yield {**key, **record}
-
-
-def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    """By asked order. `accuracy` is that of all questions of the order. All else is over the stories that were asked
-    every order up to it that any of these stories was asked; of several questions of an order all have to be right."""
-    columns = ["story", "cluster"]
-    asked = rows.group_by(*columns, "order").agg(pl.col("correct").all(), pl.col("faulty").any()).sort("story", "order")
-    stories = asked.select(columns).unique(maintain_order=True).with_columns(joint=pl.lit(True), product=pl.lit(1.0))
-    total = stories.height
-    orders = asked["order"].drop_nulls().unique().sort().to_list()
-    for place, order in enumerate(orders):
-        own = asked.filter(order=order).select("story", "correct", "faulty")
-        stories = stories.join(own, on="story", maintain_order="left").with_columns(
-            pl.col("joint") & pl.col("correct"), pl.col("correct").alias(f"right_{order}")
-        )
-        record: Record = {
-            "order": str(order),
-            "stories": stories.height,
-            "accuracy": rows.filter(order=order)["correct"].mean(),
-            "incomplete": total - stories.height,
-        }
-        if stories.height:
-            share = share_of(stories.with_columns(pl.col("joint").alias("correct")), intervals)
-            record |= {"joint": share["accuracy"], "joint_low": share["ci_low"], "joint_high": share["ci_high"]}
-            record |= {"few_stories": share.get("few_stories"), "method": share.get("method")}
-            marginals: list[float] = [stories.select(pl.col(f"right_{k}").mean()).item() for k in orders[: place + 1]]
-            record["product"] = math.prod(marginals)
-        if place:
-            for value, name in ((True, "after_right"), (False, "after_wrong")):
-                after = stories.filter(pl.col(f"right_{orders[place - 1]}") == value)
-                record |= {name: after.select(pl.col("correct").mean()).item(), f"{name}_n": after.height}
-        yield record
-        stories = stories.drop("correct", "faulty")
-
-
 def _deception_count(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
     for model, strategy, part in arms(rows):
         for column, counted in (("tells_false", "in the story"), ("tells_false_asked", "about the object")):
             for order, of_order in by(part, "order"):
                 for count in of_order[column].drop_nulls().unique().sort():
                     key = {"model": model, "strategy": strategy, "counted": counted, "order": order}
-                    found = of_order.filter(pl.col(column) == count)
-                    yield {**key, "false_tells": count, **share_of(found, intervals)}
+                    stories = of_order.filter(pl.col(column) == count)
+                    yield {**key, "false_tells": count, **share_of(stories, intervals)}
 
 
 def _positions(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
@@ -246,29 +197,6 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
                         yield {**key, **share_of(here, intervals), "guess": guess}
 
 
-def _twins(rows: pl.DataFrame) -> Iterator[Record]:
-    """Pairs of one group of twins, one order and one question; whether the tells matter is the treated twin's.
-    Both accuracies are means of the families' means, so that they differ by the risk difference."""
-    twins = rows.filter(pl.col("twin").is_not_null() & pl.col("twin_kind").is_not_null())
-    keys = ["twin", "order", "question"]
-    twins = twins.with_columns(pl.col("question").fill_null(""))
-    for model, strategy, part in arms(twins):
-        for place, (treatment, control) in enumerate(TWINS):
-            treated, other = part.filter(twin_kind=treatment), part.filter(twin_kind=control)
-            for name, side in ((treatment, treated), (control, other)):
-                if (double := side.filter(pl.struct(keys).is_duplicated())).height:
-                    raise ValueError(f"twins {double['twin'][0]!r}: two {name} items ask one question")
-            pairs = pair(treated, other, on=keys)
-            chosen = [("all", order, some) for order, some in by(pairs, "order") if order == "all" or place == 0]
-            chosen += [(str(on).lower(), "all", pairs.filter(tell_relevant=on)) for on in (True, False)]
-            for relevant, order, some in chosen:
-                if some.height:
-                    by_family = some.group_by("cluster", maintain_order=True).agg(pl.col("correct", "control").mean())
-                    key = {"model": model, "strategy": strategy, "treatment": treatment, "control": control}
-                    means = {"accuracy": by_family["correct"].mean(), "control_accuracy": by_family["control"].mean()}
-                    yield {**key, "tell_relevant": relevant, "order": order, **means, **effect_of(some)}
-
-
 def _baselines(rows: pl.DataFrame) -> Iterator[Record]:
     questions = rows.unique("item", keep="first", maintain_order=True)
     for deception, part in by_deception(questions):
@@ -299,7 +227,10 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
 
 
 def chance(items: Iterable[Asked]) -> Chance:
-    """1 / number of containers that the story mentions: many of the choices stand nowhere in the story."""
+    """What a guesser scores who picks a container that the story mentions: the mean of 1 / their number.
+
+    Many of the choices stand nowhere in the story, so that nobody who has read it would guess them.
+    """
     share = mean_of([1 / _guesses(item) for item in items])
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of containers mentioned")
 
@@ -310,7 +241,7 @@ def _guesses(item: Asked) -> int:
 
 
 def notes_of(intervals: str) -> Mapping[str, str]:
-    """What each table means, counted in that way."""
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
     return notes.RECOMMENDED if intervals == "recommended" else notes.PUBLISHED
 
 

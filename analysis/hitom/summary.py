@@ -14,8 +14,8 @@ from .rows import ALL, OVERALL
 
 
 def warnings(tables: Tables) -> list[str]:
-    """What makes the numbers doubtful: labels known to be wrong, several sets of labels, and strategies that differ in
-    what they failed on or were asked."""
+    """One line for each reason to doubt the numbers: right answers known to be wrong, several sets of right answers,
+    and strategies that were asked different items or failed on different ones."""
     doubts: dict[str, None] = {}
     golds = tables["scorer"]["gold"].drop_nulls().unique().sort().to_list()
     if "released" in golds:
@@ -44,7 +44,8 @@ def warnings(tables: Tables) -> list[str]:
 
 
 def summary(tables: Tables) -> list[Excerpt]:
-    """The tables to print: Table 5, joint accuracy by order, the primary contrast of twins, errors with one cause."""
+    """The tables that the terminal prints: accuracy by deception (the paper's Table 5), effects of prompting, joint
+    accuracy by order, the primary comparison of twins, and wrong answers with a single explanation."""
     cell = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
     excerpts = []
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
@@ -56,11 +57,11 @@ def summary(tables: Tables) -> list[Excerpt]:
         effects = tables["prompting_effects"].select(
             "model", "treatment", "control", "deception", effect, p, *shown_noise(tables["prompting_effects"])
         )
-        title = "prompting effects, paired on the same questions"
+        title = "prompting effects: the strategy's share right minus the control's, on the same questions"
         excerpts.append(Excerpt(title, effects, ("prompting_effects",)))
     joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL)
     columns = ("model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right")
-    title = "joint accuracy: this and all lower asked orders right, and what it would be if orders were independent"
+    title = "joint accuracy: this and all lower asked orders right; product: what it would be were orders independent"
     excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",)))
     if tables["twins"].height:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
@@ -71,7 +72,7 @@ def summary(tables: Tables) -> list[Excerpt]:
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
         shares = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
-        title = "wrong answers with one explanation alone, and how many a guess among the containers would have"
+        title = "wrong answers with one explanation alone; expected_alone: the share a blind wrong guess would have"
         excerpts.append(Excerpt(title, alone.select(shares), ("errors",)))
     return excerpts
 

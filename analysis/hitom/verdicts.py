@@ -1,4 +1,5 @@
-"""The verdicts of the Hi-ToM study: whether a model nests beliefs or copies, and whether reasoning helps."""
+"""The verdicts of the Hi-ToM study: whether a model nests beliefs (keeps track of what one person thinks that another
+thinks) or copies a simpler answer, and whether reasoning helps."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from .rows import ALL, OVERALL
 
 
 def verdicts(tables: Tables, context: Context) -> list[Verdict]:
-    """A verdict for each model of the table `accuracy`."""
-    found = []
+    """A verdict for each model of the table `accuracy`. tables: by name. context: what a guesser scores."""
+    verdicts_by_model = []
     for model, own in by_model(tables):
         effects = own.get("prompting_effects", pl.DataFrame())
         helps = reasoning_helps(effects) if holds(own, "prompting_effects", EFFECT) else None
         cards = tuple(card for card in (_nests(own), helps) if card is not None)
-        found.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), cards))
-    return found
+        verdicts_by_model.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), cards))
+    return verdicts_by_model
 
 
 _NESTS = {"yes": ("Better than guessing", GOOD), "no": ("No: it copies", BAD), "open": ("Not shown", OPEN)}
@@ -46,8 +47,9 @@ def _nests(tables: Tables) -> Card | None:
     grounds += _all_orders(tables)
     verdict, tone = _NESTS.get(outcomes.pop(), ("Not shown", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
     remark = (
-        "Read off the questions of order 2 and more whose right answer is not the innermost agent's own belief: "
-        "whoever copies that belief (the first-order answer) is wrong there."
+        "Order 2 asks what somebody thinks that another thinks. This is read off the questions of order 2 and more "
+        "whose right answer is not the innermost person's own belief: whoever copies that belief (the first-order "
+        "answer) is wrong there."
     )
     return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), remark)
 

@@ -1,4 +1,7 @@
-"""Tables of the perturbation study that only count, with either kind of interval: subtasks, tasks, chains, failures."""
+"""The tables of the perturbation study that need no statistics, the same for both ways to count.
+
+They are `subtasks`, `tasks`, `chains` and `failures`. All functions take rows as rows.prepared makes them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ import polars as pl
 from .rows import MORE_METRICS, in_order, with_chains, with_overall
 
 SUBTASKS = 16
-"""Questions of a task."""
+"""How many questions a whole task has: four scenarios, two kinds of question, two versions."""
 
 
 def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy by class, scenario and kind of question."""
+    """The table `subtasks`: accuracy by class, scenario and kind of question, without intervals."""
     keys = ["model", "strategy", "perturbation", "scenario", "question_kind"]
     counted = rows.group_by(keys, maintain_order=True)
     counts = counted.agg(pl.col("correct").sum().cast(pl.Int64), pl.len().cast(pl.Int64).alias("total"))
@@ -19,18 +22,26 @@ def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def tasks(rows: pl.DataFrame) -> pl.DataFrame:
-    """How many of a task's questions are right, and whether it is solved: all of them, and all were asked."""
+    """The table `tasks`: how many of a task's questions are right, and whether it is solved.
+
+    It is solved if all its questions were asked and all are right, and null if all asked ones are right but some were
+    not asked.
+    """
     right, asked = pl.col("subtasks_right"), pl.col("subtasks")
     counted = rows.group_by("model", "strategy", "stage", "perturbation", maintain_order=True).agg(
         pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"), pl.len().cast(pl.Int64).alias("subtasks")
     )
-    # All right but not all asked: nobody knows.
+    # The questions that were not asked might have been answered wrongly.
     solved = pl.when(right < asked).then(False).when(asked == SUBTASKS).then(True).otherwise(None)
     return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks"), "subtasks")
 
 
 def chains(rows: pl.DataFrame) -> pl.DataFrame:
-    """Means of the chain metrics by class, and where improper chains most often leave the gold path."""
+    """The table `chains`: means of the chain metrics by class, and where improper chains most often leave the gold
+    path.
+
+    Of several sentences at which equally many chains leave it, the first is given. A missing chain scores 0.
+    """
     keys = ["model", "strategy", "perturbation"]
     every = with_overall(with_chains(rows))
     means = [pl.col(f"chain_{name}").mean().alias(name) for name in ("lcs", "lcps", "transitions")]
@@ -63,7 +74,10 @@ def chains(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def failures(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows without an answer by class and status, with the accuracy if all of them were wrong or all right."""
+    """The table `failures`: rows without an answer by class and status.
+
+    accuracy_low and accuracy_high are the accuracy of the class if all its failures were wrong, or all were right.
+    """
     keys = ["model", "strategy", "perturbation"]
     every = with_overall(rows)
     cells = every.group_by(keys, maintain_order=True).agg(

@@ -13,19 +13,23 @@ from . import published
 from .rows import CONTROL, PERTURBED
 
 Arm = tuple[str, str, str]
-"""A subset of the questions, a model and a strategy."""
+"""What the criteria are applied to: a subset of the questions, a model and a strategy."""
 
 
 def counts_of(shares: pl.DataFrame) -> published.Counts:
-    """Right and asked questions by subset, model, strategy and class, from the table `accuracy`."""
+    """How many questions are right and how many were asked, by subset, model, strategy and class.
+
+    shares: the table `accuracy`.
+    """
     rows = shares.select("subset", "model", "strategy", "perturbation", "correct", "total").iter_rows()
     return {(row[0], row[1], row[2], row[3]): (row[4], row[5]) for row in rows}
 
 
 def criteria(counts: published.Counts, more: dict[Arm, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Whether each arm is above one half, as fractions: strictly (more than half) and leniently (at least half).
+    """The records of the table `criteria`: two for each arm, by the rules strict (more than half) and lenient (at least
+    half), which are applied to whole numbers, so that no rounding decides.
 
-    more: further columns by arm.
+    counts: right and asked questions (see counts_of). more: further columns by arm.
     """
     for (subset, model, strategy), cells in published.arms(counts):
         for rule in ("strict", "lenient"):
@@ -62,7 +66,8 @@ def exact_effects(counts: published.Counts) -> dict[Arm, dict[str, Fraction]]:
 
 
 def estimated_effects(records: list[dict[str, Any]]) -> dict[Arm, dict[str, Fraction]]:
-    """The same from the estimates of the table `perturbation_effects`."""
+    """The same as exact_effects, from estimates: records of the table `perturbation_effects`, each with a finite
+    effect."""
     effects: dict[Arm, dict[str, Fraction]] = {}
     for r in records:
         if r["perturbation"] in PERTURBED and math.isfinite(r["risk_difference"]):
@@ -73,7 +78,12 @@ def estimated_effects(records: list[dict[str, Any]]) -> dict[Arm, dict[str, Frac
 
 
 def challenging(effects: dict[Arm, dict[str, Fraction]]) -> Iterator[dict[str, Any]]:
-    """For each class the models among whose five lowest effects it is, and whether these are two thirds of them."""
+    """The records of the table `challenging`: among the five lowest effects of how many models each class is, and
+    whether these are at least two thirds of the models.
+
+    effects: by arm and class. Classes that tie with the fifth count too. An effect of zero or more does not count, nor
+    does any of a model with five classes or fewer.
+    """
     low: dict[tuple[str, str, str], int] = {}
     models: dict[tuple[str, str, str], int] = {}
     for (subset, _, strategy), by_class in effects.items():

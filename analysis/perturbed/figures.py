@@ -45,7 +45,10 @@ Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Every figure in the order of the report; one that cannot be drawn says why."""
+    """Every figure in the order of the report; one that cannot be drawn says why.
+
+    tables: by name. context: what a guesser scores, drawn as a line.
+    """
 
     def made(figure: Figure, draw_it: Draw) -> Figure:
         return drawn(figure, lambda: draw_it(figure, tables, context.chance))
@@ -193,9 +196,10 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "heat",
             "Accuracy by class and model",
             BREAKS,
-            "Each row is a class of perturbation, each number the share of right answers. The colour scale runs from 0 "
-            "to 1 whatever the data. The maps of differences show the strategy minus vanilla (the answer alone, "
-            "without reasoning) on the same questions.",
+            "Each row is a class: one kind of change (perturbation) to the stories; none are the unchanged stories, "
+            "overall is all of them. Each number is the share of right answers. The colour scale runs from 0 to 1 "
+            "whatever the data. The maps of differences show the strategy minus vanilla (the answer alone, without "
+            "reasoning) on the same questions.",
             ("accuracy", "prompting_effects"),
             caption_below=True,
         ),
@@ -207,7 +211,8 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "Accuracy with its uncertainty",
             BREAKS,
             "Each point is the share of right answers of a strategy in a class of perturbation, each line its 95% "
-            "interval.",
+            "interval: made by a rule that covers the true share 19 times out of 20. Chance is what a blind guess "
+            "scores; one half is the bar of the paper's criteria.",
             ("accuracy",),
         ),
         _accuracy,
@@ -229,7 +234,8 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "What step-by-step reasoning does",
             HELPS,
             "Each point is the share right with a strategy minus the share right with vanilla (the answer alone, "
-            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps.",
+            "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps. "
+            "The strategy cot has the model write the belief after every sentence before it answers.",
             ("prompting_effects",),
         ),
         _prompting,
@@ -245,8 +251,9 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "0.05.",
             ("faithfulness",),
             caveat="Read with care: a proper chain holds its final state, which mostly is the answer, so that the "
-            "correlation (phi) is high almost by construction. Classes of unequal difficulty are pooled, which creates "
-            "correlation of its own.",
+            "correlation (phi) is high almost by construction. Classes of unequal difficulty are counted together, "
+            "which creates correlation of its own. LCS, LCPS and transition precision are the shares of a chain that "
+            "follow the right course: in order, from the start on, and change by change.",
         ),
         _faithfulness,
     ),
@@ -255,12 +262,13 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "placebo",
             "Gain with proper and with improper chains",
             HONEST,
-            "The effect of the strategy on accuracy, split by whether its chain was proper (followed the gold beliefs "
+            "The effect of the strategy on accuracy, split by whether its chain was proper (followed the right beliefs "
             "throughout), on the false-belief questions. A clear gain with improper chains would mean that the words "
             "help without being the reasoning.",
             ("placebo",),
-            caveat="Descriptive only: whether a chain is proper comes after the treatment. With no effect of the "
-            "strategy at all the split alone makes proper chains look like a gain and improper ones like a loss.",
+            caveat="This only describes: whether a chain is proper is known only after the model has answered. With no "
+            "effect of the strategy at all the split alone makes proper chains look like a gain and improper ones like "
+            "a loss.",
         ),
         _placebo,
     ),

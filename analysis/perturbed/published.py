@@ -1,4 +1,9 @@
-"""The tables of the paper as it counts: complete cases, questions as independent, its own intervals."""
+"""The tables of the perturbation study as the paper counts (arXiv 2602.22072).
+
+Items on which any strategy of the model failed are left out, every question counts as independent of the others, and
+the intervals are the paper's own (see tomserve.stats.published). All functions take rows as rows.prepared makes them,
+or counts of them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,7 @@ from .rows import (
 )
 
 Counts = dict[tuple[str, str, str, str], tuple[int, int]]
+"""By subset, model, strategy and class: how many questions are right, and how many were asked."""
 
 
 def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
@@ -41,7 +47,8 @@ def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:
-    """Add accuracy and its interval; nan where nothing was counted."""
+    """The counts with accuracy and its interval, which are nan where nothing was counted; the columns `last` stand
+    last."""
     bounds = [published.accuracy_interval(*pair) for pair in counted.select("correct", "total").iter_rows()]
     return counted.with_columns(
         (pl.col("correct") / pl.col("total")).alias("accuracy"),
@@ -52,10 +59,10 @@ def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:
 
 def arms(counts: Counts) -> Iterator[tuple[tuple[str, str, str], dict[str, tuple[int, int]]]]:
     """For each subset, model and strategy: the right and asked questions by class."""
-    found: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
+    cells: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
     for (subset, model, strategy, name), pair in counts.items():
-        found.setdefault((subset, model, strategy), {})[name] = pair
-    yield from found.items()
+        cells.setdefault((subset, model, strategy), {})[name] = pair
+    yield from cells.items()
 
 
 def _contrast(treated: tuple[int, int], control: tuple[int, int]) -> dict[str, Any]:
@@ -66,7 +73,8 @@ def _contrast(treated: tuple[int, int], control: tuple[int, int]) -> dict[str, A
 
 
 def perturbation_effects(counts: Counts) -> Iterator[dict[str, Any]]:
-    """Each class against the unperturbed one, as if they were independent samples."""
+    """The records of `perturbation_effects`: each class against the unperturbed stories, as if the two were unrelated
+    samples. The row overall has its control among its treated, as in the paper; overall_perturbed has not."""
     for (subset, model, strategy), cells in arms(counts):
         none = cells.get(CONTROL, (0, 0))
         overall = cells["overall"]
@@ -83,7 +91,8 @@ def _pair_counts(part: pl.DataFrame) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Each strategy against vanilla by class, as if they had answered different items."""
+    """The records of `prompting_effects`: each strategy against vanilla by class, as if they had answered different
+    items."""
     for model, strategy, pairs in pairs_of(rows.filter("complete")):
         parts = with_overall(subsets(pairs)).group_by(["subset", "perturbation"], maintain_order=True)
         for (subset, name), part in parts:
@@ -98,7 +107,11 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Correlations of chain metrics with right answers on the false-belief subset, over both samples."""
+    """The records of `faithfulness`: correlations of chain metrics with right answers on the false-belief subset.
+
+    There are two samples: complete holds the items that every strategy answered, published all rows, failures among
+    them as wrong answers without a chain.
+    """
     chosen = with_chains(rows.filter("false_belief"))
     for (model, strategy), every in chosen.group_by(["model", "strategy"], maintain_order=True):
         for sample, part in (("complete", every.filter("complete")), ("published", every)):
@@ -112,15 +125,18 @@ def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
                 low, high = published.correlation_interval(value, part.height)
                 faithful = None if math.isnan(value) else value >= 0.4 and p <= 0.05
                 key = {"model": model, "strategy": strategy, "sample": sample, "metric": metric, "coefficient": kind}
-                found = {"value": value, "ci_low": low, "ci_high": high, "p_value": p, "n": part.height}
-                yield {**key, **found, "faithful": faithful}
+                estimate = {"value": value, "ci_low": low, "ci_high": high, "p_value": p, "n": part.height}
+                yield {**key, **estimate, "faithful": faithful}
 
 
 _CELLS = ((True, True), (True, False), (False, True), (False, False))
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """The effect against vanilla by whether the chain was proper, with the paper's verdict."""
+    """The records of `placebo`: the effect against vanilla by whether the chain was proper, with the paper's verdict.
+
+    A gain with improper chains is the verdict placebo, one with proper chains is gain.
+    """
     chosen = rows.filter("false_belief")
     for model, strategy, name, part in chained_pairs(chosen, chosen.filter("complete")):
         for chain, wanted in (("proper", True), ("improper", False)):
@@ -134,5 +150,5 @@ def placebo(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
             elif high < 0:
                 verdict = "loss"
             key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
-            found = {"risk_difference": effect, "rd_low": low, "rd_high": high, "n": split.height}
-            yield {**key, **found, "verdict": verdict, "subset": "false_belief"}
+            estimate = {"risk_difference": effect, "rd_low": low, "rd_high": high, "n": split.height}
+            yield {**key, **estimate, "verdict": verdict, "subset": "false_belief"}

@@ -1,4 +1,8 @@
-"""The tables of the perturbation study as a careful reader counts: by task and stage, paired, failures as wrong."""
+"""The tables of the perturbation study as tomserve recommends to count.
+
+Intervals and tests count tasks or stages rather than questions, comparisons are paired, and a failure is a wrong answer
+(see docs/explanation/statistics.md for the reasons). All functions take rows as rows.prepared makes them.
+"""
 
 from __future__ import annotations
 
@@ -24,28 +28,30 @@ from .rows import (
 )
 
 EXACT = 1e-9
+"""By how much a mean of zeros and ones may exceed one half through rounding alone."""
 
 
 def accuracy(rows: pl.DataFrame) -> Iterator[Record]:
-    """Classes by task; `overall` for new stages."""
+    """The records of `accuracy`: for a class the interval is by task, for `overall` it is for new stages."""
     keys = ["subset", "model", "strategy", "perturbation"]
     for key, part in with_overall(subsets(rows)).group_by(keys, maintain_order=True):
-        found = share(part, "stage" if key[3] == "overall" else None)
-        yield {**dict(zip(keys, key, strict=True)), **found}
+        counted = share(part, "stage" if key[3] == "overall" else None)
+        yield {**dict(zip(keys, key, strict=True)), **counted}
 
 
 def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
-    """Each class against the `none` tasks of its stages; all ten together for new and for these stages."""
+    """The records of `perturbation_effects`: each class against the unperturbed tasks of the same stages, with p
+    adjusted over the classes; then all ten classes together, once for new stages and once for these stages alone."""
     for (subset, model, strategy), part in subsets(rows).group_by(["subset", "model", "strategy"], maintain_order=True):
-        found = []
+        effects = []
         key = {"subset": subset, "model": model, "strategy": strategy}
         for name in PERTURBED:
             two = part.filter(pl.col("perturbation").is_in([CONTROL, name]))
             treated = two["perturbation"] == name
             if treated.any():
-                found.append({**key, "perturbation": name, **matched(two, treated, stratum="stage")})
-        yield from adjusted(found, PERTURBED)
-        if found:
+                effects.append({**key, "perturbation": name, **matched(two, treated, stratum="stage")})
+        yield from adjusted(effects, PERTURBED)
+        if effects:
             treated = part["perturbation"] != CONTROL
             for pool in (NEW, THESE):
                 effect = matched(part, treated, stratum="stage", pool=pool)
@@ -53,7 +59,8 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
-    """Each class by task; overall for new stages, and for further tasks like these."""
+    """The records of `prompting_effects`: each strategy against vanilla, by class with an interval by task and p
+    adjusted over the classes; then over all classes, once for new stages and once for further tasks like these."""
     for model, strategy, pairs in pairs_of(rows):
         for (subset,), part in subsets(pairs).group_by(["subset"], maintain_order=True):
             key = {"subset": subset, "model": model, "treatment": strategy, "control": VANILLA}
@@ -64,19 +71,23 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def strategies(rows: pl.DataFrame) -> Iterator[Record]:
-    """Cochran's Q over more than two strategies, on the items that all were asked."""
+    """The records of `strategies`: Cochran's Q, a test of whether all strategies are right equally often, on the items
+    that all were asked; none for one or two strategies. It takes the items as independent."""
     for (subset, model), part in subsets(rows).group_by(["subset", "model"], maintain_order=True):
         names = sorted(part["strategy"].unique().to_list())
         if len(names) > 2:
             wide = part.pivot("strategy", index="item", values="correct").drop_nulls()
-            found = paired.cochrans_q(wide.select(names).to_numpy().astype(float))
-            listed = {"strategies": " ".join(names), "n": wide.height, "informative": found.informative}
-            yield {"subset": subset, "model": model, "q": found.q, "df": found.df, "p_value": found.p, **listed}
+            test = paired.cochrans_q(wide.select(names).to_numpy().astype(float))
+            listed = {"strategies": " ".join(names), "n": wide.height, "informative": test.informative}
+            yield {"subset": subset, "model": model, "q": test.q, "df": test.df, "p_value": test.p, **listed}
 
 
 def faithfulness(rows: pl.DataFrame) -> Iterator[Record]:
-    """Chains and answers of the false-belief subset, over rows with both: coefficients with stage-jackknife intervals,
-    within-class versions, and whether the answer follows the last stated belief."""
+    """The records of `faithfulness`, over the rows of the false-belief subset that have a chain and an answer.
+
+    They hold the correlation of each chain metric with a right answer, over all rows and within classes, with intervals
+    from leaving out one stage at a time (the jackknife), and how often the answer is the last stated belief.
+    """
     chosen = with_chains(rows.filter("false_belief")).filter(~pl.col("faulty") & pl.col("chain_length").gt(0))
     for (model, strategy), part in chosen.group_by(["model", "strategy"], maintain_order=True):
         key = {"model": model, "strategy": strategy, "sample": "complete"}
@@ -85,15 +96,15 @@ def faithfulness(rows: pl.DataFrame) -> Iterator[Record]:
         for metric in (METRICS[0], "chain_path_proper", *METRICS[1:]):
             binary = metric in ("chain_proper", "chain_path_proper")
             values = part[metric].cast(pl.Float64).to_numpy()
-            found = _coefficient(values, right, stages, classes, binary)
-            yield {**key, "metric": metric, "coefficient": "phi" if binary else "point_biserial", **found}
+            estimates = _coefficient(values, right, stages, classes, binary)
+            yield {**key, "metric": metric, "coefficient": "phi" if binary else "point_biserial", **estimates}
         for sample, some in (("complete", part), ("wrong_last", part.filter(~pl.col("chain_last_correct")))):
             known = some.filter(pl.col("answer_matches_last").is_not_null())
             matches = known.with_columns(correct=pl.col("answer_matches_last"))
-            found = share(matches, "stage")
-            last = {"metric": "answer_matches_last", "coefficient": "share", "value": found["accuracy"]}
-            counts = {"ci_low": found["ci_low"], "ci_high": found["ci_high"], "n": known.height}
-            yield {**key, "sample": sample, **last, **counts, "method": found["method"]}
+            following = share(matches, "stage")
+            last = {"metric": "answer_matches_last", "coefficient": "share", "value": following["accuracy"]}
+            counts = {"ci_low": following["ci_low"], "ci_high": following["ci_high"], "n": known.height}
+            yield {**key, "sample": sample, **last, **counts, "method": following["method"]}
 
 
 def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: bool) -> Record:
@@ -130,22 +141,26 @@ def _within_without(values: Any, right: Any, classes: Any, stages: Any) -> Any:
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[Record]:
-    """The effect by kind of chain, beside what it would be if chains and answers had nothing to do with each other."""
+    """The records of `placebo`: the effect against vanilla where the chain was proper and where it was not, each beside
+    what it would be if chains and answers had nothing to do with each other (`null`)."""
     chosen = rows.filter("false_belief")
     for model, strategy, name, part in chained_pairs(chosen, chosen):
         columns = ("control", "correct", "chain_proper")
         control, treated, proper = (part[c].fill_null(False).cast(pl.Float64).to_numpy() for c in columns)
         split = association.placebo_split(control, treated, proper)
-        for chain, found in (("proper", split.proper), ("improper", split.improper)):
+        for chain, half in (("proper", split.proper), ("improper", split.improper)):
             key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
-            effect = {"risk_difference": found.effect, "n": found.items, "subset": "false_belief"}
-            verdict = "descriptive" if found.items else "undefined"
-            yield {**key, **effect, "verdict": verdict, "null": found.null, "null_sd": found.null_sd}
+            effect = {"risk_difference": half.effect, "n": half.items, "subset": "false_belief"}
+            verdict = "descriptive" if half.items else "undefined"
+            yield {**key, **effect, "verdict": verdict, "null": half.null, "null_sd": half.null_sd}
 
 
 def criteria(rows: pl.DataFrame, shares: list[Record]) -> dict[tuple[str, str, str], Record]:
-    """What the criteria add, by subset, model and strategy: classes whose interval is above 1/2, false-belief and
-    control questions right together, tasks solved."""
+    """Further columns of the table `criteria`, by subset, model and strategy: in how many classes the whole interval
+    lies above one half, and in how many the false-belief question and its control are right together.
+
+    shares: the records of the table `accuracy`.
+    """
     found: dict[tuple[str, str, str], Record] = {}
     joint = _joint(rows)
     for record in shares:
@@ -161,7 +176,10 @@ _NO_JOINT: Record = {"classes_joint": None, "robust_joint": None}
 
 def _joint(rows: pl.DataFrame) -> dict[tuple[str, str], Record]:
     """Classes in which the false-belief question and the same question of control 1 (the label is right, nothing is
-    moved) are right together for more than half of the pairs; null where the table has no `swapped`."""
+    moved) are right together for more than half of the pairs, by model and strategy.
+
+    There is no entry where the questions cannot be paired, as in a table without the column `swapped`.
+    """
     found: dict[tuple[str, str], Record] = {}
     keys = ["model", "strategy", "cluster", "swapped"]
     for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):

@@ -1,4 +1,5 @@
-"""What the tables of the perturbation study share: its rows, its names, the order in which things stand."""
+"""What the tables of the perturbation study have in common: the rows they count, the names of the design, and the order
+of their rows."""
 
 from __future__ import annotations
 
@@ -56,12 +57,13 @@ def subsets(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_overall(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with their classes, and once more as the class "overall"."""
+    """The rows twice: with their own class, and all of them as the class overall."""
     return pl.concat([rows, rows.with_columns(pl.lit(OVERALL).alias("perturbation"))])
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """All before false_belief, models by name, vanilla first, classes as in the paper, then as the columns stand."""
+    """The frame sorted: all questions before the false-belief subset, models by name, vanilla before other strategies,
+    classes in the order of the paper, then by the remaining columns of the design."""
     keys: list[pl.Expr] = []
     for name in ("subset", "model", "strategy", "treatment", "sample", "perturbation", "stage", "scenario", "status"):
         if name in frame.columns:
@@ -73,8 +75,11 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def ordered(records: Iterator[dict[str, Any]], columns: str) -> pl.DataFrame:
-    """A frame of the records with those columns, which it has also where there are no records, as there are no effects
-    of prompting where vanilla was not asked."""
+    """The records as a sorted frame with those columns (names separated by spaces).
+
+    It has the columns also where there are no records; where vanilla was not asked, for example, there are no effects
+    of prompting.
+    """
     listed = list(records)
     if not listed:
         return pl.DataFrame(schema=dict.fromkeys(columns.split(), pl.String))

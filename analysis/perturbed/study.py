@@ -3,11 +3,12 @@
     tomserve analyze perturbed-reference --study perturbed --out tables --format csv
     tomserve analyze perturbed-reference --intervals published
 
-Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, what it may hide is
-given as bounds; the unit is the task or the stage, effects are matched by stage, tests flip signs, p is adjusted over
-the ten classes; undefined is empty. *published*: an item is left out of a model's tables where the output of any of its
-strategies was faulty (`dropped`), every question counts as independent, which it is not; undefined is nan. Shares are
-compared with 1/2 as fractions in both. `notes` says what each interval means and for whom.
+Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, and bounds say what it
+may hide; intervals count tasks or stages, effects compare stories of the same stage, tests flip signs, p is adjusted
+for ten classes; an undefined number is an empty cell. *published*: an item is left out of a model's tables where the
+output of any of its strategies was faulty (`dropped`), every question counts as independent, which it is not; an
+undefined number is nan. Shares are compared with one half as exact fractions in both. `notes` says what each interval
+means and for whom.
 
 accuracy              by class; `overall` pools all eleven classes
 perturbation_effects  class against class "none"; published: same model and strategy, `overall` has its own control
@@ -77,7 +78,7 @@ MORE = {
     "criteria": "classes_interval_above classes_joint robust_joint tasks_solved tasks",
     "placebo": "null null_sd",
 }
-"""What recommended tables have beyond COLUMNS."""
+"""The columns that tables with recommended intervals have in addition to COLUMNS."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -90,7 +91,7 @@ def _published(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     shares = published.accuracy(rows)
     counts = counts_of(shares)
     effects = ordered(published.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
-    found: dict[str, pl.DataFrame] = {
+    named: dict[str, pl.DataFrame] = {
         "accuracy": shares,
         "perturbation_effects": effects,
         "prompting_effects": ordered(published.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
@@ -99,7 +100,7 @@ def _published(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         "challenging": ordered(challenging(exact_effects(counts)), COLUMNS["challenging"]),
         "placebo": ordered(published.placebo(rows), COLUMNS["placebo"]),
     }
-    return {**found, **_shared(rows, rows.filter("complete"))}
+    return {**named, **_shared(rows, rows.filter("complete"))}
 
 
 def _recommended(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -118,8 +119,8 @@ def _recommended(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         "challenging": challenging(estimated_effects(effects)),
         "placebo": recommended.placebo(rows),
     }
-    found = {name: ordered(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
-    return {name: _undefined_empty(frame) for name, frame in {**found, **shared}.items()}
+    frames = {name: ordered(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
+    return {name: _undefined_empty(frame) for name, frame in {**frames, **shared}.items()}
 
 
 def _shared(rows: pl.DataFrame, sample: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -139,7 +140,8 @@ def figures(tables: Tables, context: Context) -> Sequence[Figure]:
 
 
 def chance(items: Iterable[Asked]) -> Chance:
-    """1 / number of choices over all asked items, and over those of the false-belief subset."""
+    """What a blind guess scores: the mean of 1 / number of choices, over all asked items ("all") and over those of the
+    false-belief subset."""
     every: list[float] = []
     belief: list[float] = []
     for item in items:
@@ -151,7 +153,7 @@ def chance(items: Iterable[Asked]) -> Chance:
 
 
 def notes_of(intervals: str) -> Mapping[str, str]:
-    """What each table means, counted in that way."""
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
     return notes.RECOMMENDED if intervals == "recommended" else notes.PUBLISHED
 
 

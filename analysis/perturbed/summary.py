@@ -16,8 +16,8 @@ NEW_STAGES = "new stages"
 
 
 def warnings(tables: Tables) -> list[str]:
-    """What makes an effect doubtful: strategies that failed on different items, which looks like an effect, or that
-    were not asked the same."""
+    """One line for each reason to doubt an effect of prompting: the two strategies were asked different items, or
+    failed on different items, which can look like an effect."""
     effects = tables["prompting_effects"]
     if "p_failure" not in effects.columns or effects.is_empty():
         return []
@@ -32,19 +32,23 @@ def warnings(tables: Tables) -> list[str]:
             doubts[f"{model}: {treatment} and {control} were asked different items {both}"] = None
         if row["p_failure"] is not None and row["p_failure"] < 0.05:
             p = f"p {row['p_failure']:.3f}, {subset}"
-            doubts[f"{model}: {treatment} and {control} failed on different items ({p}); read the effect's bounds"] = (
-                None
-            )
+            doubts[
+                f"{model}: {treatment} and {control} failed on different items ({p}); read bound_low and bound_high"
+            ] = None
     return list(doubts)
 
 
 def summary(tables: Tables) -> list[Excerpt]:
-    """The tables to print: classes down, strategies across, ``k/n share [interval]``; two strategies fit 80 columns."""
+    """The tables that the terminal prints: accuracy by class and strategy, effects over all classes, the paper's
+    criteria.
+
+    A cell of accuracy reads ``right/asked share [interval]``; two strategies fit in 80 columns.
+    """
     by_task = "method" in tables["accuracy"].columns
     excerpts = _accuracy(tables, "95% intervals" if by_task else "published intervals")
     effects = _effects(tables) if by_task else None
     if effects is not None:
-        title = "effects expected of new stages: read these, not whether two intervals overlap"
+        title = "effects (differences of shares) to expect of new stages: read these, not whether two intervals overlap"
         excerpts.append(Excerpt(title, effects, ("perturbation_effects", "prompting_effects")))
     kept = ["ostensible", "classes_above", "limited_robust", "robust", *(["tasks_solved"] if by_task else [])]
     verdicts = tables["criteria"].filter(rule="strict").select("subset", "model", "strategy", *kept)
@@ -62,7 +66,8 @@ def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
 
 
 def _effects(tables: Tables) -> pl.DataFrame | None:
-    """All classes together, perturbed against unperturbed and each strategy against vanilla, for new stages."""
+    """The effects over all classes together, for new stages: perturbed against unperturbed stories, and each strategy
+    against vanilla. None where there are none."""
     effects = []
     for name, perturbed in (("perturbation_effects", True), ("prompting_effects", False)):
         part = tables[name].filter(target=NEW_STAGES).filter(pl.col("perturbation").str.starts_with(OVERALL))

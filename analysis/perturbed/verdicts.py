@@ -39,11 +39,11 @@ _ROBUST = {
     "no": ("No", BAD),
     "open": ("Not shown, but not ruled out", OPEN),
 }
-_DIFFERS = ("Differs by strategy or by set of questions", OPEN)
+_DIFFERS = ("It depends on strategy or questions", OPEN)
 
 
 def _robust(tables: Tables) -> Card | None:
-    """The paper's criteria, and for how many classes the interval settles on which side of one half they are."""
+    """The paper's criteria, and for how many classes the whole interval lies on one side of one half."""
     if not holds(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
     outcomes, grounds = set(), []
@@ -54,12 +54,16 @@ def _robust(tables: Tables) -> Card | None:
         tested = row.get("classes_tested", 10)
         text = f"More than half right in {row['classes_above']} of {tested} classes, {control} on unperturbed stories."
         if above + below + undecided:
-            text += f" Counting only what is certain: {above} above one half, {below} below, {undecided} undecided."
+            text += (
+                f" By their intervals: {above} certainly above half, {below} certainly below, {undecided} undecided."
+            )
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), text))
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else _DIFFERS
     remark = (
-        "The paper calls a model robust that has more than half right on unperturbed stories and in all ten classes. A "
-        "class is certain if its 95% interval lies wholly above one half, or wholly below."
+        "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
+        "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
+        "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
+        "holds the questions about a belief that the story made false."
     )
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
 
@@ -76,7 +80,7 @@ def _outcome(row: Row, below: int, undecided: int) -> str:
 
 
 def _sides_of_half(tables: Tables, row: Row) -> tuple[int, int, int]:
-    """How many classes have an interval above one half, below it, and around it."""
+    """How many classes have an interval that lies above one half, below it, or around it; 0 where nothing is known."""
     if not holds(tables, "accuracy", "subset strategy perturbation ci_low ci_high"):
         return 0, 0, 0
     part = tables["accuracy"].filter(
@@ -121,7 +125,8 @@ def _breaks(tables: Tables) -> Card | None:
 
 
 def _what_harder_means(frame: pl.DataFrame, adjusted: bool) -> str:
-    meaning = "A class is clearly harder if the interval of its difference from unperturbed stories lies below zero"
+    meaning = "Points are percentage points of right answers; the 95% interval stands in brackets. "
+    meaning += "A class is clearly harder if the interval of its difference from unperturbed stories lies below zero"
     meaning += (
         ", and p, adjusted for how many classes were tested at once, is at most 0.05 (p: how often chance alone would "
         "give so large a difference)."
@@ -131,7 +136,9 @@ def _what_harder_means(frame: pl.DataFrame, adjusted: bool) -> str:
     if adjusted and "p_smallest" in frame.columns and (few := frame.filter(pl.col("p_smallest") > 0.05)).height:
         classes = few["perturbation"].n_unique()
         which = "class has" if classes == 1 else "classes have"
-        meaning += f" {classes} {which} too few stages to reach that, whatever the answers."
+        meaning += (
+            f" {classes} {which} too few stages (settings with their stories) to reach that, whatever the answers."
+        )
     return meaning
 
 
@@ -143,7 +150,7 @@ def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
             where = "" if row["break_sentence"] is None else f" at sentence {row['break_sentence']}"
             yield (
                 f"{readable(row['strategy'])}, written chains",
-                f"{row['total'] - row['proper']:,} of {row['total']:,} leave the gold path, most often{where} "
+                f"{row['total'] - row['proper']:,} of {row['total']:,} leave the right course, most often{where} "
                 f"({readable(row['break_kind'])}, {row['breaks']:,} times).",
             )
 
@@ -165,7 +172,7 @@ def _classes_helped(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
         part = rows.filter(~pl.col("perturbation").str.starts_with(OVERALL))
         up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
         if part.height:
-            text = f"Of {part.height} classes {up} have an interval above zero, {down} below."
+            text = f"Of {part.height} classes {up} have an interval above zero (helps), {down} below (hurts)."
             yield f"{readable(treatment)}, by class", text
 
 
@@ -188,7 +195,7 @@ def _honest(tables: Tables) -> Card | None:
         grounds.append((f"{readable(row['strategy'])}, proper chain and right answer", _correlation(row)))
     for row in frame.filter(metric="answer_matches_last", sample="wrong_last").iter_rows(named=True):
         if finite(row["value"]) is not None:
-            text = f"The answer follows it in {percent(row['value'])} of {row['n']}{interval(row)}."
+            text = f"The answer is that belief in {percent(row['value'])} of {row['n']}{interval(row)}."
             grounds.append((f"{readable(row['strategy'])}, chain ends in a wrong belief", text))
     if holds(tables, "chains", "strategy perturbation proper total proper_share"):
         for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
@@ -196,8 +203,11 @@ def _honest(tables: Tables) -> Card | None:
             grounds.append((f"{readable(row['strategy'])}, all questions", text))
     verdict, tone = _HONEST.get(outcomes.pop(), ("Undecided", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
     remark = (
-        "The paper's measure is phi, the correlation of a proper chain with a right answer: at least 0.4, with p at "
-        "most 0.05. A proper chain holds its own final state, so that a high phi alone proves little."
+        "A chain is the belief that a reply states after every sentence; it is proper if it runs as the right "
+        "beliefs do. The paper's measure is phi, the correlation of a proper chain with a right answer (0: none, 1: "
+        "they always go together): at least 0.4, and clearly above zero (as published: p at most 0.05, where p is "
+        "the chance of so strong a correlation among unrelated ones; as recommended: the whole interval above zero). "
+        "A proper chain ends in the right belief, which mostly is the answer, so that a high phi alone proves little."
     )
     return Card("Is its reasoning honest?", verdict, tone, tuple(grounds), remark)
 

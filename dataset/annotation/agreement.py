@@ -1,10 +1,12 @@
-"""Agreement of the hand-written gold with the blind second annotation; lists every disagreement.
+"""How far a blind second annotation agrees with the hand-written gold of the dataset.
 
     python dataset/annotation/agreement.py [--list]
 
-Krippendorff's alpha with MASI distance over all sentences, over sentences where the belief changes, and over last
-sentences, with intervals that resample tasks (2,000 seeded draws, percentiles). Replies whose story has changed since
-(their code or number of sentences is no longer there) are counted and left out.
+Prints Krippendorff's alpha with the MASI distance over all sentences, over the sentences where the gold label changes,
+and over last sentences. The 95 % intervals are percentiles of 2,000 seeded draws that resample tasks, because the
+sentences of a task depend on each other; they speak about further tasks of the same kind. Replies to stories that have
+changed since (their code or their sentences are no longer there) are counted and left out. --list prints every
+disagreement, too.
 """
 
 from __future__ import annotations
@@ -21,14 +23,18 @@ from tomserve.stats.agreement import krippendorff_alpha
 
 HERE = Path(__file__).parent
 DRAWS = 2000
+"""Number of resampled sets of tasks for an interval."""
 Pair = tuple[frozenset[str], frozenset[str]]
+"""The labels of one sentence: those of the gold, and those of the second annotator."""
 
 
 def main() -> None:
-    """Print the table, and with --list every disagreement."""
+    """Print the table, and with --list every disagreement. Exits with a message where a reply has another number of
+    sentences.
+    """
     pairs: dict[tuple[str, str], dict[str, list[Pair]]] = defaultdict(lambda: defaultdict(list))
-    differing: list[str] = []
-    known, read, stale = stories(), 0, 0
+    disagreements: list[str] = []
+    annotated, compared, stale = stories(), 0, 0
     sent = {
         entry["code"]: tuple(entry["sentences"])
         for path in sorted((HERE / "sheets").glob("*.jsonl"))
@@ -37,11 +43,11 @@ def main() -> None:
     for path in sorted((HERE / "replies").glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             reply = orjson.loads(line)
-            story = known.get(reply["code"])
+            story = annotated.get(reply["code"])
             if story is None or story["belief"].story != sent[reply["code"]]:
                 stale += 1
                 continue
-            read += 1
+            compared += 1
             for which in ("belief", "reality"):
                 item = story[which]
                 assert item.gold is not None  # stages always have a rationale,
@@ -58,12 +64,12 @@ def main() -> None:
                     if t == len(gold) - 1:
                         cells["last sentences"].append(pair)
                     if pair[0] != pair[1]:
-                        differing.append(
+                        disagreements.append(
                             f"{reply['code']} {item.cluster}/{item.factors['scenario']} {which} sentence {t + 1}: "
                             f"gold {sorted(pair[0])}, second {sorted(pair[1])}\n      {item.story[t]}"
                             + (f"\n      note: {reply['note']}" if reply.get("note") else "")
                         )
-    print(f"{read} stories compared; {stale} replies to stories that have changed since")
+    print(f"{compared} stories compared; {stale} replies to stories that have changed since")
     print("| sets | over | n | equal | alpha (MASI) | 95% interval, tasks resampled |")
     print("|---|---|---|---|---|---|")
     for which in ("belief", "reality"):
@@ -80,7 +86,7 @@ def main() -> None:
             alpha = krippendorff_alpha(every)
             print(f"| {which} | {part} | {len(every)} | {same} | {alpha:.3f} | {low:.3f} to {high:.3f} |")
     if "--list" in sys.argv:
-        print(*differing, sep="\n")
+        print(*disagreements, sep="\n")
 
 
 if __name__ == "__main__":

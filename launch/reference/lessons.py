@@ -1,4 +1,6 @@
-"""What is taught when: the forms of an example, the order of lessons, and the batches of every training step."""
+"""The curriculum: in which form examples are shown, in which order the lessons come, and the batches of every training
+step.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from packing import Note, Packer, Tree, build_tokenizer
+from packing import Note, Packer, Tree
 from stories import Short, generate, tell
+from tokens import build_tokenizer
 
 SEED = 20260222
+"""The seed of the tokenizer and, by default, of training."""
 GROUP = 4
-"""Batches made at once and sorted by length, so that little is padded."""
+"""So many batches are made at once and their examples sorted by length, so that little padding is needed."""
 FORMS: dict[str, tuple[str, bool, bool]] = {
     "bare": ("vanilla", False, False),
     "bare chain": ("cot", False, False),
@@ -29,25 +33,31 @@ FORMS: dict[str, tuple[str, bool, bool]] = {
     "cot": ("cot", True, False),
     "cot one-shot": ("cot", True, True),
 }
-"""Name: strategy of the reply, whether the system text stands before, whether the demonstration does. The bare ones
-have neither chat marks nor labels: half as many tokens."""
+"""By name of the form: the strategy of the reply, whether the system text comes first, and whether the demonstration
+does. The bare forms have neither chat marks nor labels, which halves the tokens.
+"""
 BARE = {"bare": 0.4, "bare chain": 0.6}
 PLAIN = {"bare": 0.15, "bare chain": 0.25, "plain": 0.25, "plain chain": 0.35}
 REAL = {"plain": 0.05, "plain chain": 0.2, "vanilla": 0.3, "cot": 0.1, "cot one-shot": 0.35}
-"""How often which form is shown: in the first two lessons, in the third, in the last."""
+"""How often each form is shown: BARE in the first two lessons, PLAIN in the third, REAL in the last."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that shapes the weights.
+    """All settings that shape the weights. Shares are of the training steps.
 
-    Four lessons. `single`: until that share of the steps stories only of the sentences that matter, one phrasing a
-    role, names and labels of one token each; `short`: until then such stories with words of all kinds and more and
-    more phrasings; `plain`: until then whole stories without system text; then the project's own prompts, mixed with
-    the forms before. `relay`: how many stories of the first lesson, and less and less of the second, have `relay_plot`,
-    where nothing but the name tells who believes what. `change`: the factor on the loss of a belief that is not the one
-    before it: most are, and "as before" would do. `story_weight`, `hints`, `look`: the weight of the loss on
-    the story's own text, of the readouts and of the attention (hints.py), beside the loss on replies, which is 1.
+    There are four lessons. Until the share `single`, stories have only the sentences that matter, one phrasing a role,
+    and names and labels of one token. Until `short`, such stories have words of all kinds and more and more phrasings.
+    Until `plain`, stories are whole but have no system text. After that come the project's own prompts, mixed with the
+    earlier forms.
+
+    `steps`, `batch`: number of steps, and stories a step. `matrix_rate`, `embedding_rate`: learning rates of Muon and
+    of AdamW. `warmup`: steps until they are reached; `decay`: the share of the steps over which they fall to zero.
+    `relay`: the share of stories with `plots.relay_plot` in the first lesson, which shrinks during the second; there
+    nothing but the name tells who believes what. `change`: factor on the loss of a belief that differs from the one
+    before, because most do not differ and always repeating the last one would do. `story_weight`, `hints`, `look`:
+    weights of the losses on the story's own text, on the readouts and on the attention (see hints.py); the loss on
+    replies has weight 1.
     """
 
     steps: int = 2200
@@ -71,7 +81,9 @@ class Recipe:
             raise ValueError(f"0 < single < short < plain <= 1, not {self.single}, {self.short}, {self.plain}")
 
     def rate(self, step: int) -> float:
-        """The factor on the learning rates: up, level, and down to zero over the last `decay` of the steps."""
+        """The factor on the learning rates at this step: it rises, stays at 1, and falls to zero over the last `decay`
+        of the steps.
+        """
         down = (self.steps - step) / (self.decay * self.steps)
         return max(0.0, min(1.0, (step + 1) / self.warmup, down))
 
@@ -81,8 +93,12 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass
 class Batch:
-    """Padded trees of one form: stories [B, S] with `lengths` [B], branches [N, L] with their `owner` [N]; `notes`: by
-    hint those in stories and those in branches [n, 3] (row, place, token); `looks` [n, 4] (row, place, inside, source).
+    """Padded trees of one form, as arrays; a place is a position in its row, counted from 0.
+
+    `stories` [B, S] with their `lengths` [B]; `branches` [N, L], with the story that each belongs to in `owner` [N];
+    `targets` and `weights` [N, L] of the loss. `checks`: (row, place, class) of the labels whose accuracy is measured.
+    `notes`: by hint those in stories and those in branches, each [n, 3] (row, place, token). `looks` [n, 4]: row,
+    place, whether the source is inside the branch, and the place of the source.
     """
 
     form: str
@@ -98,7 +114,7 @@ class Batch:
 
 
 def collate(form: str, trees: list[Tree]) -> Batch:
-    """Pad trees to the longest story and the longest branch."""
+    """Combine trees of one form into a batch, padded to the longest story and the longest branch."""
     branches = [branch for tree in trees for branch in tree.branches]
     return Batch(
         form,
@@ -118,45 +134,52 @@ def collate(form: str, trees: list[Tree]) -> Batch:
 
 
 def _noted(notes: list[list[Note]], hint: str) -> Ints:
-    found = [(row, place, token) for row, own in enumerate(notes) for name, place, token in own if name == hint]
-    return np.array(found, np.int64).reshape(-1, 3)
+    """The notes of one hint as an array [n, 3]: row, place, token."""
+    entries = [(row, place, token) for row, own in enumerate(notes) for name, place, token in own if name == hint]
+    return np.array(entries, np.int64).reshape(-1, 3)
 
 
 def _padded(rows: list[Any]) -> np.ndarray[Any, Any]:
+    """The rows as one array, padded with zeros at the end."""
     longest = max(map(len, rows))
     return np.array([[*row, *[0] * (longest - len(row))] for row in rows])
 
 
 _packer: Packer | None = None
+"""What a worker process builds once and keeps: the packer, and the short words of the first lesson (`_short`)."""
 _short: Short | None = None
 
 
 def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
-    """The batches of one group of steps, in training order; of each the share of process `rank` of `world`,
-    made of stories of its own, of about the same length as the others' shares."""
+    """The batches of one group of steps, in training order.
+
+    job: the recipe, the number of the group, and the rank and number of the training processes. Each process gets its
+        share of every batch, made of stories of its own; the shares of one batch have about the same length.
+    """
     global _packer, _short
     if _packer is None:
         _packer = Packer(build_tokenizer(SEED))
         _short = _packer.short_words()
     recipe, group, rank, world = job
-    common = random.Random(f"train/{recipe.seed}/{group}")  # what all processes share
+    common = random.Random(f"train/{recipe.seed}/{group}")  # drawn alike in all processes
     rng = random.Random(f"train/{recipe.seed}/{group}/{rank}/{world}")
     done = group * GROUP / recipe.steps
     share = BARE if done < recipe.short else PLAIN if done < recipe.plain else REAL
     form = common.choices(list(share), list(share.values()))[0]
     strategy, bare = FORMS[form][0], form in BARE
-    left = min(1.0, max(0.0, (recipe.short - done) / (recipe.short - recipe.single)))  # of the second lesson
+    # how much of the second lesson is left, as a share of it
+    left = min(1.0, max(0.0, (recipe.short - done) / (recipe.short - recipe.single)))
     trees = []
     size = recipe.batch // world
     for number in range(GROUP * size):
-        most = _phrasings(rng, recipe, done)
-        relay = most is not None and rng.random() < recipe.relay * left
+        phrasings = _phrasings(rng, recipe, done)
+        relay = phrasings is not None and rng.random() < recipe.relay * left
         short = _short if rng.random() < (0.5 * left if left < 1 else 1.0) else None
-        told = tell(rng, f"train-{group}-{rank}-{number}", most=most, short=short, relay=relay)
-        most_asked = len(told.items) if bare else 3 if strategy == "vanilla" else 2  # real prompts are long
-        asked = told.items if bare else rng.sample(told.items, min(len(told.items), most_asked))
+        drawn_story = tell(rng, f"train-{group}-{rank}-{number}", most=phrasings, short=short, relay=relay)
+        questions = len(drawn_story.items) if bare else 3 if strategy == "vanilla" else 2  # real prompts are long
+        asked = drawn_story.items if bare else rng.sample(drawn_story.items, min(len(drawn_story.items), questions))
         compact = bare or rng.random() < 0.85
-        trees.append(_packer.tree(asked, strategy, told=told, bare=bare, compact=compact, change=recipe.change))
+        trees.append(_packer.tree(asked, strategy, told=drawn_story, bare=bare, compact=compact, change=recipe.change))
     trees.sort(key=lambda tree: len(tree.story))
     batches = [collate(form, trees[start : start + size]) for start in range(0, len(trees), size)]
     common.shuffle(batches)
@@ -164,7 +187,10 @@ def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
 
 
 def _phrasings(rng: random.Random, recipe: Recipe, done: float) -> int | None:
-    """How many phrasings a role has in a story when that share of the steps is done; None: all, and a whole story."""
+    """How many phrasings of a role a story may use once this share of the steps (`done`) is over.
+
+    None means all of them, in a whole story instead of one with only the sentences that matter.
+    """
     if done < recipe.single or done >= recipe.short:
         return 1 if done < recipe.single else None
     far = (done - recipe.single) / (recipe.short - recipe.single)
@@ -172,18 +198,24 @@ def _phrasings(rng: random.Random, recipe: Recipe, done: float) -> int | None:
 
 
 def die_with_parent() -> None:
-    """Leave no process behind, however the one that started this one ends. Does nothing where that is not Linux."""
+    """Have the kernel kill this process when the one that started it ends, however that ends. Only Linux can; elsewhere
+    nothing is done.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _settle() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
+    """Prepare a worker process: it ends with its parent, which alone reacts to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
 
 
 def batches(recipe: Recipe, first: int, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-    """Training batches from step `first` on, made by another process ahead of time."""
+    """Yield the training batches from step `first` on; another process makes them ahead of time.
+
+    rank, world: the number of this training process and how many there are; each gets its share of every batch.
+    """
     groups = range(first // GROUP, math.ceil(recipe.steps / GROUP))
     jobs = ((recipe, group, rank, world) for group in groups)
     with multiprocessing.get_context("spawn").Pool(1, _settle) as pool:
@@ -198,7 +230,7 @@ def batches(recipe: Recipe, first: int, rank: int = 0, world: int = 1) -> Iterat
 
 
 def held_out(packer: Packer, stories: int) -> list[Batch]:
-    """Batches over stories of unseen words and phrasings, in four of the forms."""
+    """Batches with so many stories of words and phrasings that training never shows, in four of the forms."""
     items = list(generate(stories, 5, held_out=True))
     groups = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.cluster)]
     return [

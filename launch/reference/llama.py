@@ -1,7 +1,8 @@
-"""The Llama of the reference model, written for training on trees; saved as a checkpoint that any server loads.
+"""The reference model's architecture, Llama, written for training on trees; its checkpoint can be loaded by any server.
 
-The forward pass takes the opening (system text, demonstration) once for a whole batch of stories: its keys and values
-are shared by all of them, and gradients flow back through it.
+A tree is a story with several questions (see packing.py). The forward pass computes the opening (system text and
+demonstration) once for a whole batch of stories: all of them share its keys and values, and gradients flow back through
+it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 THETA, EPS = 10000.0, 1e-5
+"""Base of the rotary position embedding (THETA) and the small number inside RMS norms (EPS)."""
 CONTEXT = 4096
+"""The most tokens that the model can read."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is trained by default: 1.27 million parameters. Six layers of 160 learn less in the same time on a CPU."""
+    """The dimensions of the model; the default has 1.27 million parameters.
+
+    `width` of the hidden states, number of `layers`, attention `heads`, and `inner` width of the MLP. Six layers of
+    width 160 learned less in the same time on a CPU.
+    """
 
     width: int = 128
     layers: int = 5
@@ -31,14 +38,17 @@ class Size:
 
     @property
     def head(self) -> int:
-        """Width of a head."""
+        """Width of one attention head."""
         return self.width // self.heads
 
 
 class Seen:
-    """What the forward pass is to note, by the number of a layer (from 1). `hidden`: its normed output for stories
-    [B, S, d] and branches [N, L, d]; `attention`: the branches' queries [N, heads, L, d/heads], the keys that they see
-    [N, heads, T, d/heads] (opening, story, branch) and the bias [N, L, T] that hides what comes later."""
+    """What the forward pass should note, by number of the layer (from 1), and then has noted.
+
+    `hidden`: the layer's normed output for stories [B, S, d] and for branches [N, L, d]. `attention`: the branches'
+    queries [N, heads, L, d/heads], the keys that they see (opening, story, branch) [N, heads, T, d/heads], and the bias
+    [N, L, T] that hides what comes later.
+    """
 
     def __init__(self, hidden: Iterable[int], attention: Iterable[int]) -> None:
         nothing = torch.empty(0)
@@ -47,7 +57,7 @@ class Seen:
 
 
 class Layer(nn.Module):
-    """Attention and a gated MLP, each behind an RMS norm; names are those of transformers' Llama."""
+    """The parameters of one layer: attention and a gated MLP, each behind an RMS norm; names as in transformers."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -61,14 +71,15 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Token embedding (tied to the output) and layers. Parameters are float32, the arithmetic is `dtype`."""
+    """A Llama with tied token embeddings. Parameters are float32; `dtype` is the type of the arithmetic."""
 
     def __init__(self, vocabulary: int, size: Size | None = None, *, dtype: torch.dtype = torch.bfloat16) -> None:
         super().__init__()
         self.size = size = size or Size()
         self.dtype = dtype
-        self.embed = nn.Parameter(torch.randn(vocabulary, size.width) * 0.15)  # at 0.02 copying does not appear
-        self.blocks = [Layer(size) for _ in range(size.layers)]  # with their type, which a ModuleList forgets
+        # with a standard deviation of .02 the model does not learn to copy
+        self.embed = nn.Parameter(torch.randn(vocabulary, size.width) * 0.15)
+        self.blocks = [Layer(size) for _ in range(size.layers)]  # a list keeps the type that a ModuleList forgets
         self.layers = nn.ModuleList(self.blocks)
         self.norm = nn.Parameter(torch.ones(size.width))
         for name, matrix in self.matrices().items():
@@ -84,7 +95,7 @@ class Llama(nn.Module):
         self.register_buffer("sin", torch.cat([angles.sin()] * 2, 1), persistent=False)
 
     def matrices(self) -> dict[str, nn.Parameter]:
-        """What Muon trains: the matrices of the layers."""
+        """The matrices of the layers by name, which Muon trains."""
         return {name: parameter for name, parameter in self.layers.named_parameters() if parameter.ndim > 1}
 
     def hidden(
@@ -98,9 +109,15 @@ class Llama(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Final hidden states of the stories [B, S, d] and of the branches [N, L, d].
 
-        opening [P] token ids (P may be 0), stories [B, S] padded at the end to `lengths` [B], branches [N, L] padded
-        at the end, owner [N] the story a branch belongs to. A story sees the opening and itself, a branch the
-        opening, its story and itself, always the past only. `seen` is filled on the way.
+        A story sees the opening and itself; a branch sees the opening, its story and itself; both see only what comes
+        before.
+
+        opening: token ids [P], where P may be 0.
+        stories: token ids [B, S], padded at the end.
+        lengths: of the stories without padding [B].
+        branches: token ids [N, L], padded at the end.
+        owner: the story that each branch belongs to [N].
+        seen: filled with what it asks for, where given.
         """
         start, (batch, long), (count, wide) = len(opening), stories.shape, branches.shape
         x = self.embed[torch.cat([opening, stories.flatten(), branches.flatten()])]
@@ -124,7 +141,7 @@ class Llama(nn.Module):
             qkv = F.linear(y, layer.qkv.flatten(0, 1).to(self.dtype))
             q, k, v = qkv.view(-1, 3, self.size.heads, self.size.head).unbind(1)
             q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-            opened, told, asked = (
+            of_opening, of_stories, of_branches = (
                 [_heads(part, rows) for part in parts]
                 for parts, rows in zip(
                     zip(*(torch.split(part, sizes) for part in (q, k, v)), strict=True), (1, batch, count), strict=True
@@ -132,29 +149,30 @@ class Llama(nn.Module):
             )
             mixed = []
             if start:
-                mixed.append(_attend(opened[0], opened[1], opened[2], first_bias))
+                mixed.append(_attend(of_opening[0], of_opening[1], of_opening[2], first_bias))
             keys, values = (
                 torch.cat([head.expand(batch, -1, -1, -1), tail], 2)
-                for head, tail in zip(opened[1:], told[1:], strict=True)
+                for head, tail in zip(of_opening[1:], of_stories[1:], strict=True)
             )
-            mixed.append(_attend(told[0], keys, values, story_bias))
+            mixed.append(_attend(of_stories[0], keys, values, story_bias))
             keys, values = (
-                torch.cat([head[owner], tail], 2) for head, tail in zip((keys, values), asked[1:], strict=True)
+                torch.cat([head[owner], tail], 2) for head, tail in zip((keys, values), of_branches[1:], strict=True)
             )
-            mixed.append(_attend(asked[0], keys, values, branch_bias))
+            mixed.append(_attend(of_branches[0], keys, values, branch_bias))
             if seen is not None and number in seen.attention:
-                seen.attention[number] = asked[0], keys, branch_bias[:, 0]
+                seen.attention[number] = of_branches[0], keys, branch_bias[:, 0]
             x = x + F.linear(torch.cat(mixed), layer.o_proj.to(self.dtype))
             y = F.rms_norm(x, (self.size.width,), layer.post_attention_layernorm, EPS).to(self.dtype)
             gate, up = F.linear(y, layer.gate_up.flatten(0, 1).to(self.dtype)).chunk(2, -1)
             x = x + F.linear(F.silu(gate) * up, layer.down_proj.to(self.dtype))
             if seen is not None and number in seen.hidden:
-                _, told_x, asked_x = torch.split(F.rms_norm(x, (self.size.width,), eps=EPS), sizes)
-                seen.hidden[number] = told_x.view(batch, long, -1), asked_x.view(count, wide, -1)
-        _, told_x, asked_x = torch.split(F.rms_norm(x, (self.size.width,), self.norm, EPS), sizes)
-        return told_x.view(batch, long, -1), asked_x.view(count, wide, -1)
+                _, story_states, branch_states = torch.split(F.rms_norm(x, (self.size.width,), eps=EPS), sizes)
+                seen.hidden[number] = story_states.view(batch, long, -1), branch_states.view(count, wide, -1)
+        _, story_states, branch_states = torch.split(F.rms_norm(x, (self.size.width,), self.norm, EPS), sizes)
+        return story_states.view(batch, long, -1), branch_states.view(count, wide, -1)
 
     def _bias(self, hidden: Tensor) -> Tensor:
+        """An additive mask that hides the places where `hidden` is true."""
         return torch.zeros(hidden.shape, dtype=self.dtype, device=hidden.device).masked_fill(hidden, -1e4)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -162,47 +180,50 @@ class Llama(nn.Module):
         return F.linear(hidden.to(self.dtype), self.embed.to(self.dtype)).float()
 
     def checkpoint(self) -> dict[str, Tensor]:
-        """The parameters under the names of transformers' LlamaForCausalLM (tied: no lm_head)."""
-        found: dict[str, Tensor] = {"model.embed_tokens.weight": self.embed, "model.norm.weight": self.norm}
+        """The parameters under the names of transformers' LlamaForCausalLM; tied embeddings need no lm_head."""
+        tensors: dict[str, Tensor] = {"model.embed_tokens.weight": self.embed, "model.norm.weight": self.norm}
         for number, layer in enumerate(self.blocks):
-            at = f"model.layers.{number}."
-            found |= {
-                at + "input_layernorm.weight": layer.input_layernorm,
-                at + "post_attention_layernorm.weight": layer.post_attention_layernorm,
-                at + "self_attn.o_proj.weight": layer.o_proj,
-                at + "mlp.down_proj.weight": layer.down_proj,
+            prefix = f"model.layers.{number}."
+            tensors |= {
+                prefix + "input_layernorm.weight": layer.input_layernorm,
+                prefix + "post_attention_layernorm.weight": layer.post_attention_layernorm,
+                prefix + "self_attn.o_proj.weight": layer.o_proj,
+                prefix + "mlp.down_proj.weight": layer.down_proj,
             }
-            found |= {
-                f"{at}self_attn.{name}_proj.weight": part for name, part in zip("qkv", layer.qkv.unbind(0), strict=True)
+            tensors |= {
+                f"{prefix}self_attn.{name}_proj.weight": part
+                for name, part in zip("qkv", layer.qkv.unbind(0), strict=True)
             }
-            found |= {
-                f"{at}mlp.{name}_proj.weight": part
+            tensors |= {
+                f"{prefix}mlp.{name}_proj.weight": part
                 for name, part in zip(("gate", "up"), layer.gate_up.unbind(0), strict=True)
             }
-        return {name: tensor.detach().float().contiguous().clone() for name, tensor in found.items()}
+        return {name: tensor.detach().float().contiguous().clone() for name, tensor in tensors.items()}
 
     @torch.no_grad()
     def load_checkpoint(self, state: Mapping[str, Tensor]) -> None:
-        """Take the parameters from `checkpoint`'s names; others (a tied lm_head) are passed over."""
+        """Load parameters that have the names of `checkpoint`; others, such as a tied lm_head, are ignored."""
         self.embed.copy_(state["model.embed_tokens.weight"])
         self.norm.copy_(state["model.norm.weight"])
         for number, layer in enumerate(self.blocks):
-            at = f"model.layers.{number}."
+            prefix = f"model.layers.{number}."
             for name in ("input_layernorm", "post_attention_layernorm"):
-                getattr(layer, name).copy_(state[f"{at}{name}.weight"])
-            layer.o_proj.copy_(state[at + "self_attn.o_proj.weight"])
-            layer.down_proj.copy_(state[at + "mlp.down_proj.weight"])
-            layer.qkv.copy_(torch.stack([state[f"{at}self_attn.{name}_proj.weight"] for name in "qkv"]))
-            layer.gate_up.copy_(torch.stack([state[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
+                getattr(layer, name).copy_(state[f"{prefix}{name}.weight"])
+            layer.o_proj.copy_(state[prefix + "self_attn.o_proj.weight"])
+            layer.down_proj.copy_(state[prefix + "mlp.down_proj.weight"])
+            layer.qkv.copy_(torch.stack([state[f"{prefix}self_attn.{name}_proj.weight"] for name in "qkv"]))
+            layer.gate_up.copy_(torch.stack([state[f"{prefix}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
 
 
 def _heads(part: Tensor, rows: int) -> Tensor:
+    """Tokens [rows x length, heads, width] as [rows, heads, length, width]."""
     return part.reshape(rows, -1, *part.shape[1:]).transpose(1, 2)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     """Attention with an additive mask, heads joined: [tokens, d]. On a CPU in bfloat16 plain products take half the
-    time of torch's fused kernel."""
+    time of torch's fused kernel.
+    """
     if q.is_cuda:
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     else:
@@ -212,12 +233,13 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply the rotary position embedding."""
     left, right = x.chunk(2, -1)
     return x * cos + torch.cat([-right, left], -1) * sin
 
 
 def config(vocabulary: int, size: Size, end: int, pad: int) -> dict[str, object]:
-    """config.json of the checkpoint."""
+    """The content of the checkpoint's config.json. `end`, `pad`: ids of the tokens that end a reply and that pad."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -244,11 +266,11 @@ def config(vocabulary: int, size: Size, end: int, pad: int) -> dict[str, object]
 
 
 def save(model: Llama, folder: Path, end: int, pad: int) -> None:
-    """Write config.json and model.safetensors into an existing folder."""
+    """Write config.json and model.safetensors into a folder that exists."""
     from safetensors.torch import save_file
 
     text = json.dumps(config(len(model.embed), model.size, end, pad), indent=2)
     (folder / "config.json").write_text(text + "\n")
     weights = folder / "model.safetensors"
     save_file(model.checkpoint(), weights, metadata={"format": "pt"})
-    weights.chmod(0o644)  # it comes readable to its owner alone
+    weights.chmod(0o644)  # safetensors makes it readable for its owner only

@@ -1,4 +1,4 @@
-"""Muon (Jordan et al. 2024) for the matrices: momentum, then the nearest orthogonal matrix as the step."""
+"""The optimiser Muon (Jordan et al. 2024) for matrices: it steps by the orthogonal matrix nearest to the momentum."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from torch import Tensor
 
 
 class Muon(torch.optim.Optimizer):
-    """Parameters are [..., rows, columns]; leading dimensions are separate matrices. `lr` is the step's size in units
-    of an orthogonal matrix scaled by sqrt(max(1, rows / columns))."""
+    """Parameters have shape [..., rows, columns], where leading dimensions count separate matrices.
+
+    lr: size of a step, in units of an orthogonal matrix scaled by sqrt(max(1, rows / columns)).
+    momentum: the share of the running mean of gradients that is kept at each step.
+    """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step; parameters without gradient stay."""
+        """Take one step; parameters without a gradient stay as they are. `closure` is not used."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -33,7 +36,9 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
-    """About U V^T of the singular value decomposition, by a quintic Newton-Schulz iteration; [..., r, c]."""
+    """About U V^T of each matrix's singular value decomposition, by a quintic Newton-Schulz iteration; shape [...,
+    rows, columns].
+    """
     x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     tall = x.shape[-2] > x.shape[-1]
     if tall:
@@ -42,5 +47,5 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    found: Tensor = (x.mT if tall else x).float()
-    return found
+    result: Tensor = (x.mT if tall else x).float()
+    return result

@@ -1,6 +1,6 @@
-"""What happens in a generated story, before it has words: scenes with roles, persons and events.
+"""What happens in a generated story, before it is put into words: scenes with roles, persons and events.
 
-The events are those of tomserve.benchmarks.perturbed.events.
+The events are written as those of tomserve.benchmarks.perturbed.events, for example "see P" or "tell W x".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PERTURBATIONS = ("transparent_container", "uninformative_label")
 
 @dataclass(frozen=True)
 class Scene:
-    """One sentence to be: its role, the persons and labels in its slots (by key), its events."""
+    """What will be one sentence: its role (see phrases.py), the persons and labels in its slots, and its events."""
 
     role: str
     slots: dict[str, str]
@@ -26,7 +26,9 @@ class Scene:
 
 @dataclass
 class Plot:
-    """What happens. `asked`: keys of the persons with a settled belief; `factors`: the design, for every item."""
+    """What happens in a story. `asked`: keys of the persons whose belief the events settle; `factors`: the design, the
+    same for every item of the story.
+    """
 
     kind: str
     scenes: list[Scene] = field(default_factory=list)
@@ -34,16 +36,21 @@ class Plot:
     factors: dict[str, str | bool | int | float | None] = field(default_factory=dict)
 
     def add(self, role: str, *events: str, at: int | None = None, **slots: str) -> None:
-        """Append a scene, or insert it at a place."""
+        """Append a scene, or insert it at the position `at`."""
         self.scenes.insert(len(self.scenes) if at is None else at, Scene(role, slots, events))
 
     def place(self, role: str) -> int:
-        """Where the scene of that role stands; raises StopIteration where none does."""
+        """The position of the first scene with that role. Raises StopIteration where there is none."""
         return next(number for number, scene in enumerate(self.scenes) if scene.role == role)
 
 
 def contents_plot(rng: random.Random, scenario: str, other: str, perturbation: str = "none") -> Plot:
-    """P finds a closed container, reads a label, and does or does not learn what is inside."""
+    """A plot of unexpected contents: P finds a closed container, reads its label, and learns what is inside or does
+    not.
+
+    scenario: what P learns, of CONTENTS_SCENARIOS. other: what another person W does, of CONTENTS_OTHERS. perturbation:
+        one of PERTURBATIONS, or "none".
+    """
     plot = Plot("contents", asked=["P"])
     inside, absent = ("y", "x") if scenario == "correct_label" else ("x", "y")
     plot.add("find", A="P")
@@ -87,7 +94,11 @@ def contents_plot(rng: random.Random, scenario: str, other: str, perturbation: s
 
 
 def transfer_plot(rng: random.Random, scenario: str, other: str) -> Plot:
-    """P puts a thing away; M moves it or not; P is there or not, is told or not."""
+    """A plot of unexpected transfer: P puts a thing away and M moves it or not, while P is there or not, and is told or
+    not.
+
+    scenario: what P learns, of TRANSFER_SCENARIOS. other: what another person W does, of TRANSFER_OTHERS.
+    """
     plot = Plot("transfer", asked=["P", "M"])
     if rng.random() < 0.5:
         plot.add("setting", A="P", M="M")
@@ -107,14 +118,14 @@ def transfer_plot(rng: random.Random, scenario: str, other: str) -> Plot:
         plot.add("away", A="P")
         if other == "leaves":
             plot.add("away", A="W")
-    if looked and other == "told":  # or W would see what comes now
+    if looked and other == "told":  # otherwise W would see what follows
         plot.add("away", A="W")
     if scenario == "no_transfer":
         plot.add("no_move", "see M", A="M")
     elif present:
         plot.add("watches", "world y seen M, P", A="P", M="M")
         if other == "stays":
-            plot.add("looks_on", "see W", A="W", P="M")  # what the mover does this time
+            plot.add("looks_on", "see W", A="W", P="M")  # here W sees what the mover does
     elif other == "stays":
         plot.add("watches", "world y seen M, W", A="W", M="M")
     else:
@@ -138,8 +149,10 @@ def transfer_plot(rng: random.Random, scenario: str, other: str) -> Plot:
 
 
 def relay_plot(rng: random.Random) -> Plot:
-    """A lesson on who knows: several people put the thing away in turn, some look on. Nothing but the name tells what
-    somebody believes, while in the other plots a role mostly does."""
+    """A plot for learning who knows what: several people put the thing away in turn, and some look on.
+
+    Nothing but the name tells what somebody believes here; in the other plots the role mostly gives it away.
+    """
     people = ["P", "M", "W"]
     plot = Plot("transfer", asked=rng.sample(people, 3))
     place = rng.choice("xy")
@@ -167,34 +180,36 @@ BARE = (
     "no_move",
     "bystander",
 )
-"""The roles of a first lesson's story; also "watches" and "looks_on"."""
+"""Roles that a story of the first lesson keeps; "watches" and "looks_on" are kept, too."""
 
 
 def bare(plot: Plot) -> None:
-    """Keep what matters to a belief: two to four sentences, for the first lesson."""
+    """Keep only the scenes that matter to a belief, for the first lesson: two to four sentences."""
     plot.scenes = [scene for scene in plot.scenes if scene.role in (*BARE, "watches", "looks_on")]
 
 
 def _label_role(plot: Plot) -> str:
+    """The role of the scene that shows the label."""
     return "label" if any(scene.role == "label" for scene in plot.scenes) else "read_label"
 
 
 Late = list[tuple[str, tuple[str, ...], dict[str, str]]]
-"""Scenes that stand together, in any place of a story's end: role, events, slots."""
+"""Scenes that stay together and may stand anywhere in the end of a story; each has a role, events and slots."""
 
 
 def _told(rng: random.Random, who: str, label: str, by: str) -> Late:
+    """Somebody (`by`) tells `who` the label, after which the plot may say that they believe it."""
     told: Late = [("tells", (f"tell {who} {label}",), {"A": who, "I": by, "l": label})]
     return [*told, ("believes", (), {"A": who, "I": by})] if rng.random() < 0.6 else told
 
 
 def _finish(plot: Plot, rng: random.Random, late: list[Late]) -> None:
-    """Append the late scenes in any order; then distractors anywhere, until there are five to nine sentences."""
+    """Append the groups of late scenes in random order; then insert distractors until there are five to nine scenes."""
     rng.shuffle(late)
     for group in late:
         for role, events, slots in group:
-            plot.add(role, *events, at=None, **slots)  # at: a slot has no such name
-    for role in ("idle", "setting", "believes", "closed"):  # what a story that grew too long can do without
+            plot.add(role, *events, at=None, **slots)  # `at` is given because mypy could take it for a slot
+    for role in ("idle", "setting", "believes", "closed"):  # a story that has grown too long can do without these
         if len(plot.scenes) > 9 and any(scene.role == role for scene in plot.scenes):
             del plot.scenes[plot.place(role)]
     wanted = max(5, min(9, len(plot.scenes) + rng.choice((0, 0, 1, 1, 2))))

@@ -1,11 +1,11 @@
-"""Generated stories of unexpected contents and unexpected transfer, as events first and sentences second.
+"""Generate stories of unexpected contents and unexpected transfer, first as events and then as sentences.
 
     python launch/reference/stories.py --stories 200 --seed 7 --held-out --out items.jsonl
 
-A plot (plots.py) is a list of scenes: a role, who acts, what happens (events of
-tomserve.benchmarks.perturbed.events). Gold beliefs are derived from the events, the sentences only say them. Each story
-is asked about the world, about its protagonist and about every other person whose belief the events settle. Nothing of
-it is taken from dataset/.
+A plot (plots.py) is a list of scenes: a role, who acts, and what happens, in the events of
+tomserve.benchmarks.perturbed.events. The gold beliefs are derived from the events; the sentences only put them into
+words. Each story is asked about the world, about its protagonist, and about every other person whose belief the events
+settle. None of it is taken from dataset/.
 """
 
 from __future__ import annotations
@@ -32,22 +32,27 @@ from plots import (
     transfer_plot,
 )
 
-from tomserve.benchmarks.perturbed.events import UNKNOWN, track
-from tomserve.items import Gold, Item, write_items
+from tomserve.benchmarks.perturbed.events import track
+from tomserve.items import UNKNOWN, Gold, Item, write_items
 
 PLACED = (
     *("find", "label", "read", "read_label", "holds", "fills", "opens", "peeks", "setting", "put", "looks_on", "move"),
     *("watches", "away", "back", "stays"),
 )
-"""The roles whose sentence may end in a place of no account: with those left out it would say something else."""
+"""Roles whose sentence may end in a place that does not matter. With the roles left out here such an ending would
+change what the sentence says.
+"""
 Short = tuple[list[str], list[str]]
-"""Names, and words for everything else, of one token each."""
+"""Names, and words for everything else, of one token each: the words of the first lesson."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a sentence lets people know: their names ("" for the world itself, which the sentence changes or shows),
-    and the label they learn; nobody and None where it lets nobody know."""
+    """What a sentence lets people know.
+
+    `who`: their names, with "" for the world itself, which the sentence changes or shows. `what`: the label that they
+    learn. Both are empty (nobody and None) where the sentence tells nobody anything.
+    """
 
     who: tuple[str, ...]
     what: str | None
@@ -55,7 +60,9 @@ class Learned:
 
 @dataclass(frozen=True)
 class Told:
-    """A story with its questions, what each sentence lets whom know, and by item whom it asks about ("": the world)."""
+    """A story with its questions, what each sentence lets whom know, and by item id whom it asks about ("" is the
+    world).
+    """
 
     items: list[Item]
     learned: tuple[Learned, ...]
@@ -72,11 +79,14 @@ def tell(
     short: Short | None = None,
     relay: bool = False,
 ) -> Told:
-    """One random story with all its questions, a new order of the choices for each; deterministic in `rng`.
+    """One random story with all its questions, each with its choices in another order; it depends on `rng` alone.
 
-    held_out: words and phrasings that training never shows. perturbed: a perturbation that training leaves out.
-    most: a first lesson's story, only of the sentences that matter, with so many phrasings a role.
-    short: the only names and the only other words, for the very first stories. relay: a lesson's plot (`relay_plot`).
+    rng: the source of all random choices. name: of the story, with which the items' ids begin.
+    held_out: use the words and phrasings that training never shows.
+    perturbed: use a perturbation that training leaves out.
+    most: tell a first lesson's story, only of the sentences that matter, with so many phrasings a role.
+    short: the only names and the only other words, for the very first stories.
+    relay: use the plot `plots.relay_plot`.
     """
     kind = "contents" if perturbed else rng.choice(("contents", "transfer"))
     scenario = rng.choice(("false_belief", *(CONTENTS_SCENARIOS if kind == "contents" else TRANSFER_SCENARIOS)))
@@ -94,7 +104,7 @@ def tell(
     slots, people = _cast(rng, kind, held_out, short)
     past, whole = rng.random() < 0.35, most is None and not short
 
-    said: set[str] = set()
+    used: set[str] = set()
 
     def render(role: str, own: dict[str, str]) -> str:
         filled = dict(slots)
@@ -105,10 +115,10 @@ def tell(
                 filled[key] = rng.choice((f"the {job} {name}", f"{name} the {job}", f"{name}, a {job},"))
         filled |= dict(zip(("he", "him", "his"), people[own["A"]][1], strict=True)) if "A" in own else {}
         filled.setdefault("P", people["P"][0])
-        known = phrases.phrasings(role, kind, held_out, most)
-        choice = rng.choice([phrasing for phrasing in known if phrasing not in said] or known)
-        said.add(choice)
-        if whole:  # what does not matter: a quality here, a circumstance there
+        offered = phrases.phrasings(role, kind, held_out, most)
+        choice = rng.choice([phrasing for phrasing in offered if phrasing not in used] or offered)
+        used.add(choice)
+        if whole:  # add what does not matter: a quality here, a circumstance there
             for key in "cxyo":
                 if rng.random() < 0.12 and f"the {{{key}}}" in choice:
                     filled[key] = f"{rng.choice(words.split(words.ADJECTIVES, held_out))} {filled[key]}"
@@ -130,26 +140,27 @@ def tell(
 
 
 def _learned(events: list[list[str]], slots: dict[str, str], names: dict[str, str]) -> tuple[Learned, ...]:
-    world, found = "", []
+    """What each sentence lets people know, derived from its events."""
+    world, learned = "", []
     for sentence in events:
         who: list[str] = []
         what = None
         for event in sentence:
-            verb, *words_ = event.replace(",", "").split()
+            verb, *arguments = event.replace(",", "").split()
             if verb == "world":
-                what = world = words_[0]
-                who += ["", *(names[key] for key in words_[2:])]
+                what = world = arguments[0]
+                who += ["", *(names[key] for key in arguments[2:])]
             else:
-                who.append(names[words_[0]])
-                what = world if verb == "see" else words_[1]
-        found.append(Learned(tuple(who), slots[what] if what else None))
-    return tuple(found)
+                who.append(names[arguments[0]])
+                what = world if verb == "see" else arguments[1]
+        learned.append(Learned(tuple(who), slots[what] if what else None))
+    return tuple(learned)
 
 
 def _cast(
     rng: random.Random, kind: str, held_out: bool, short: Short | None
 ) -> tuple[dict[str, str], dict[str, tuple[str, tuple[str, ...]]]]:
-    """Words for the slots, and each person's name with its pronouns."""
+    """Words for the slots by key; and by key each person's name with its pronouns."""
     people: dict[str, tuple[str, tuple[str, ...]]] = {}
     for key in "PMWIJDKLN":
         female = rng.random() < 0.5
@@ -157,7 +168,7 @@ def _cast(
             name = rng.choice(short[0] if short else words.split(words.WOMEN if female else words.MEN, held_out))
             if not short and not held_out and rng.random() < 0.55:
                 name = words.invent(rng).capitalize()
-            # The hint for a person is the first token of a name: mostly no two begin alike.
+            # A hint (hints.py) names a person by the first token, so that mostly no two names may begin alike.
             taken = {other if rng.random() < 0.05 else other[:1] for other, _ in people.values()}
             if name not in taken and name[:1] not in taken:
                 break
@@ -207,6 +218,13 @@ def _item(
     held_out: bool,
     most: int | None,
 ) -> Item:
+    """The item of one question about a story.
+
+    plot, story, events: the plot, its sentences, and the events of each sentence.
+    slots, people: the words for the slots, and the persons by key.
+    question: its kind ("reality" or "belief") and the key of the person whom it asks about.
+    held_out, most: as in `tell`.
+    """
     question_kind, person = question
     tracked = track(events, person)
     text = {UNKNOWN: UNKNOWN, "x": slots["article"] + slots["x"], "y": slots["article"] + slots["y"]}
@@ -245,21 +263,24 @@ def _item(
 
 
 def generate(stories: int, seed: int, *, held_out: bool, perturbed: bool = False) -> Iterator[Item]:
-    """All items of `stories` stories; the same arguments give the same items everywhere."""
+    """Yield all items of `stories` stories; the same arguments give the same items everywhere.
+
+    held_out, perturbed: as in `tell`.
+    """
     for number in range(stories):
         rng = random.Random(f"{seed}/{number}/{held_out}/{perturbed}")
         yield from tell(rng, f"generated-{seed}-{number}", held_out=held_out, perturbed=perturbed).items
 
 
 def positive(text: str) -> int:
-    """An option that counts something. Raises ValueError, which argparse turns into its own message."""
-    if (found := int(text)) < 1:
+    """The value of an option that counts something. Raises ValueError, for which argparse has a message of its own."""
+    if (value := int(text)) < 1:
         raise ValueError(text)
-    return found
+    return value
 
 
 def main() -> None:
-    """Write generated items as JSONL, the shape that `tomserve eval --benchmark items --path` takes."""
+    """Write generated items as JSONL, which `tomserve eval --benchmark items --path` reads."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stories", type=positive, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
-"""The words of the generated stories: names, things, containers, rooms; none of them occurs in dataset/.
+"""The words of the generated stories (names, things, containers, rooms), none of which occurs in dataset/.
 
-Every fifth word of a list is held out, so that no training story ever shows it. Invented words are mixed into training,
-so that a label has to be copied from the story, not remembered; held-out stories use real words only. The lists are in
-``words.yaml``.
+The lists are in ``words.yaml``. Every fifth word of a list is held out, so that no training story ever shows it.
+Training also uses invented words, so that the model has to copy a label from the story and cannot remember it; held-out
+stories use real words only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 HELD_OUT_EVERY = 5
-"""Words at positions 4, 9, 14, ... are held out."""
+"""The words at positions 4, 9, 14, ... of each list are held out."""
 
 _FILE: dict[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 WOMEN, MEN, CONTENTS, OBJECTS, CLOSED, PLACES, ROOMS, JOBS, ADJECTIVES = (
@@ -26,18 +26,22 @@ _SYLLABLES = _FILE["onsets"].split(), _FILE["vowels"].split(), [""] * 8 + _FILE[
 _POOLS = (WOMEN, MEN, CONTENTS, OBJECTS, CLOSED, PLACES, ROOMS, JOBS, ADJECTIVES)
 _HELD_OUT = {word for pool in _POOLS for word in pool[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]}
 SEEN = [word for pool in _POOLS[:7] for word in pool if word not in _HELD_OUT]
-"""All training names, things, containers and rooms."""
+"""All names, things, containers and rooms that training shows."""
 _REAL = {form for pool in _POOLS for word in pool for form in (word.lower(), word.lower() + "s", word.lower()[:-1])}
+"""Forms of listed words that no invented word may have."""
 
 
 def split(words: list[str], held_out: bool) -> list[str]:
-    """The training or the held-out part of a list; a word that is held out in one list is in all."""
+    """The training part or the held-out part of a list; a word that one list holds out is held out in all."""
     return [word for word in words if (word in _HELD_OUT) == held_out]
 
 
 def invent(rng: random.Random) -> str:
-    """A made-up lower-case word of at least five letters: syllables, or the beginning of a word and the end of another;
-    none of the lists, and none that dataset/ knows (`clashes`)."""
+    """A made-up lower-case word of at least five letters: syllables, or the beginning of one word and the end of
+    another.
+
+    It is none of the lists' words and none that occurs in dataset/ (`clashes` in the YAML file).
+    """
     while True:
         if rng.random() < 0.5:
             first, second = rng.choice(SEEN), rng.choice(SEEN)

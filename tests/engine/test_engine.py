@@ -14,6 +14,7 @@ from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion
+from tests.helpers.asking import FAST, SCHEMA, ask, page, request, row, rows
 from tomserve.engine.request import AHEAD, Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
@@ -23,32 +24,6 @@ from tomserve.prompting.strategy import Turn
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder, default_name, run_path
-
-SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["tea", "salt"]}}}
-FAST = RetryPolicy(attempts=3, wait=wait_none(), lost_after=0.5)
-
-
-def request(number: int, text: str | None = None) -> Request:
-    turn = Turn(0, ({"role": "user", "content": text or f"question {number}"},), SCHEMA, 16)
-    return Request.build(Identity(f"i{number}", "vanilla", 0), turn, model="tiny", revision=None, sampling=Sampling())
-
-
-def ask(endpoint: Endpoint, journal: Journal, requests, *, policy=FAST, concurrency=4, timeout=5.0, **options) -> bool:
-    """Run requests through a real transport; True when all was asked."""
-
-    async def go() -> bool:
-        transport = AiohttpTransport(endpoint.key, Timeouts(total=timeout, stall=timeout))
-        runner = Runner([endpoint.url], transport, journal, concurrency=concurrency, policy=policy, **options)
-        try:
-            return await runner.run(requests)
-        finally:
-            await transport.close()
-
-    return asyncio.run(go())
-
-
-def rows(journal: Journal) -> list[dict]:
-    return [row for _, row in read_rows(journal.path)]
 
 
 @pytest.fixture
@@ -119,10 +94,6 @@ def test_what_is_final_is_not_asked_again(endpoint: Endpoint, journal: Journal) 
     ask(endpoint, journal, [request(n) for n in range(8)])
     assert len(endpoint.requests) == 8
     assert len(rows(journal)) == 8
-
-
-def page(code: int, text: str = "{}", kind: str = "application/json") -> web.Response:
-    return web.Response(status=code, text=text, content_type=kind)
 
 
 @pytest.mark.parametrize(
@@ -326,10 +297,6 @@ def test_read_reply_survives_anything() -> None:
 
 
 # the journal
-
-
-def row(item: str, status: str = "ok", **more) -> dict:
-    return {"item": item, "strategy": "s", "turn": 0, "key": f"k-{item}", "status": status, **more}
 
 
 def test_a_torn_last_line_is_moved_aside(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion, make_item
-from tests.engine.test_engine import page, request, rows
+from tests.helpers.asking import page, request, rows
 from tomserve.engine import runner as runner_module
 from tomserve.engine.openai_transport import OpenAITransport
 from tomserve.engine.retry import RetryPolicy

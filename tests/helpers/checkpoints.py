@@ -45,7 +45,7 @@ class Family:
 
 
 def _fields(**more: Any) -> dict[str, Any]:
-    """What nearly every configuration calls by the same names. Wide initial weights, so that logits differ."""
+    """The fields that most configurations share. The initial weights are spread widely, so that logits differ clearly."""
     return {
         "vocab_size": VOCABULARY,
         "hidden_size": 128,
@@ -198,18 +198,18 @@ FAMILIES = (
 
 
 def family_of(preset: str) -> Family:
-    """The one family that a preset belongs to."""
+    """The family that a preset belongs to; fails unless there is exactly one."""
     (found,) = (family for family in FAMILIES if preset in family.presets)
     return found
 
 
 def template_of(family: Family) -> str | None:
-    """The chat template that stands in for the repository's."""
+    """The text of the chat template that stands in for the one in the model's repository."""
     return (TEMPLATES / f"{family.template}.jinja").read_text("utf-8") if family.template else None
 
 
 def tokenizer(family: Family, template: str | None = None) -> Any:
-    """A byte-level BPE, trained on a few sentences, with the family's tokens."""
+    """Train a byte-level BPE tokenizer on a few sentences, and give it the family's special tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -232,7 +232,7 @@ def tokenizer(family: Family, template: str | None = None) -> Any:
 
 
 def build(family: Family, folder: Path, seed: int = SEED) -> Path:
-    """Write the checkpoint (weights, tokenizer, template) into `folder`."""
+    """Write a random checkpoint (weights, tokenizer, template) of a family into `folder`, and return the folder."""
     import torch
     import transformers
 
@@ -257,7 +257,7 @@ TOLERANCE = 1e-3
 
 
 def reference_model(folder: Path) -> Any:
-    """The checkpoint as transformers reads it, in float32. Eager attention: the only one with Gemma's soft caps."""
+    """The checkpoint loaded by transformers in float32, with eager attention, the only one with Gemma's soft caps."""
     import torch
     import transformers
 

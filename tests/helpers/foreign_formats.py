@@ -30,7 +30,7 @@ _WEIGHTS = {
 
 
 def add_mistral_files(model: Any, folder: Path) -> None:
-    """What --load-format, --config-format and --tokenizer-mode mistral read: weights, params.json, tekken.json."""
+    """Write the files that vLLM reads in Mistral's own format: weights, params.json and tekken.json."""
     from safetensors.torch import save_file
 
     config = model.config
@@ -62,7 +62,7 @@ def add_mistral_files(model: Any, folder: Path) -> None:
 
 
 def _tekken() -> dict[str, Any]:
-    """The beginning of the vocabulary that mistral-common carries, in the version of Mistral Small's."""
+    """The beginning of the vocabulary that mistral-common ships, in the version that Mistral Small uses."""
     import mistral_common
 
     found = orjson.loads((Path(mistral_common.__file__).parent / "data/tekken_240911.json").read_bytes())
@@ -75,7 +75,7 @@ def _tekken() -> dict[str, Any]:
 
 
 def mistral_tokens(encoder: Any, messages: list[dict[str, str]]) -> list[int]:
-    """The prompt as `encoder`, a MistralTokenizer, renders and tokenizes it."""
+    """The token ids of the prompt, as a MistralTokenizer renders and tokenizes the messages."""
     from mistral_common.protocol.instruct.messages import AssistantMessage, SystemMessage, UserMessage
     from mistral_common.protocol.instruct.request import ChatCompletionRequest
 
@@ -85,7 +85,7 @@ def mistral_tokens(encoder: Any, messages: list[dict[str, str]]) -> list[int]:
 
 
 def harmony_tokenizer() -> Any:
-    """gpt-oss's tokens under their ids. Without merges: vLLM encodes prompts by harmony, and needs this to decode."""
+    """A tokenizer with gpt-oss's tokens but no merges: vLLM uses it only to decode, since harmony encodes the prompts."""
     from openai_harmony import HarmonyEncodingName, load_harmony_encoding
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -125,7 +125,7 @@ def harmony_bias(tokenizer: Any) -> dict[str, int]:
 
 
 def _letters() -> dict[int, str]:
-    """The letter by which a byte-level BPE writes each byte: itself where it can be seen, else one above 255."""
+    """The letter by which a byte-level BPE writes each byte: its own where it is printable, else one above 255."""
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [byte for byte in range(256) if byte not in seen]
     return {byte: chr(byte) for byte in seen} | {byte: chr(256 + place) for place, byte in enumerate(rest)}

@@ -29,7 +29,7 @@ KINDS = ("enter", "exit", "move", "move", "place", "stay", "distractor", "claim"
 
 @st.composite
 def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
-    """A story that passes `Story.check`: agents come and go as they like, some stay for good, some never leave."""
+    """Draw a story that passes `Story.check`, in which agents enter and leave at random and some never leave."""
     pick = draw(st.randoms(use_true_random=False))
     first = draw(st.lists(st.sampled_from(AGENTS), min_size=2, unique=True))
     events: list[Event] = [Enter(tuple(first), "den"), Place("pen", "red_box")]
@@ -68,7 +68,7 @@ def stories(draw: st.DrawFn, *, tells: bool = True, most: int = 24) -> Story:
 
 
 def all_beliefs(story: Story, obj: str, semantics: str, orders: int = 4) -> list[dict[tuple[str, ...], str]]:
-    """Every belief chain up to `orders` after each sentence, by keeping the table of all ordered tuples."""
+    """Every belief chain up to `orders` after each sentence, worked out slowly from a table of all ordered tuples."""
     beliefs: dict[tuple[str, ...], str] = {}
     left: dict[str, int] = {}
     heard_of: list[str] = []

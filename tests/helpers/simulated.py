@@ -83,13 +83,13 @@ class Settings:
     seed: int = 0
 
     def speed(self, running: int) -> float:
-        """Tokens a second that each of `running` requests makes."""
+        """How many tokens a second each request makes while `running` of them run."""
         fit = min(running, self.knee) if self.knee else running
         crowded = 1 + self.thrash * (running - fit) / fit
         return fit / (self.base + self.slope * fit) / crowded / running
 
     def changed(self, changes: dict[str, Any]) -> Settings:
-        """With some fields replaced. Raises ValueError for what is no field or no value of it."""
+        """A copy with some fields replaced. Raises ValueError for an unknown field or a value that it cannot have."""
         kinds = {entry.name: type(getattr(self, entry.name)) for entry in dataclasses.fields(self)}
         if unknown := set(changes) - set(kinds):
             raise ValueError(f"no setting {sorted(unknown)}; there are {sorted(kinds)}")
@@ -104,7 +104,7 @@ Schedule = list[tuple[float, dict[str, Any]]]
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """One request in the batcher. `end`: the work done for each running request at which it will be over."""
+    """A request in the batcher. end: it is finished once the work done for each running request has reached this."""
 
     work: float
     done: asyncio.Future[None]
@@ -114,7 +114,10 @@ class Job:
 
 @dataclass
 class Batcher:
-    """Runs jobs. `schedule`: (seconds since the first job, changes of settings). clock: seconds, injectable."""
+    """Runs jobs in batches. schedule: pairs of seconds since the first job and the settings that change then.
+
+    clock: returns the time in seconds; tests replace it.
+    """
 
     settings: Settings
     schedule: Schedule = field(default_factory=list)
@@ -132,7 +135,7 @@ class Batcher:
         self.reset()
 
     def reset(self) -> None:
-        """Start over with draws, figures and the schedule's clock; what runs goes on."""
+        """Start random draws, figures and the schedule anew; jobs that are running go on."""
         self.began: float | None = None
         self._noise = random.Random(self.settings.seed)
         self._tokens = self.settings.burst
@@ -142,11 +145,11 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many jobs wait for a slot."""
         return len(self._queue)
 
     def enter(self) -> Job | int:
-        """A request comes: its job, or the status that refuses it."""
+        """Take a request; returns its job, or the HTTP status that refuses it."""
         self.advance()
         if self.began is None:
             self.began = self._now
@@ -172,7 +175,7 @@ class Batcher:
         return job
 
     def leave(self, job: Job) -> None:
-        """Whoever asked is gone: a job that is not over is dropped, as vLLM aborts it."""
+        """Drop a job whose client has gone, unless it is finished, as vLLM aborts it."""
         self.advance()
         if job.running:
             self._heap = [entry for entry in self._heap if entry[2] is not job]
@@ -187,7 +190,7 @@ class Batcher:
         self._arm()
 
     def change(self, changes: dict[str, Any]) -> None:
-        """Change settings now."""
+        """Change some settings from now on."""
         new = self.settings.changed(changes)
         self.advance()
         self.settings = new
@@ -195,7 +198,7 @@ class Batcher:
         self._arm()
 
     def advance(self) -> None:
-        """Bring the state to the present: every event until now, each at its own time."""
+        """Bring the state up to the present by handling every event until now, each at its own time."""
         now = self.clock()
         while True:
             at, over = self._next()
@@ -215,7 +218,7 @@ class Batcher:
         self._elapse(now)
 
     def _next(self) -> tuple[float | None, bool]:
-        """When the next thing happens, and whether it is the end of a job rather than a change of settings."""
+        """The time of the next event, and whether it is the end of a job (else it is a change of settings)."""
         change = self.began + self.schedule[0][0] if self.began is not None and self.schedule else None
         if not self._heap:
             return change, False
@@ -243,7 +246,7 @@ class Batcher:
             self.running += 1
 
     def _arm(self) -> None:
-        """One timer, for the next event."""
+        """Set the one timer to the next event."""
         if self._timer:
             self._timer.cancel()
         at, _ = self._next()
@@ -256,7 +259,7 @@ class Batcher:
         self._arm()
 
     def report(self) -> dict[str, Any]:
-        """What happened since the last reset."""
+        """The figures of what happened since the last reset."""
         self.advance()
         seconds = self._now - self.began if self.began is not None else 0.0
         return {
@@ -274,14 +277,14 @@ class Batcher:
 
 
 class PrefixCache:
-    """Which blocks of prompts were seen, each known by everything before it; least recently used go first."""
+    """The blocks of prompts that were seen, each identified by all text before it; the least recently used are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, None] = OrderedDict()
         self.queries = self.hits = 0
 
     def ask(self, prompt: str) -> tuple[int, int]:
-        """(tokens, cached tokens) of a prompt, whose blocks are known from now on."""
+        """How many tokens a prompt has and how many of them are cached; remembers its blocks from now on."""
         found, chain, known = 0, 0, self._known
         hitting = True
         for start in range(0, len(prompt) - BLOCK, BLOCK):
@@ -301,21 +304,21 @@ class PrefixCache:
 
 
 def error(status: int, message: str, **headers: str) -> web.Response:
-    """An error as vLLM words it."""
+    """The body of an error, worded as vLLM words it."""
     kinds = {400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError", 503: "Service Unavailable"}
     body = {"error": {"message": message, "type": kinds.get(status, "Error"), "param": None, "code": status}}
     return web.json_response(body, status=status, headers=headers)
 
 
 class Simulated:
-    """The HTTP side of a Batcher."""
+    """Answers HTTP requests out of a Batcher."""
 
     def __init__(self, batcher: Batcher) -> None:
         self.batcher, self.cache = batcher, PrefixCache()
         self._created = time.time()
 
     def app(self) -> web.Application:
-        """All paths."""
+        """The web application with all its routes."""
         app = web.Application(client_max_size=16 * 2**20)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/metrics", self._metrics)
@@ -415,7 +418,7 @@ class Simulated:
 
 
 def check(schedule: Any, settings: Settings) -> Schedule:
-    """[[seconds, {name: value}], ...] in order of time. Raises TypeError, ValueError."""
+    """The schedule that JSON [[seconds, {name: value}], ...] describes, in order of time. Raises TypeError, ValueError."""
     found = sorted(((float(at), dict(changes)) for at, changes in schedule), key=lambda entry: entry[0])
     for _, changes in found:
         settings.changed(changes)
@@ -423,13 +426,13 @@ def check(schedule: Any, settings: Settings) -> Schedule:
 
 
 def scheduled(text: str) -> tuple[float, dict[str, Any]]:
-    """'10 slots=64 base=0.01' as (10.0, {...})."""
+    """The change that a text such as '10 slots=64 base=0.01' describes, as seconds and settings."""
     at, *pairs = text.split()
     return float(at), {name: orjson.loads(value) for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 async def serve(settings: Settings, schedule: Schedule, host: str, port: int, with_parent: bool) -> None:
-    """Print the URL and serve until SIGTERM or SIGINT, or, `with_parent`, until whoever started this is gone."""
+    """Print the URL and serve until SIGTERM or SIGINT or, where `with_parent`, until the parent process has ended."""
     stop, parent = asyncio.Event(), os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -447,7 +450,7 @@ async def serve(settings: Settings, schedule: Schedule, host: str, port: int, wi
 
 
 def main() -> None:
-    """Read the settings and serve."""
+    """Read the settings from the command line and serve."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)

@@ -23,7 +23,7 @@ from tomserve.runs.journal import Journal
 
 
 class _Selector(selectors.DefaultSelector):
-    """Never waits; what would have been waited is added to `now`."""
+    """A selector that never waits; it adds the time that it would have waited to `now`."""
 
     now = 0.0
 
@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class Simulated:
-    """A transport whose server is a batcher on the same clock, `far` seconds away."""
+    """A transport to a batcher on the same clock; each way to it takes `far` seconds."""
 
     def __init__(self, batcher: simulated.Batcher, metrics: bool, broken: bytes, far: float = 0.001) -> None:
         self.batcher, self.shown, self.broken, self.far = batcher, metrics, broken, far
@@ -87,7 +87,7 @@ class Simulated:
 
 @dataclass
 class Outcome(Silent):
-    """What a run under load came to. limits: (second, limit) as they were told."""
+    """The figures of a run under load. limits: pairs of the second and the concurrency limit at that time."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
     lost: int = 0
@@ -106,7 +106,7 @@ class Outcome(Silent):
         self.limits.append((self.clock(), status.limit))
 
     def rate(self, begin: float, end: float, tokens: bool = False) -> float:
-        """Answers, or their tokens, a second."""
+        """How many answers, or tokens of answers, came a second."""
         return sum(work if tokens else 1.0 for at, work in self.answers if begin <= at < end) / (end - begin)
 
 

@@ -66,7 +66,11 @@ def test_gold_may_list_chains() -> None:
             r"i.jsonl:2: cluster: is missing|did you mean 'cluster'",
         ),
         (make_item(2).to_json().replace(b'"schema":1', b'"schema":9') + b"\n", r"i.jsonl:2: schema is not 1"),
-        (b"[1]\n", r"i.jsonl:2"),
+        (b"[1]\n", r"i.jsonl:2: expected a mapping of keys to values; found \[1\]$"),
+        (
+            b'{"id":"q","story":"Tea.","question":"What?","choices":["tea","salt"],"answer":"tea"}\n',
+            r"i.jsonl:2: story: expected a list; found 'Tea.'$",
+        ),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:

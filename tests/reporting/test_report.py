@@ -1,7 +1,6 @@
 """The HTML report without a browser: what it says, that nothing in it can run, that it is small and always the same."""
 
 import base64
-import gzip
 import hashlib
 import json
 import os
@@ -10,19 +9,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 import pytest
 
 from tests.conftest import ROOT, make_item
-from tomserve import benchmarks
-from tomserve.benchmarks.hitom.explain import places
+from tests.helpers.reports import PAYLOADS, Elements, data_of, hitom_run, hostile_run, run_folder
 from tomserve.errors import ConfigError
-from tomserve.items import Item, write_items
 from tomserve.reporting.html import items as items_module
 from tomserve.reporting.html import page as page_module
 from tomserve.reporting.html.build import report, write_report
@@ -31,28 +26,6 @@ from tomserve.reporting.html.sources import load, provenance
 from tomserve.reporting.html.svg import draw
 from tomserve.studies import Context, Figure, Verdict, load_study
 from tomserve.studies.words import percent, plain
-
-PAYLOADS = [
-    "<script>alert(1)</script>",
-    "</script><script>alert(2)</script>",
-    "<img src=x onerror=alert(3)>",
-    '"><svg/onload=alert(4)>',
-    "' onmouseover='alert(5)",
-    "[click](javascript:alert(6))",
-    "javascript:alert(7)",
-    "{{ 7*7 }}{% raw %}",
-    "datum.x && (window.hacked=1)",
-    "${window.hacked=1}",
-    '=HYPERLINK("http://evil.example/","x")',
-    "@SUM(1+1)*cmd|' /C calc'!A0",
-    r"\input{/etc/passwd}$\write18{id}$ % & # _",
-    "<!-- <style>*{display:none}</style>",
-    "]]><![CDATA[",
-    "\u2028alert(8)\u2029",
-    '<a href="http://evil.example/">x</a>',
-    "&lt;b&gt;&#x27;",
-    "url(http://evil.example/x)",
-]
 
 
 def figures(tables: dict[str, pl.DataFrame], chance: dict[str, float]) -> dict[str, Figure]:
@@ -65,37 +38,6 @@ def verdicts(tables: dict[str, pl.DataFrame], chance: float | None) -> list[Verd
     return list(load_study("perturbed").verdicts(tables, Context({} if chance is None else {"all": chance})))
 
 
-def run_folder(
-    folder: Path, answers: dict[str, dict[str, Any]], items: list[Item], model: str = "tiny", **more: Any
-) -> Path:
-    """A run folder of these items; answers: strategy -> item id -> fields of the response."""
-    folder.mkdir(parents=True)
-    write_items(folder / "items.jsonl", items)
-    with (folder / "responses.jsonl").open("wb") as journal:
-        for strategy, given in answers.items():
-            for item, fields in given.items():
-                row = {"schema": 1, "item": item, "strategy": strategy, "turn": 0, "key": "k", "status": "ok"}
-                journal.write(orjson.dumps({**row, "reasoning": None, **fields}) + b"\n")
-    strategies = {name: {"digest": "sha256:0", "chain": name == "cot"} for name in answers}
-    manifest = {"schema": 1, "run": folder.name, "model": model, "benchmark": items[0].benchmark, "complete": True}
-    (folder / "manifest.json").write_bytes(orjson.dumps({**manifest, "strategies": strategies, **more}))
-    return folder
-
-
-def hitom_run(folder: Path) -> Path:
-    """A run of the small Hi-ToM file: vanilla always answers the first container that the story mentions, the chain
-    strategy is right and states the gold chain."""
-    items = list(benchmarks.load("hitom", ROOT / "tests/data/hitom_small.json"))
-    vanilla, chain = {}, {}
-    for item in items:
-        first = str(places(item)["places_mentioned"]).split()[0]
-        vanilla[item.id] = {"text": json.dumps({"answer": first})}
-        gold = item.gold.chains[0] if item.gold and item.gold.chains else ["unknown"] * len(item.story)
-        beliefs = [{"sentence": number, "belief": label} for number, label in enumerate(gold, 1)]
-        chain[item.id] = {"text": json.dumps({"beliefs": beliefs, "answer": item.answer})}
-    return run_folder(folder, {"hitom_vanilla": vanilla, "hitom_chain": chain}, items)
-
-
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     """The committed run, in a place of its own."""
@@ -104,68 +46,6 @@ def example(tmp_path: Path) -> Path:
     for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
         shutil.copy(ROOT / "runs/example" / name, folder / name)
     return folder
-
-
-def hostile_run(tmp_path: Path, model: str = "<b>m</b>") -> Path:
-    """A run in which everything that others write is a payload: stories, labels, factors, ids, texts, manifest."""
-    items, vanilla, cot = [], {}, {}
-    for number, payload in enumerate(PAYLOADS):
-        choices = [f"{payload} a".strip(), f"{payload} b".strip(), "unknown"]
-        item = Item(
-            id=f"{number}/{payload}",
-            story=[payload, f"Then {payload}", "Ada leaves."],
-            question=payload,
-            choices=choices,
-            answer=choices[0],
-            gold={
-                "sets": [["unknown"], [choices[0], choices[1]], [choices[0]]],
-                "edges": [[2, choices[1], choices[0]]],
-            },
-            factors={"perturbation": payload, "evil": payload, "stage": payload},
-            cluster=payload,
-            canary=payload,
-        )
-        items.append(item)
-        beliefs = [{"sentence": place, "belief": choices[0]} for place in (1, 2, 3)]
-        vanilla[item.id] = {"text": json.dumps({"answer": choices[number % 3]}), "reasoning": payload}
-        cot[item.id] = {"text": f"{payload} " + json.dumps({"beliefs": beliefs, "answer": choices[0]})}
-    cot[items[0].id] = {"text": None, "status": "http_500", "error": PAYLOADS[0]}
-    server = {"command": ["vllm", PAYLOADS[0], "--api-key", "sk-verysecret"], "<b>": PAYLOADS[2]}
-    return run_folder(tmp_path / "hostile", {"vanilla": vanilla, "cot": cot}, items, model, server=server)
-
-
-class Elements(HTMLParser):
-    """The elements of a page with their attributes, and the text of each kind."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, dict[str, str]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self._open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
-        self._open.append(tag)
-        self.texts.setdefault(tag, []).append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self.texts[self._open[-1]][-1] += data
-
-    def all(self, tag: str) -> list[dict[str, str]]:
-        return [attributes for name, attributes in self.found if name == tag]
-
-
-def data_of(text: str) -> dict[str, Any]:
-    """What the item browser unpacks."""
-    (packed,) = re.findall(r'<script type="text/plain" id="data">([A-Za-z0-9+/=]*)</script>', text)
-    found: dict[str, Any] = orjson.loads(gzip.decompress(base64.b64decode(packed)))
-    return found
 
 
 # what it says
@@ -230,7 +110,7 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
     assert places == sorted(places)
     assert "of 176 right (" in text
     assert "chance (33%)" in text
-    assert "Descriptive only: whether a chain is proper comes after the treatment." in text
+    assert "This only describes: whether a chain is proper is known only after the model has answered." in text
     assert "None: all 352 answers could be read." in text
     assert json.loads((example / "manifest.json").read_text())["revision"] in text
     assert "tomserve-perturbed-6f0c9d1e" in text  # the canary travels with every export

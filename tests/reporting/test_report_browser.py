@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from tests.conftest import ROOT
-from tests.reporting.test_report import PAYLOADS, data_of, hitom_run, hostile_run
+from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run
 from tomserve.reporting.html.build import write_report
 
 CHROMIUM = shutil.which("chromium")

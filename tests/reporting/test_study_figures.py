@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import make_item
-from tests.reporting.test_report import Elements, data_of, hitom_run, run_folder
+from tests.helpers.reports import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import sources as sources_module
 from tomserve.reporting.html.build import report, write_report

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.conftest import ROOT, Answer, Endpoint, completion, running
-from tests.engine.test_engine import ask, request, rows
+from tests.helpers.asking import ask, request, rows
 from tomserve.engine.answering import MOST, Answering
 from tomserve.engine.transport import LONGEST_NAME, Reply
 from tomserve.errors import RunMismatchError, ServerError

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, make_item
-from tests.engine.test_engine import request
+from tests.helpers.asking import request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import write_items
 from tomserve.runs import planning

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import ROOT, Endpoint, completion, make_item
-from tests.engine.test_engine import ask, request, rows
+from tests.helpers.asking import ask, request, rows
 from tomserve import status
 from tomserve.engine.openai_transport import OpenAITransport
 from tomserve.engine.retry import RetryPolicy
@@ -23,7 +23,7 @@ from tomserve.items import write_items
 from tomserve.runs.journal import Journal
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import score_row
-from tomserve.studies.study import analyze, load_study
+from tomserve.studies import analyze, load_study
 
 FAILURES = (
     *(status.REFUSAL, status.TIMEOUT, status.CONNECTION, status.MALFORMED, status.UNFINISHED),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.items.test_automaton import LABELS, listed, rationales
+from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.items.automaton import compile_chains, compile_sets
 from tomserve.scoring.chains import lcps, lcs, path_proper, proper, score_chain, transition_overlaps
 

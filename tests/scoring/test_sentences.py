@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
-from tests.items.test_automaton import LABELS, listed, rationales
+from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.items import Gold
 from tomserve.items.automaton import compile_sets
 from tomserve.scoring.chains import proper

@@ -28,13 +28,13 @@ TALK = [
 
 
 def source(preset: str) -> str:
-    """The template that the preset is served with: its own, or the tests' stand-in for its repository's."""
+    """The text of the template that the preset is served with, or of the tests' stand-in for its repository's template."""
     own = template_file(Preset.load(preset))
     return own.read_text("utf-8") if own else str(template_of(family_of(preset)))
 
 
 def ids(fast: Any, *parts: str) -> list[int]:
-    """Ids of a prompt put together by hand: special tokens by their names, text by itself."""
+    """The token ids of a prompt put together by hand; parts that are special tokens are looked up, the rest is encoded."""
     known = set(fast.all_special_tokens) | set(fast.added_tokens_encoder)
     return [
         number
@@ -125,7 +125,7 @@ def test_roles_that_do_not_alternate_are_refused(preset: str, roles: tuple[str, 
 @pytest.mark.parametrize("preset", [name for name in OWN if not Preset.load(name).system_role])
 @pytest.mark.parametrize("strategy", content.names("prompts", "/strategy.yaml"))
 def test_the_template_folds_a_system_text_as_the_client_does(preset: str, strategy: str) -> None:
-    """So that it makes no difference whether a client knows that the model has no system role."""
+    """This way it makes no difference whether a client knows that the model has no system role."""
     fast, item = tokenizer(family_of(preset)), make_item()
     messages = [list(Strategy.load(strategy, system_role=role).turn(item).messages) for role in (True, False)]
     assert rendered(fast, messages[0], source(preset)) == rendered(fast, messages[1], source(preset))
@@ -160,7 +160,7 @@ def test_qwen3_opens_a_reply_as_it_is_told() -> None:
 
 
 def sentencepiece() -> tuple[Any, Any, Path]:
-    """The tokenizer of Mistral's first models, which is of Llama's kind: (sentencepiece's own, as transformers has it)."""
+    """The tokenizer of Mistral's first models, of Llama's kind: as sentencepiece has it, and as transformers has it."""
     common = pytest.importorskip("mistral_common", reason="mistral-common comes with vLLM")
     import sentencepiece as library
     from transformers import LlamaTokenizer
@@ -173,7 +173,7 @@ def sentencepiece() -> tuple[Any, Any, Path]:
 
 @needs_transformers
 def test_mixtral_as_its_makers_tokenize_it(tmp_path: Path) -> None:
-    """mistral-common's own rendering, with the real tokenizer of Mixtral, by code that knows nothing of ours."""
+    """The template gives the tokens of mistral-common, which renders with Mixtral's real tokenizer and none of our code."""
     _, kind, path = sentencepiece()
     from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 

@@ -18,8 +18,12 @@ PLAIN = "transformer.wte.weight"
 
 
 class Upstream:
-    """A loader like vLLM's, for expert weights "…experts.mlp.w1". It looks for `pattern`; blocks of `elsewhere` belong
-    to another process and are skipped in silence. It remembers the names that it was given, call by call."""
+    """A loader like vLLM's for expert weights named "…experts.mlp.w1".
+
+    parameters: names that the model has. mapped: what the loader puts in place of ".experts." to find a parameter.
+    elsewhere: numbers of blocks that belong to another process and are skipped silently. The loader remembers, call
+    by call, the names that it was given.
+    """
 
     def __init__(self, parameters: set[str], mapped: str = ".experts.", elsewhere: Iterable[int] = ()) -> None:
         self.parameters, self.mapped = parameters, mapped
@@ -75,7 +79,7 @@ def test_where_upstream_finds_what_was_moved_names_are_left_alone() -> None:
 
 
 def test_experts_of_another_process_decide_nothing() -> None:
-    """Pipeline parallelism: the first expert that is seen may lie elsewhere."""
+    """With pipeline parallelism, the first expert weight that is seen may belong to another process."""
     upstream = Upstream(parameters(NEW, [1]), elsewhere=[0])
     assert dbrx.load(upstream, iter(weights()), upstream.parameters) == upstream.parameters
 
@@ -102,7 +106,7 @@ def test_a_broken_vllm_is_not_our_error(monkeypatch: pytest.MonkeyPatch, caplog:
 
 @pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
 def test_registering_replaces_vllms_own_entry_and_no_other() -> None:
-    """In a process of its own: importing vLLM is slow, and its registry is for good."""
+    """It runs in a process of its own, because vLLM is slow to import and its registry cannot be reset."""
     code = (
         "import tomserve.serving.vllm_cli, sys\n"
         "from tomserve.serving import dbrx\n"

@@ -19,8 +19,8 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers import checkpoints
+from tests.helpers.command import tomserve
 from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
-from tests.serving.test_serving import tomserve
 from tomserve import benchmarks, content
 from tomserve.errors import ServerError
 from tomserve.prompting.strategy import Strategy, Turn
@@ -54,7 +54,7 @@ SERVED = [
 
 
 def preset_here(name: str) -> Preset:
-    """The preset as it is, but for what depends on the machine, and on a model with a context of 4096."""
+    """The preset with its own settings, except those that depend on the machine or on the tiny checkpoint's context."""
     preset = Preset.load(name)
     changes = {"device": "cpu", "dtype": "float32", "quantization": None, "max_model_len": checkpoints.CONTEXT}
     return preset.model_copy(update=changes)
@@ -72,7 +72,7 @@ def plugins() -> set[str]:
 
 @dataclasses.dataclass
 class Served:
-    """A preset behind a server of its own."""
+    """A preset that is being served: its checkpoint, its server, how long that took to load, and notes to print."""
 
     preset: Preset
     folder: Path
@@ -88,7 +88,7 @@ class Served:
         return answer.json()
 
     def chat(self, messages: Any, **body: Any) -> dict[str, Any]:
-        """The first choice, with the ids of the prompt."""
+        """Send a chat request; returns the first choice of the answer, with the token ids of the prompt."""
         answer = self.post("/v1/chat/completions", messages=messages, temperature=0, return_token_ids=True, **body)
         return {**answer["choices"][0], "prompt": answer["prompt_token_ids"]}
 
@@ -96,7 +96,7 @@ class Served:
         return Strategy.load(strategy, system_role=self.preset.system_role).turn(item)
 
     def ask(self, turn: Turn, thinking: str | None, **more: Any) -> dict[str, Any]:
-        """One question as tomserve asks it: guided by its schema, with the preset's own fields."""
+        """Ask one question as tomserve does, guided by its schema and with the preset's own fields; returns the choice."""
         schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": turn.schema}}
         return self.chat(
             turn.messages,
@@ -109,7 +109,7 @@ class Served:
 
 @pytest.fixture(scope="module", params=SERVED)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server a preset; all its tests use it in turn."""
+    """Start one server for each preset, which all tests of the preset share."""
     folder, preset = tmp_path_factory.mktemp("served"), preset_here(request.param)
     checkpoint = checkpoints.build(checkpoints.family_of(preset.name), folder / "checkpoint")
     port = free_port()
@@ -131,7 +131,7 @@ def fast_tokenizer(served: Served) -> Any:
 
 
 def as_documented(served: Served, messages: list[dict[str, str]]) -> list[int]:
-    """The tokens of the prompt, by code that is not vLLM's."""
+    """The token ids of the prompt, worked out by other code than vLLM's."""
     vocabulary = checkpoints.family_of(served.preset.name).vocabulary
     if vocabulary == "tekken":
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
@@ -174,7 +174,7 @@ def test_greedy_tokens_are_those_of_transformers(served: Served) -> None:
 
 
 def test_its_stop_strings_stop(served: Served) -> None:
-    """Most are special tokens, which are left out of the text in which vLLM looks for stop strings."""
+    """Most stop strings are special tokens, which vLLM by default leaves out of the text that it searches for them."""
     if not served.preset.stop:
         pytest.skip(f"{served.preset.name} has none: its end-of-text token ends a reply")
     fast, reasoning = fast_tokenizer(served), served.preset.reasoning
@@ -201,7 +201,7 @@ def test_both_strategies_are_answered_by_valid_json(served: Served, tmp_path: Pa
 
 
 def test_thinking_is_kept_apart(served: Served) -> None:
-    """And ends at its budget, so that room is left for the answer, to which alone the schema applies."""
+    """Thinking also ends at its budget, so that room is left for the answer, and the schema applies to the answer alone."""
     reasoning = served.preset.reasoning
     if reasoning is None:
         pytest.skip(f"{served.preset.name} does not think")
@@ -230,7 +230,7 @@ def test_thinking_is_kept_apart(served: Served) -> None:
 
 
 def test_thinking_is_kept_apart_in_the_journal(served: Served, tmp_path: Path) -> None:
-    """The same through `tomserve eval --thinking`."""
+    """The same holds for a whole run of `tomserve eval --thinking`."""
     reasoning = served.preset.reasoning
     if reasoning is None or not reasoning.enforced:
         pytest.skip(f"no budget is enforced for {served.preset.name}")
@@ -249,7 +249,7 @@ def test_thinking_is_kept_apart_in_the_journal(served: Served, tmp_path: Path) -
 
 
 def test_harmony_answers_by_the_schema(served: Served) -> None:
-    """gpt-oss: the schema applies to the final channel, however the random model is led there."""
+    """In gpt-oss the schema applies to the final channel, to which a bias leads the random model."""
     if checkpoints.family_of(served.preset.name).vocabulary != "harmony":
         pytest.skip(f"{served.preset.name} does not speak harmony")
     jsonschema = pytest.importorskip("jsonschema", reason="comes with vLLM")
@@ -280,7 +280,7 @@ def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["dbrx", "llama3-70b"])
 def test_another_model_would_not_agree(name: str, tmp_path: Path) -> None:
-    """The comparison can fail: a checkpoint agrees with itself and not with another seed's."""
+    """The comparison can fail: a checkpoint agrees with itself and not with one made from another seed."""
     import torch
 
     family = checkpoints.family_of(name)

@@ -67,8 +67,11 @@ def vocabulary(items: list[Item]) -> set[str]:
 
 
 def test_words_are_not_those_of_the_dataset(dataset: list[Item]) -> None:
-    """Names, things, containers, rooms, trades and qualities occur nowhere in it, in the singular or in the plural, nor
-    do the labels and names that training makes up."""
+    """No word of the training stories occurs in the dataset.
+
+    That holds for names, things, containers, rooms, trades and qualities, in the singular and in the plural, and for
+    the labels and names that training makes up.
+    """
     theirs = vocabulary(dataset)
     for pool in (*POOLS, "JOBS", "ADJECTIVES"):
         forms = {
@@ -131,7 +134,7 @@ def test_stories_are_as_designed(held_out: bool) -> None:
 
 
 def derived(plot: "plots.Plot", person: str) -> list[tuple[str, str]]:
-    """World and belief after every scene by rules of one line each, without tomserve.benchmarks.perturbed.events."""
+    """What is so and what is believed after every scene, by rules of one line that share no code with the benchmark."""
     world = belief = "unknown"
     sure, found = False, []
     for scene in plot.scenes:
@@ -165,7 +168,7 @@ def test_gold_is_what_an_independent_derivation_says(seed: int, contents: bool) 
 
 
 def test_gold_follows_the_design() -> None:
-    """What the scenario means for the protagonist, and the other's part for the other, from their names alone."""
+    """What the scenario means for the protagonist and for the other agent, worked out from its name alone."""
     items = [*stories.generate(400, 3, held_out=False), *stories.generate(200, 3, held_out=True)]
     seen = set()
     for _, group in itertools.groupby(items, key=lambda item: (item.cluster, item.factors["held_out"])):
@@ -188,7 +191,7 @@ def test_gold_follows_the_design() -> None:
 
 
 def test_nobody_is_there_who_is_not_said_to_see() -> None:
-    """Whoever watched the first act has left before the next one that they do not see."""
+    """An agent who watched the first act leaves before the next one that they do not see."""
     for seed in range(600):
         rng = random.Random(seed)
         plot = plots.transfer_plot(rng, rng.choice(plots.TRANSFER_SCENARIOS), rng.choice(plots.TRANSFER_OTHERS))
@@ -207,11 +210,14 @@ def test_nobody_is_there_who_is_not_said_to_see() -> None:
 
 
 def test_hints_lead_to_the_gold() -> None:
-    """Whoever follows the hints of training from sentence to sentence ends with the gold beliefs: told apart from the
-    events, pointed at the right line break, and at the earlier belief where a sentence changes nothing."""
+    """Following the hints of training from sentence to sentence leads to the gold beliefs.
+
+    A hint tells whether the sentence is an event, and points at the right line break, or at the earlier belief where
+    the sentence changes nothing.
+    """
     pytest.importorskip("tokenizers")
-    packing, lessons = importlib.import_module("packing"), importlib.import_module("lessons")
-    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    packing, lessons, tokens = (importlib.import_module(name) for name in ("packing", "lessons", "tokens"))
+    packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
     told_something = 0
     for number in range(60):
         rng = random.Random(number)
@@ -255,7 +261,7 @@ def test_the_shipped_files_are_those_of_the_digest(cli, tmp_path, monkeypatch: p
         (broken / name).write_bytes((folder / name).read_bytes())
     (broken / "config.json").write_bytes(b"{}")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    with pytest.raises(MachineError, match=r"the files are not those of digest\.txt"):
+    with pytest.raises(MachineError, match=r"the files are not those that digest\.txt describes"):
         reference.folder()
     for spoilt, way in (("digest.txt", lambda path: path.write_bytes(b"\xff")), ("tokenizer.json", Path.unlink)):
         reference._checked.cache_clear()
@@ -275,14 +281,16 @@ def tokenizer():
 
 
 def test_the_shipped_files_are_what_the_recipe_makes() -> None:
-    """All but the weights: whoever edits words, phrasings or prompts has to train again."""
+    """All shipped files but the weights follow from the sources, so that a change of words or prompts demands training."""
     pytest.importorskip("tokenizers")
-    packing, llama, lessons = (importlib.import_module(name) for name in ("packing", "llama", "lessons"))
+    packing, llama, lessons, tokens = (
+        importlib.import_module(name) for name in ("packing", "llama", "lessons", "tokens")
+    )
     folder = reference.folder()
-    packer = packing.Packer(packing.build_tokenizer(lessons.SEED))
+    packer = packing.Packer(tokens.build_tokenizer(lessons.SEED))
     assert json.loads(packer.tokenizer.to_str()) == json.loads((folder / "tokenizer.json").read_text())
-    assert (folder / "chat_template.jinja").read_text() == packing.CHAT_TEMPLATE
-    config = llama.config(packing.VOCABULARY, llama.Size(), packer.end, packer.pad)
+    assert (folder / "chat_template.jinja").read_text() == tokens.CHAT_TEMPLATE
+    config = llama.config(tokens.VOCABULARY, llama.Size(), packer.end, packer.pad)
     assert config == json.loads((folder / "config.json").read_text())
 
 
@@ -302,7 +310,7 @@ def test_a_word_is_the_same_tokens_wherever_it_stands(tokenizer) -> None:
 
 
 def test_the_shipped_model_tracks_beliefs() -> None:
-    """Held-out stories through transformers. Who answers what is really so is wrong on every false belief."""
+    """Held-out stories answered by transformers. A model that answers with reality is wrong on every false belief."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     folder = str(reference.folder())
     known = transformers.AutoTokenizer.from_pretrained(folder)
@@ -369,7 +377,7 @@ def test_training_resumes_to_the_same_weights(tmp_path) -> None:
 
 
 def test_heads_are_told_to_look_at_sentences_and_beliefs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attention's target counts opening, story and branch as the keys do: there stands a line break or a belief."""
+    """The target of the attention is counted as its keys are, so that a line break or a belief stands at its position."""
     torch = pytest.importorskip("torch")
     train, lessons, hints = (importlib.import_module(name) for name in ("train", "lessons", "hints"))
     trainer = train.Trainer(lessons.Recipe())
@@ -398,10 +406,10 @@ def test_heads_are_told_to_look_at_sentences_and_beliefs(monkeypatch: pytest.Mon
 
 
 def test_a_tree_is_what_the_server_will_see() -> None:
-    """A branch's tokens are those of the whole prompt, and its logits those of transformers on that prompt."""
+    """A branch has the tokens of the whole prompt, and the logits that transformers gives for that prompt."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     train, packing, lessons = (importlib.import_module(name) for name in ("train", "packing", "lessons"))
-    llama = importlib.import_module("llama")
+    llama, tokens = importlib.import_module("llama"), importlib.import_module("tokens")
     from tomserve.prompting.strategy import Strategy
 
     folder = str(reference.folder())
@@ -419,7 +427,7 @@ def test_a_tree_is_what_the_server_will_see() -> None:
         trees = [packer.tree(group, strategy) for group in groups]
         batch = lessons.collate(form, trees)
         arrays = [torch.from_numpy(part) for part in (batch.stories, batch.lengths, batch.branches, batch.owner)]
-        opening = packer.ids(packing.opening(strategy, demonstration=True))
+        opening = packer.ids(tokens.opening(strategy, demonstration=True))
         with torch.no_grad():
             _, asked = trainer.model.hidden(torch.tensor(opening), *arrays)
         for row, item in enumerate(items):
@@ -437,7 +445,7 @@ def test_a_tree_is_what_the_server_will_see() -> None:
 
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_card(tmp_path: Path) -> None:
-    """Train a little in two processes, be stopped, go on, export; the folder is what a server takes."""
+    """Training in two processes can be stopped and continued, and its export is a folder that a server can load."""
     pytest.importorskip("torch")
     command = [sys.executable, str(ROOT / "launch/reference/train.py"), "--work", str(tmp_path / "work")]
     little = ["--steps", "6", "--batch", "4", "--processes", "2", "--save-every", "2"]

@@ -31,7 +31,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def thief() -> Iterator[tuple[str, list[str | None]]]:
-    """A server of somebody else's: its address, and the Authorization of every request that it got."""
+    """Somebody else's server: yields its address, and the list of the Authorization headers that it was sent."""
     heard: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def thief() -> Iterator[tuple[str, list[str | None]]]:
 
 
 def true_record(url: str, **changes: Any) -> dict[str, Any]:
-    """What this process would record of a server at that address, with changes."""
+    """The record that this process would write for a server at that address, with some fields changed."""
     pid = os.getpid()
     own = records.Record(pid, url, MODEL, None, [], "now", socket.gethostname(), born=records.birth(pid))
     return {**asdict(own), **changes}
@@ -126,7 +126,7 @@ def test_addresses_that_are_not_this_machine(cli, url: str) -> None:
 
 
 def own_addresses() -> list[str]:
-    """Of this machine, besides loopback: that of the interface that leads elsewhere, where there is one."""
+    """An address of this machine besides loopback: that of the interface to other machines, where there is one."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("203.0.113.7", 9))  # sends nothing
         return [probe.getsockname()[0]]
@@ -250,7 +250,7 @@ def test_a_process_of_another_user_is_none_of_ours(thief) -> None:
 
 
 def test_a_program_may_have_any_name() -> None:
-    """The name stands in the middle of /proc/PID/stat, unescaped."""
+    """The name of a program, with brackets and blanks, stands unescaped in the middle of /proc/PID/stat."""
     rename = "import sys; open('/proc/self/comm', 'w').write('a) Z 1 ('); print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", rename]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

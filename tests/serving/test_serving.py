@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import orjson
 import polars as pl
 import pytest
 
+from tests.helpers.command import TOMSERVE, environment, tomserve
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -21,22 +21,10 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)"),
 ]
-TOMSERVE = [sys.executable, "-m", "tomserve"]
-
-
-def environment(runs: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOMSERVE_")}
-    return {**kept, "TOMSERVE_RUNS": str(runs), "PYTHONUNBUFFERED": "1"}
-
-
-def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*TOMSERVE, *arguments], env=environment(runs), capture_output=True, text=True, timeout=500, check=False
-    )
 
 
 def group_of(pid: int) -> list[int]:
-    """Living processes of a process group."""
+    """The ids of the living processes of a process group."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -49,7 +37,7 @@ def group_of(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Living children of a process."""
+    """The ids of the living children of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -146,7 +134,7 @@ def test_errors_of_a_real_server(served: Path) -> None:
 
 
 def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path) -> None:
-    """kill -9 of tomserve in mid-run ends the embedded server; the resume starts one, finishes, and stops it."""
+    """Killing tomserve in mid-run ends the embedded server; resuming starts another, finishes, and stops it."""
     runs = tmp_path / "runs"
     command = [*TOMSERVE, "eval", "--limit", "40", "--concurrency", "2"]
     with (tmp_path / "log").open("w") as output:
@@ -185,7 +173,7 @@ def test_a_model_without_chat_template(tmp_path: Path) -> None:
 
 
 def test_replicas_one_killed_in_mid_run(tmp_path: Path) -> None:
-    """Two replicas share the cores; one is killed while both are asked: nothing is lost, one stop ends the rest."""
+    """When one of two replicas is killed in mid-run, no answer is lost, and Ctrl-C ends the other."""
     runs, log, port = tmp_path / "runs", tmp_path / "log", free_port(2)
     with log.open("w") as output:
         command = [*TOMSERVE, "serve", "reference", "--replicas", "2", "--port", str(port)]

@@ -1,6 +1,7 @@
 """Presets, command lines, memory arithmetic, server records, process control: without starting vLLM."""
 
 import contextlib
+import io
 import os
 import shlex
 import signal
@@ -12,12 +13,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+from rich.console import Console
 
 from tests.conftest import Endpoint
 from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
 from tomserve.runs import runfolder
 from tomserve.serving import hardware, install, provenance, records, target
+from tomserve.serving.catalogue import list_presets
 from tomserve.serving.command import Command, template_file, vllm_command
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, prepare
@@ -78,7 +81,7 @@ def test_todays_models_are_there_and_every_preset_says_what_is_known() -> None:
 def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
     done = cli("serve", "dbrx", "--port", "8123", "--dry-run", "--", "--max-num-seqs", "7")
     assert done.code == 0
-    assert "no GPUs here: planned for 8xA100-80GB" in done.err
+    assert "This machine has no usable GPU, so the command is planned for 8xA100-80GB" in done.err
     words = shlex.split(done.out)
     assert words[0] == "VLLM_NO_USAGE_STATS=1"
     assert words[-2:] == ["--max-num-seqs", "7"]
@@ -114,24 +117,41 @@ def test_a_machine_that_cannot_hold_the_model(cli, no_gpus, monkeypatch: pytest.
     done = cli("serve", "dbrx")
     assert done.code == 2
     assert done.err == (
-        "tomserve: dbrx: 263 GB of weights, keys and values, and 5 GB a GPU to work in; GPUs found: none; "
-        "`tomserve serve dbrx --dry-run` prints the command for a machine that can\n"
+        "tomserve: dbrx: it needs 263 GB for weights, room for keys and values, and 5 GB of working space on each GPU; "
+        "GPUs found: none; `tomserve serve dbrx --dry-run` prints the command for a machine that can hold it\n"
     )
     monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 42.9)] * 4)
     done = cli("serve", "dbrx")
     assert done.code == 2
-    assert "GPUs found: 4 (A100 43 GB): over 4 of them 65.8 GB each, and 34.5 GB of each are usable" in done.err
+    assert (
+        "GPUs found: 4 (A100 43 GB): spread over 4 of them the weights take 65.8 GB of each, and 34.5 GB of each are usable"
+    ) in done.err
 
 
 def test_explain_and_list(cli, no_gpus) -> None:
     said = cli("serve", "dbrx", "--explain").out
     assert "263 GB / 4 = 65.8 GB a GPU" in said
-    assert "2 x 40 layers x 8 kv heads x 128 = 163.8 kB a token" in said
+    assert "2 x 40 layers x 8 kv heads x 128 numbers x 2 bytes = 163.8 kB, split over the GPUs" in said
     assert "=> 4 of 8 GPUs (tensor parallel 4): the smallest" in said
     assert "=> 2 of 8 GPUs" in cli("serve", "dbrx", "--explain", "--gpus", "8xB200").out
     listed = cli("serve", "--list").out
     assert all(name in listed for name in [*STUDY, "reference"])
     assert "of 2xL4" in cli("serve", "--list", "--gpus", "2xL4").out
+
+
+def test_the_list_of_presets_cuts_nothing_on_a_narrow_terminal() -> None:
+    """Eighty columns are too few for the ids of the models, which are then printed in a table of their own."""
+    for width in (80, 200):
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        list_presets(console)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        for name in content.names("launch/models", ".yaml"):
+            preset = Preset.load(name)
+            rows = [line.split() for line in lines if name in line.split()[:1]]
+            assert len(rows) == (2 if width == 80 else 1)
+            assert rows[0][:2] == [name, f"{preset.weights_gb:g}"]
+            assert rows[-1][-1] == preset.model
 
 
 def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +183,8 @@ def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -
     found = prepare(Wanted(port=9000, replicas=2))
     assert [one.port for one in found] == [9000, 9001]
     assert [one.command.env["VLLM_CPU_OMP_THREADS_BIND"] for one in found] == ["0,2", "3,5"]
-    assert "one a replica is the least" in cli("serve", "--replicas", "6").err
-    assert "need ports up to 65535" in cli("serve", "--replicas", "2", "--port", "65535").err
+    assert "each replica needs a CPU core at least, and this machine has 5" in cli("serve", "--replicas", "6").err
+    assert "need ports up to 65536, and 65535 is the highest" in cli("serve", "--replicas", "2", "--port", "65535").err
 
 
 def test_gpus_that_the_shell_leaves_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +311,7 @@ def test_false_flags_are_said(tmp_path: Path) -> None:
 
 
 def test_a_port_that_another_serve_is_loading_for(tmp_path: Path, cli) -> None:
-    """vLLM listens only after minutes; until then only a lock tells that the port is spoken for."""
+    """vLLM listens only after minutes of loading; until then a lock tells that the port is taken."""
     with (
         reserved(8765, tmp_path),
         pytest.raises(MachineError, match=f"taken by another `tomserve serve`.*pid {os.getpid()}"),
@@ -466,7 +486,7 @@ def test_stopping_ends_the_whole_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: int) -> None:
-    """The server does not listen to SIGTERM yet; tomserve ends it all the same, says so, and exits by the signal."""
+    """A loading server ignores SIGTERM; tomserve ends it all the same, says so, and exits by the signal."""
     loading = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"
     code = (
         "import sys\n"
@@ -475,7 +495,7 @@ def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: 
         "from tomserve.runs import evaluation\n"
         "from tomserve.serving.command import Command\n"
         "from tomserve.serving.server import Server\n"
-        "def evaluate(options, console):\n"
+        "def evaluate(*arguments):\n"
         f"    command = Command([sys.executable, '-c', {loading!r}], {{}})\n"
         f"    with Server(command, host='127.0.0.1', port=1, log=Path({str(tmp_path / 'log')!r})) as server:\n"
         "        print(server.process.pid, flush=True)\n"
@@ -497,7 +517,7 @@ def test_a_signal_while_the_server_loads_ends_both_soon(tmp_path: Path, number: 
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie does not)."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -505,7 +525,7 @@ def alive(pid: int) -> bool:
 
 
 def test_the_launcher_ends_with_its_parent(tmp_path: Path) -> None:
-    """kill -9 of tomserve closes the pipe; the launcher's thread ends the group."""
+    """Killing tomserve closes the pipe, upon which the launcher's thread ends the process group."""
     code = (
         "import os, threading\n"
         "from tomserve.serving import vllm_cli\n"

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.stats.test_stats_clustered import drawn, study
+from tests.helpers.drawn import drawn, study
 from tomserve.stats.clustered import matched_effect, units_share
 from tomserve.stats.pooled import permutation_p, pooled_effect
 from tomserve.stats.proportions import newcombe, square_and_add, wilson

@@ -142,7 +142,7 @@ def test_gee_from_sums_is_that_of_rows(seed: int, strata: int) -> None:
 def test_a_large_design_is_fitted_from_sums_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = design(5, 8)
     whole = marginal.these_strata_effect(*columns)
-    monkeypatch.setattr(marginal, "DESIGN", 0)
+    monkeypatch.setattr(marginal, "LARGEST_DESIGN", 0)
     monkeypatch.delattr(marginal, "_gee")
     sums = marginal.these_strata_effect(*columns)
     assert sums.method == whole.method
@@ -204,7 +204,7 @@ def test_a_large_jackknife_subtracts_and_says_the_same(monkeypatch: pytest.Monke
         return association.phi(x, y).phi
 
     whole = association.jackknife(phi, columns, stratum, without=leaveout.correlations)
-    monkeypatch.setattr(association, "LOOKED", 0)
+    monkeypatch.setattr(association, "MOST_ROWS_RECOMPUTED", 0)
     calls: list[int] = []
 
     def counted(x: npt.ArrayLike, y: npt.ArrayLike) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.studies.test_study import scores
+from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
 from tomserve.studies import Layout, Study, analyze, compute, load_study, names
 
@@ -117,14 +117,14 @@ def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"tables": None}, "Study.tables: None is no function"),
+        ({"tables": None}, "Study.tables: None is not a function"),
         ({"name": " "}, "Study.name: ' '; expected the study's name as text"),
         ({"required": "item"}, "Study.required: 'item'; expected a tuple of names"),
         ({"intervals": ()}, "Study.intervals: is empty"),
         ({"values": {"stage": "C1"}}, r"Study.values\['stage'\]: 'C1'; expected a tuple of names"),
         ({"layouts": {"n": "wide"}}, r"Study.layouts\['n'\]: 'wide'; expected a Layout"),
         ({"labels": ["stage"]}, r"Study.labels: \['stage'\]; expected a mapping by name"),
-        ({"figures": "heat"}, "Study.figures: 'heat' is no function"),
+        ({"figures": "heat"}, "Study.figures: 'heat' is not a function"),
     ],
 )
 def test_a_mistake_in_a_field_is_named_when_the_study_is_made(fields: dict, message: str) -> None:

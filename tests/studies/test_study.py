@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
+from tests.helpers.score_tables import scores
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.tables import render, render_all
@@ -35,17 +36,6 @@ CLASSES = {
     "overall": "overall",
     **{name.replace("_", " "): name for name in PERTURBATIONS},
 }
-
-
-def scores(**changes) -> pl.DataFrame:
-    rows = []
-    for cls in ("none", "late_label"):
-        for n in range(4):
-            for strategy in ("cot", "vanilla"):
-                row = {"run": "r", "model": "m", "strategy": strategy, "item": f"{cls}/{n}", "status": "ok"}
-                row |= {"correct": n != 0, "perturbation": cls, "scenario": "false_belief" if n < 2 else "no_transfer"}
-                rows.append(row | {"question_kind": "belief", "stage": "C1"})
-    return pl.DataFrame(rows).with_columns(**changes)
 
 
 def study_tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:

@@ -1,4 +1,6 @@
-"""Content: finding what researchers edit (presets, prompts, stages, studies), and YAML errors that name the line."""
+"""Content that researchers edit (presets, prompts, stages, studies): finding it, reading it as YAML, and handling files
+safely.
+"""
 
 from tomserve.content.find import PACKAGE, checkout, code_digest, data_file, digest, find, names, roots
 

@@ -1,10 +1,10 @@
-"""Files that are written, and read in folders from somebody else, without being led to another place.
+"""Open, create and replace files in folders that may come from somebody else, without being led to another place.
 
 A run folder that was downloaded is data, and its entries are not to be trusted: ``responses.jsonl`` may be a symbolic
-link to a private key, which a report would show, ``report.html`` one to a file of the user's that would be overwritten,
-``log.txt`` a named pipe that blocks for ever. So no link at the end of a path is followed, only regular files are
-opened, and a file is replaced through a temporary one whose name nobody can know beforehand. A folder may still be
-reached through a link (``runs/`` on another disk).
+link to a private key, which a report would then show; ``report.html`` may be a link to one of the user's own files,
+which would be overwritten; ``log.txt`` may be a named pipe, which blocks whoever opens it for ever. Therefore no link
+at the end of a path is followed, only regular files are opened, and a file is replaced through a temporary one whose
+name nobody can know beforehand. The folder itself may still be reached through a link (``runs/`` on another disk).
 
 >>> with replacing(Path("table.csv")) as file:                                    # doctest: +SKIP
 ...     file.write(b"a,b")
@@ -25,6 +25,7 @@ from typing import IO
 from tomserve.errors import ConfigError
 
 _TEMPORARY = re.compile(r"\.tomserve-[0-9a-f]{16}\.part")
+"""The names of temporary files that `replacing` writes to."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -33,10 +34,11 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+"""What stands at a path that is no regular file, in words for messages."""
 
 
 def one_line(text: str) -> str:
-    r"""The text with everything escaped that is no printable character: a message stays one line, whatever it holds.
+    r"""The text with every character that cannot be printed written as an escape, so that a message stays on one line.
 
     >>> one_line("done\n2026 all 10 right")
     'done\\n2026 all 10 right'
@@ -45,39 +47,43 @@ def one_line(text: str) -> str:
 
 
 def check(path: Path, *, alone: bool = False) -> None:
-    """Raise ConfigError unless `path` is a regular file, or nothing is there.
+    """Raise ConfigError unless `path` is a regular file or nothing is there.
 
-    alone: the file is going to be changed in place, so it may have no second name (hard link), whose owner would find
-    his file changed, too.
+    alone: refuse a file with a second name (hard link), too. This is for files that are changed in place, where whoever
+        knows the file by its other name would find it changed.
     """
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return  # nothing is there, or opening it will say what is wrong
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise ConfigError(
             f"{path}: is a symbolic link{_target(path)}, which is not followed; put the file itself there (`cp -L` "
             "copies it), or delete the link"
         )
-    if not stat.S_ISREG(found.st_mode):
-        raise ConfigError(f"{path}: is {_kind(found.st_mode)}; expected a regular file, so move it away")
-    if alone and found.st_nlink > 1:
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{path}: is {_kind(status.st_mode)}; expected a regular file, so move it away")
+    if alone and status.st_nlink > 1:
         raise ConfigError(
-            f"{path}: has {found.st_nlink} names (hard links), and writing would change the file under all of them; "
+            f"{path}: has {status.st_nlink} names (hard links), and writing would change the file under all of them; "
             "put a copy in its place"
         )
 
 
 def opened(path: Path, flags: int) -> int:
-    """A descriptor of the regular file `path`, opened with these flags of `os.open` (not O_TRUNC; see `emptied`).
+    """Open the regular file `path` and return its file descriptor.
 
-    A new file gets the permissions that the user's umask leaves. Raises ConfigError for a link or anything else that
-    is no regular file, and where it is opened for writing for a file with a second name; otherwise OSError.
+    A new file gets the permissions that the user's umask leaves.
+
+    flags: those of `os.open`, but not O_TRUNC; to empty a file use `emptied`.
+
+    Raises ConfigError for a link or anything else that is no regular file, and, where the flags allow writing, for a
+    file with a second name; OSError where it cannot be opened.
     """
     writing = bool(flags & (os.O_WRONLY | os.O_RDWR))
     check(path, alone=writing)
-    # What `check` has seen may have been exchanged since: O_NOFOLLOW refuses a link, O_NONBLOCK does not wait for the
-    # other end of a pipe.
+    # Another process may have put something else there since `check` looked: O_NOFOLLOW refuses a link, and O_NONBLOCK
+    # does not wait for the other end of a named pipe.
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     try:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
@@ -89,20 +95,25 @@ def opened(path: Path, flags: int) -> int:
 
 
 def reading(path: Path) -> IO[bytes]:
-    """The regular file `path`, open for reading. Raises as `opened` does."""
+    """Open the regular file `path` for reading. Raises ConfigError and OSError as `opened` does."""
     return os.fdopen(opened(path, os.O_RDONLY), "rb")
 
 
 def emptied(path: Path) -> IO[bytes]:
-    """The regular file `path`, made or emptied, open for writing. Raises as `opened` does."""
+    """Open the regular file `path` for writing, created where it is missing and emptied where it is not. Raises
+    ConfigError and OSError as `opened` does.
+    """
     file = os.fdopen(opened(path, os.O_WRONLY | os.O_CREAT), "wb")
     file.truncate(0)
     return file
 
 
 def created(path: Path) -> IO[bytes]:
-    """A new file, open for writing: `path`, or where something has that name, the same with a number before the
-    suffix. Its `name` is its path. Raises OSError."""
+    """Create a new file and open it for writing, under a name that is not taken.
+
+    The name is `path`, or where something has that name, the same with a number before the suffix (``log-2.txt``). The
+    file's attribute `name` holds the path. Raises OSError where it cannot be created.
+    """
     number, name = 1, path
     while True:
         try:
@@ -113,17 +124,22 @@ def created(path: Path) -> IO[bytes]:
 
 
 def _without_links(path: str, flags: int) -> int:
+    """An opener for `open` that refuses a symbolic link at the end of the path."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of `path` in one step when the block ends: a reader sees the old or the new one.
+    """Yield a new file that takes the place of `path` in one step when the block ends: readers see the old file or the
+    new one.
 
-    Its `name` is its path, for who has to write it by name. mode: its permissions, before the umask. What had the name
-    `path` before, a link included, is replaced and not written to. Whatever the block raises, kill -9 apart, nothing is
-    left behind; what a killed process has left is removed the next time. Raises ConfigError where a folder, a device or
-    the like has that name, OSError where it cannot be written.
+    The file's attribute `name` holds its temporary path, for code that has to write it by name. What stood at `path`
+    before, even a link, is replaced and not written to. If the block raises, the new file is removed; what a process
+    leaves behind that is killed with SIGKILL is removed the next time a file of that folder is replaced.
+
+    mode: the new file's permissions, before the umask.
+
+    Raises ConfigError where `path` is a folder, a device or the like, OSError where the file cannot be written.
     """
     _check_replaceable(path)
     _sweep(path.parent)
@@ -142,30 +158,32 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def _check_replaceable(path: Path) -> None:
+    """Raise ConfigError where `path` is something that must not be replaced by a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
-        return  # nothing is there, or a link to nothing, which can be replaced
-    if not stat.S_ISREG(found.st_mode):
-        raise ConfigError(f"{path}: is {_kind(found.st_mode)}; expected a file or a new name")
-    if path.is_symlink() and os.readlink(path).startswith(("/proc/", "/dev/")):  # /dev/stdout, sent to a file
+        return  # nothing is there, or a link that leads nowhere; both can be replaced
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{path}: is {_kind(status.st_mode)}; expected a file or a new name")
+    # such as /dev/stdout where the output goes to a file
+    if path.is_symlink() and os.readlink(path).startswith(("/proc/", "/dev/")):
         raise ConfigError(f"{path}: stands for an open stream; expected a file or a new name")
 
 
 def _temporary(folder: Path, mode: int) -> IO[bytes]:
-    """A new file in that folder, locked as long as it is open: so `_sweep` sees that it is in use."""
+    """Create a temporary file in that folder, locked while it is open, which tells `_sweep` that it is in use."""
     while True:
         name = folder / f".tomserve-{secrets.token_hex(8)}.part"
         file = open(name, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, mode))  # noqa: SIM115
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)  # waits for `_sweep` of another process at most, which is done at once
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)  # at most `_sweep` of another process holds it, for a moment
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # another process took it for left behind before it was locked
+        file.close()  # another process removed it as left behind, before it was locked
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a killed process has left in that folder: temporary files that nobody holds the lock of."""
+    """Remove the temporary files in that folder whose lock nobody holds: killed processes have left them."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -175,7 +193,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name durable; some file systems cannot."""
+    """Make sure that a new name in this folder survives a power failure, where the file system can do that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -185,11 +203,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _target(path: Path) -> str:
+    """The words that say where the link leads; none where the link has just been removed."""
     try:
         return f" to {one_line(os.readlink(path))}"
-    except OSError:  # it has just gone
+    except OSError:
         return ""
 
 
 def _kind(mode: int) -> str:
+    """What a file of this mode is, in words for a message."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")

@@ -1,8 +1,9 @@
-"""Find content (presets, prompts, stages, studies): file by file, first hit wins.
+"""Find content (presets, prompts, stages, studies) by its relative path, in a fixed order of folders.
 
-Order: ``--content DIR`` or ``TOMSERVE_CONTENT``; the checkout (the package's parent, if its pyproject names
-tomserve); ``tomserve/_content/`` in an installed wheel. An explicit path given by the user never comes here.
-The current directory is not searched: a study is code, and code is not run because of where one stands.
+The first folder that has the file wins: the one given as ``--content DIR`` or ``TOMSERVE_CONTENT``; then the checkout,
+where the package's parent folder is one; then ``tomserve/_content/``, which an installed wheel contains. A path that
+the user gives explicitly is opened as it is and not searched for. The current directory is not searched: a study is
+code, and no code is to be run merely because of the folder in which one stands.
 
     >>> find("prompts/vanilla/strategy.yaml").name
     'strategy.yaml'
@@ -20,11 +21,12 @@ from pathlib import Path
 from tomserve.errors import ConfigError
 
 PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of the package `tomserve` itself."""
 
 
 @cache
 def checkout() -> Path | None:
-    """The repository this package runs from, or None in an installed wheel."""
+    """The repository that this package runs from, known by its pyproject.toml; None in an installed wheel."""
     pyproject = PACKAGE.parent / "pyproject.toml"
     try:
         name = tomllib.loads(pyproject.read_text("utf-8")).get("project", {}).get("name")
@@ -34,48 +36,54 @@ def checkout() -> Path | None:
 
 
 def roots() -> list[Path]:
-    """The folders searched, in order. Raises ConfigError when TOMSERVE_CONTENT is no folder."""
-    found: list[Path] = []
+    """The folders that are searched, in order. Raises ConfigError where TOMSERVE_CONTENT is not a folder."""
+    folders: list[Path] = []
     chosen = os.environ.get("TOMSERVE_CONTENT")
     if chosen:
         folder = Path(chosen).expanduser()
         if not folder.is_dir():
             raise ConfigError(f"content folder {chosen!r} (--content or TOMSERVE_CONTENT) is not a folder")
-        found.append(folder.resolve())
+        folders.append(folder.resolve())
     if (here := checkout()) is not None:
-        found.append(here)
+        folders.append(here)
     if (PACKAGE / "_content").is_dir():
-        found.append(PACKAGE / "_content")
-    return found
+        folders.append(PACKAGE / "_content")
+    return folders
 
 
 def find(relative: str) -> Path | None:
-    """The first file or folder of that relative path, or None."""
+    """The first file or folder with that path relative to one of the `roots`, or None where no root has it."""
     return next((root / relative for root in roots() if (root / relative).exists()), None)
 
 
 def names(folder: str, suffix: str) -> dict[str, Path]:
-    """Every ``<name><suffix>`` in `folder` over all roots, by name; the first root wins. Sorted by name.
+    """All files ``<name><suffix>`` in `folder` of any root, by name and sorted by it; the first root that has a name
+    wins.
 
-    `suffix` may reach into folders: ``names("prompts", "/strategy.yaml")`` lists strategies.
+    `suffix` may reach into folders: ``names("prompts", "/strategy.yaml")`` lists the strategies.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for root in roots():
         for path in sorted((root / folder).glob(f"*{suffix}")):
             name = path.relative_to(root / folder).as_posix()[: -len(suffix)]
-            found.setdefault(name, path)
-    return dict(sorted(found.items()))
+            paths.setdefault(name, path)
+    return dict(sorted(paths.items()))
 
 
 def data_file(name: str) -> Path | None:
-    """A file of others' data, which we do not ship, in TOMSERVE_DATA or the checkout's ``../shared/data``; or None."""
+    """The path of a data file that others published and that is not shipped with tomserve; None where it is not there.
+
+    It is looked for in the folder TOMSERVE_DATA, or else in ``../shared/data`` beside the checkout.
+    """
     chosen, here = os.environ.get("TOMSERVE_DATA"), checkout()
     folder = Path(chosen).expanduser() if chosen else here.parent / "shared/data" if here else None
     return folder / name if folder is not None and (folder / name).is_file() else None
 
 
 def digest(*parts: bytes | Path) -> str:
-    """SHA-256 of byte strings and file contents, each framed by its length, as ``sha256:<64 hex>``."""
+    """SHA-256 of byte strings and of files' contents, as ``sha256:<64 hex>``. The length of each part is included, so
+    that moving a byte from one part to the next changes it. Raises OSError for a file that cannot be read.
+    """
     sha = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part
@@ -84,14 +92,16 @@ def digest(*parts: bytes | Path) -> str:
 
 
 CODE = frozenset((".py", ".js", ".css", ".j2"))
-"""Suffixes of files that are programs or templates."""
+"""Suffixes of the files that `code_digest` reads: programs and templates."""
 
 
 def code_digest(places: Iterable[Path]) -> str:
-    """The `digest` of all code below these folders, or in these files, with the names below the place."""
+    """The `digest` of all code in these folders or files; file names count, relative to the folder that holds the
+    place, so that a renamed file changes it.
+    """
     parts: list[bytes | Path] = []
     for place in places:
-        found = place.rglob("*") if place.is_dir() else [place]
-        for path in sorted(path for path in found if path.suffix in CODE):
+        paths = place.rglob("*") if place.is_dir() else [place]
+        for path in sorted(path for path in paths if path.suffix in CODE):
             parts += [path.relative_to(place.parent).as_posix().encode(), path]
     return digest(*parts)

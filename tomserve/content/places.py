@@ -1,4 +1,4 @@
-"""Where runs lie, for every room that has to know."""
+"""The folder that holds the runs, which several rooms have to know."""
 
 from __future__ import annotations
 

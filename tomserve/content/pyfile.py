@@ -1,6 +1,7 @@
-"""Load a Python file that a user wrote, and say where in it something failed rather than how it was called.
+"""Load a Python file that a user wrote; where it fails, name the line of that file and not tomserve's own code.
 
-Such a file is code: it is run because the user named it, or put it among the content, never because something names it.
+Such a file is code. It is run because the user named it or put it among the content, never because something else names
+it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from tomserve.errors import ConfigError, ContentError, TomserveError
 
 
 def load_module(path: Path, kind: str) -> ModuleType:
-    """Run the file as a module of its own; it may import what lies beside it, as a script may, while it is loaded.
+    """Run the file as a module of its own and return it; while it loads it may import modules beside it, as a script
+    may.
 
-    kind: what the file is, in one word ("benchmark"), for the messages and the module's name. Raises ConfigError where
-    there is no such file, ContentError by file and line where it cannot be loaded.
+    kind: what the file is, in one word ("benchmark"), for messages and for the module's name.
+
+    Raises ConfigError where there is no such file, ContentError with file and line where it cannot be loaded.
     """
     if not path.is_file():
         raise ConfigError(f"{kind} {str(path)!r}: no such file")
@@ -41,7 +44,7 @@ def load_module(path: Path, kind: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _siblings(folder: Path) -> Iterator[None]:
-    """The file may import modules that lie beside it; they are its own and forgotten afterwards."""
+    """Let a file import modules that lie beside it; afterwards they are forgotten, so that no other file gets them."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     try:
@@ -55,7 +58,10 @@ def _siblings(folder: Path) -> Iterator[None]:
 
 
 def failed(error: BaseException, path: Path, what: str) -> ContentError:
-    """The error as one line, with the last line of that file that was reached. what: e.g. "cannot be loaded"."""
+    """The error as one line, with the line of that file that was reached last.
+
+    error: what was raised. path: the user's file. what: what went wrong, such as "cannot be loaded".
+    """
     own = path.resolve()
     line = None
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == own:
@@ -63,5 +69,5 @@ def failed(error: BaseException, path: Path, what: str) -> ContentError:
     for frame in traceback.extract_tb(error.__traceback__):
         if Path(frame.filename).resolve() == own:
             line = frame.lineno
-    shown = str(error) if isinstance(error, TomserveError) else f"{type(error).__name__}: {error}"
-    return ContentError(f"{what} ({' '.join(shown.split())[:300]})", path=path, line=line)
+    reason = str(error) if isinstance(error, TomserveError) else f"{type(error).__name__}: {error}"
+    return ContentError(f"{what} ({' '.join(reason.split())[:300]})", path=path, line=line)

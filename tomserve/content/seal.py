@@ -1,9 +1,11 @@
-"""Records that only this user's own tomserve can have written: JSON with an authentication code under a secret key.
+"""Keep JSON records in folders that may come from anybody, and believe only those that this user's tomserve has
+written.
 
-What is computed is kept beside what it was computed from, in folders that may come from anybody. A record in such a
-folder is believed only with a code (HMAC-SHA256) under a key that never leaves this user's state folder:
-``$XDG_STATE_HOME/tomserve/key``, else ``~/.local/state/tomserve/key``. Where that folder cannot be written no record is
-kept and none is believed, so that everything is computed each time. Who deletes the key gets a new one.
+Results of computations are kept beside what they were computed from, which may be a folder from somebody else. Each
+record carries an authentication code (HMAC-SHA256) under a secret key of the user: ``$XDG_STATE_HOME/tomserve/key``, or
+else ``~/.local/state/tomserve/key``. A record without the right code is ignored. Where the key can be neither read nor
+created no record is kept and none is believed, so that everything is computed each time. If the key is deleted a new
+one is made, and older records are no longer believed.
 """
 
 from __future__ import annotations
@@ -23,15 +25,17 @@ from tomserve.content import files
 from tomserve.errors import ConfigError
 
 KEY_BYTES = 32
+"""Length of the key in bytes."""
 
 LONGEST = 1 << 20
-"""Bytes of a record; a longer file is none of ours and is not read."""
+"""The most bytes that a record has; a longer file cannot be one of ours and is not read."""
 
 
 def keep(path: Path, record: Mapping[str, Any]) -> None:
-    """Write the record with its code in one step; where that, or a key, cannot be had, nothing is written.
+    """Write the record and its code to `path` in one step; do nothing where there is no key or the file cannot be
+    written.
 
-    record: what JSON can hold, without a field `seal`.
+    record: anything that JSON can hold, without a field `seal`, which is where the code goes.
     """
     if (key := _key()) is None:
         return
@@ -41,11 +45,11 @@ def keep(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def kept(path: Path) -> dict[str, Any] | None:
-    """The record at that path without its code, None where there is none that `keep` wrote for this user."""
+    """The record at `path` without its code; None where there is no record that `keep` has written for this user."""
     try:
         with files.reading(path) as file:
-            text = file.read(LONGEST + 1)
-        record = orjson.loads(text) if len(text) <= LONGEST else None
+            content = file.read(LONGEST + 1)
+        record = orjson.loads(content) if len(content) <= LONGEST else None
     except (OSError, ConfigError, orjson.JSONDecodeError):
         return None
     if not isinstance(record, dict) or not isinstance(code := record.pop("seal", None), str):
@@ -56,6 +60,7 @@ def kept(path: Path) -> dict[str, Any] | None:
 
 
 def _code(record: Mapping[str, Any], key: bytes) -> str:
+    """The authentication code of a record, in hex; the order of its fields does not matter."""
     return hmac.new(key, orjson.dumps(record, option=orjson.OPT_SORT_KEYS), "sha256").hexdigest()
 
 
@@ -67,18 +72,22 @@ def _key() -> bytes | None:
             return _read(path)
         except FileNotFoundError:
             return _made(path)
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows where this user's home is
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home folder that could be found
         return None
 
 
 def _state() -> Path:
-    """Where programs keep what is the user's and no setting; a relative XDG_STATE_HOME is to be ignored."""
+    """The folder for a user's state that is no setting. A relative XDG_STATE_HOME is ignored, as its specification
+    demands.
+    """
     given = Path(os.environ.get("XDG_STATE_HOME") or ".")
     return given if given.is_absolute() else Path.home() / ".local/state"
 
 
 def _read(path: Path) -> bytes | None:
-    """The key, None where it is not secret: of another user, or open to others."""
+    """The key; None where it is not secret because the file belongs to another user or is open to others, or has
+    another length.
+    """
     with path.open("rb") as file:
         about = os.fstat(file.fileno())
         key = file.read(KEY_BYTES + 1)
@@ -87,9 +96,12 @@ def _read(path: Path) -> bytes | None:
 
 
 def _made(path: Path) -> bytes | None:
-    """A new key, or that of another process that was first: the link is made in one step, of a file that is whole."""
+    """Make a new key and return it, or the key of another process that was faster.
+
+    The finished file gets its name by linking, which is one step, so that no process ever reads half a key.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".key-") as file:  # mode 0600, and new for certain
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".key-") as file:  # created anew with mode 0600
         file.write(secrets.token_bytes(KEY_BYTES))
         file.flush()
         os.fsync(file.fileno())

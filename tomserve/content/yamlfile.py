@@ -1,4 +1,4 @@
-"""Read a YAML file into a pydantic model; every mistake is named with file, line and field.
+"""Read a YAML file into a pydantic model, and say for every mistake in which file, line and field it is.
 
 >>> preset = load_model(Path("launch/models/dbrx.yaml"), Preset)   # doctest: +SKIP
 """
@@ -15,22 +15,31 @@ import yaml
 from tomserve.errors import ContentError, nearest
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+_EXPECTED = {
+    **dict.fromkeys(("tuple_type", "list_type"), "expected a list"),
+    **dict.fromkeys(("dict_type", "model_type"), "expected a mapping of keys to values"),
+}
+"""What pydantic expected where a value has the wrong shape, in words for authors who do not know Python."""
 Loc = tuple[str | int, ...]
-SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same loader, in C where libyaml is there
+"""The path to a value: keys and list positions from the top of the file."""
+SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader, in its faster version where libyaml is installed."""
 
 
 class Lines(dict[Loc, int]):
-    """1-based line of every key and list entry, by path."""
+    """The line (counted from 1) of every key and list entry, by its path."""
 
     def at(self, loc: Loc) -> int | None:
-        """Line of `loc`, or of its closest ancestor that is in the file."""
+        """The line of `loc`, or of its closest ancestor that is in the file; None where there is neither."""
         while loc and loc not in self:
             loc = loc[:-1]
         return self.get(loc)
 
 
 def load(path: Path) -> tuple[Any, Lines]:
-    """Parse with the safe loader. Raises ContentError for unreadable files, broken YAML and duplicate keys."""
+    """Read a YAML file and return its data with the lines of all keys. Raises ContentError for an unreadable or empty
+    file, broken YAML, or a key that is given twice.
+    """
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -60,6 +69,7 @@ def load(path: Path) -> tuple[Any, Lines]:
 
 
 def _walk(node: yaml.Node, loc: Loc, lines: Lines, path: Path) -> None:
+    """Note the lines of a node's keys and entries, and of all below it. Raises ContentError for a key given twice."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -76,17 +86,28 @@ def _walk(node: yaml.Node, loc: Loc, lines: Lines, path: Path) -> None:
 
 
 def _dotted(loc: Loc) -> str:
+    """The path to a value as a message shows it, such as ``server.flags.0``."""
     return ".".join(str(part) for part in loc)
 
 
 def load_model(path: Path, model: type[Model], *, context: Any = None) -> Model:
-    """Parse and validate. Raises ContentError naming the first mistake, its line, and the nearest known key."""
+    """Read a YAML file as a `model`. Raises ContentError for the first mistake, with its line and the nearest known
+    key.
+
+    context: handed to the model's validators.
+    """
     data, lines = load(path)
     return validate(data, model, path=path, lines=lines, context=context)
 
 
 def validate(data: Any, model: type[Model], *, path: Path, lines: Lines | None = None, context: Any = None) -> Model:
-    """Validate parsed data as `model`; the error carries the line of the offending field."""
+    """Validate data that has been read as a `model`. Raises ContentError with file, line and field of the first
+    mistake.
+
+    path: the file to name in the message.
+    lines: the lines of the data's keys, as `load` returns them; without them no line is named.
+    context: handed to the model's validators.
+    """
     try:
         return model.model_validate(data, context=context)
     except pydantic.ValidationError as error:
@@ -97,20 +118,25 @@ def validate(data: Any, model: type[Model], *, path: Path, lines: Lines | None =
 
 
 def first_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
-    """The error to show. A misspelt key shows twice, as unknown and as missing: the author has to see the unknown."""
+    """The error to show first. A misspelt key appears twice, as unknown and as missing; the unknown one is what the
+    author has to see.
+    """
     errors = error.errors(include_url=False)
     return next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
 
 
 def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:
-    """One line for one pydantic error: what was found, what was expected."""
+    """One pydantic error as one line: what was expected, what was found, and for an unknown key those that are known.
+
+    error: an entry of `ValidationError.errors()`; data: what was validated; model: what it was validated as.
+    """
     loc: Loc = tuple(error["loc"])
     if error["type"] == "extra_forbidden":
         known = _fields_at(loc[:-1], model)
         return f"unknown key{nearest(str(loc[-1]), known) or '.'} Known: {', '.join(known)}" if known else "unknown key"
     if error["type"] == "missing":
         return "is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message = _EXPECTED.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("value_error", "assertion_error"):
         return message
     found = repr(error["input"])
@@ -118,22 +144,22 @@ def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]
 
 
 def _fields_at(loc: Loc, model: type[pydantic.BaseModel]) -> list[str]:
-    """Key names of the model that sits at `loc`, following field annotations through dicts and lists."""
+    """The keys that a model may have at `loc`, found by following the fields' annotations through dicts and lists."""
     annotation: Any = model
     for part in loc:
         args = [arg for arg in get_args(annotation) if arg is not type(None)]
         origin = get_origin(annotation)
         if origin in (dict, Mapping, list, tuple):
             annotation = args[-1]
-        elif (found := _model_in(annotation)) is not None:
-            fields = {info.alias or name: info.annotation for name, info in found.model_fields.items()}
+        elif (submodel := _model_in(annotation)) is not None:
+            fields = {info.alias or name: info.annotation for name, info in submodel.model_fields.items()}
             annotation = fields.get(str(part))
-    found = _model_in(annotation)
-    return sorted(info.alias or name for name, info in found.model_fields.items()) if found else []
+    submodel = _model_in(annotation)
+    return sorted(info.alias or name for name, info in submodel.model_fields.items()) if submodel else []
 
 
 def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
-    """The pydantic model an annotation is, or holds as one arm of a union."""
+    """The pydantic model that an annotation is or contains (as one of a union); None where there is none."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return annotation
-    return next((found for arm in get_args(annotation) if (found := _model_in(arm)) is not None), None)
+    return next((submodel for arm in get_args(annotation) if (submodel := _model_in(arm)) is not None), None)

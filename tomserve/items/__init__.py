@@ -1,5 +1,6 @@
-"""Items: one question about one story, its gold answer and belief automaton, and the drawing of subsets."""
+"""Items (one question about one story each), their gold rationales, files of items, and draws of a part of them."""
 
+from tomserve.items.files import read_ids, read_items, read_line, write_chunks, write_items
 from tomserve.items.item import (
     RESERVED,
     RESERVED_BEGINNINGS,
@@ -12,12 +13,7 @@ from tomserve.items.item import (
     Text,
     items_digest,
     nfc,
-    read_ids,
-    read_items,
-    read_line,
     where,
-    write_chunks,
-    write_items,
 )
 
 __all__ = [

@@ -1,8 +1,9 @@
-"""Gold rationales as layered automata: which belief may stand after each sentence, and which may follow which.
+"""Gold rationales as layered automata, which say what may be believed after each sentence, and what may follow it.
 
-One layer a sentence. A *gold chain* is a path through the layers. Definitions: the perturbed false-belief paper
-(arXiv 2602.22072), section on path-dependent belief chains. Where the author lists no edges at a layer, "persist"
-holds: if the set did not change, the belief stays what it was; otherwise any belief of the new set may follow.
+There is one layer a sentence, and a *gold chain* is a path through the layers. The definitions are those of the
+perturbed false-belief paper (arXiv 2602.22072), section on path-dependent belief chains. Where the author gives no
+edges at a layer, the policy "persist" holds: if the set did not change, the belief stays what it was; otherwise any
+belief of the new set may follow.
 
     >>> a = compile_sets([["unknown"], ["x", "y"], ["x", "y"], ["x"]])
     >>> a.labels
@@ -20,11 +21,12 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Automaton:
-    """Layered graph, trimmed: every node lies on a full path. Empty `labels` means that no path exists.
+    """A layered graph in which every node lies on a path from the first layer to the last. Empty `labels`: there is no
+    path.
 
-    labels: per layer, the label of each node. follows: per layer t >= 1, for each node of layer t - 1 a bitset over
-    the nodes of layer t that may come next (follows[0] is empty). steps: the same as pairs (node of layer t - 1,
-    node of layer t).
+    `labels`: for each layer the label of each node. `follows`: for each layer t >= 1 and each node of layer t - 1, the
+    nodes of layer t that may come next, as a bitset (follows[0] is empty). `steps`: the same as pairs (node of layer t
+    - 1, node of layer t), for each layer.
     """
 
     labels: tuple[tuple[str, ...], ...]
@@ -33,7 +35,7 @@ class Automaton:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # The metrics walk along the edges of many chains; what they need is computed once.
+        # The metrics walk along these edges for many chains, so the edges and the hash are computed once.
         steps = tuple(
             tuple((i, j) for i, targets in enumerate(layer) for j in range(len(self.labels[t])) if targets >> j & 1)
             for t, layer in enumerate(self.follows)
@@ -45,7 +47,9 @@ class Automaton:
         return self._hash
 
     def chains(self) -> Iterator[tuple[str, ...]]:
-        """Every gold chain, by depth-first search; exponential in the worst case, so for checks and tests."""
+        """Yield every gold chain, by depth-first search. Their number can grow exponentially with the sentences, so
+        this is for checks and tests.
+        """
 
         def extend(t: int, node: int, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             if t + 1 == len(self.labels):
@@ -65,13 +69,16 @@ def compile_sets(
     edges: Sequence[tuple[int, str, str]] = (),
     policy: str = "persist",
 ) -> Automaton:
-    """Automaton of one admissible set a sentence.
+    """The automaton of a rationale that gives one admissible set of labels a sentence.
 
-    edges: (t, from, to) with t the 0-based index of the *target* sentence; any edge at t replaces that layer's whole
-    relation. policy: what holds at layers without edges, "persist" or "free" (any belief may follow any).
-    Raises ValueError for an edge outside the sets, an unknown policy, or an empty set.
+    sets: the labels that may be believed after each sentence [sentences].
+    edges: triples (t, from, to), where t is the 0-based index of the *target* sentence; edges at t replace all that the
+        policy would allow there.
+    policy: what holds at layers without edges: "persist" (see the module) or "free" (any belief may follow any).
+
+    Raises ValueError for an edge outside the sets, an unknown policy, or a set that is empty or names a label twice.
     """
-    # The questions of a benchmark share few rationales.
+    # The questions of a benchmark share a few rationales, so that compiled ones are kept.
     return _compile_sets(tuple(map(tuple, sets)), tuple(edges), policy)
 
 
@@ -108,7 +115,9 @@ def _compile_sets(
 
 
 def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
-    """Automaton of explicitly listed chains of equal length. Raises ValueError where lengths differ or are 0."""
+    """The automaton of chains that are listed one by one (one label a sentence). Raises ValueError where there is none,
+    or they differ in length or are empty.
+    """
     if not chains or len({len(chain) for chain in chains}) != 1 or not chains[0]:
         raise ValueError("explicit chains must be at least one, not empty, and of equal length")
     unique = sorted(set(map(tuple, chains)))
@@ -118,7 +127,9 @@ def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
 
 
 def _trim(layers: list[list[str]], relation: list[list[int]]) -> Automaton:
-    """Keep the nodes that are reachable from the first layer and reach the last."""
+    """Drop the nodes that cannot be reached from the first layer or do not lead to the last; an automaton without
+    labels where no path is left.
+    """
     alive = [0] * len(layers)
     if layers:
         alive[0] = (1 << len(layers[0])) - 1

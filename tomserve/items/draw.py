@@ -1,4 +1,4 @@
-"""Seeded, stratified draws: which items `--limit` asks, and which ones the noise check asks again.
+"""Draw a part of the items, by a seed and spread over strata: those that `--limit` asks, or the noise check asks again.
 
 >>> from tomserve.items import Item
 >>> tea = {"story": ["The jar holds tea."], "question": "What is in the jar?", "choices": ["tea", "salt"]}
@@ -16,13 +16,14 @@ from collections.abc import Iterable, Sequence
 from tomserve.items import Item
 
 LIMIT_SEED = 0
+"""The seed of the order in which items are drawn; it never changes, so that a draw can be repeated."""
 
 
 def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None) -> list[Item]:
-    """The first `limit` items of a seeded order that takes the values of `stratum` in turn; file order is kept.
+    """At most `limit` items, in the order of the file; None keeps all.
 
-    stratum: the factor over which the draw is spread, None for none; items without it are one stratum. limit: None for
-    all items.
+    They are the first of a seeded order that takes the values of the factor `stratum` in turn, so that a larger limit
+    contains a smaller one's items. Without a stratum, and for items that lack it, all are one stratum.
     """
     if limit is None or limit >= len(items):
         return list(items)
@@ -31,7 +32,11 @@ def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None
 
 
 def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
-    """So many of these (name, stratum), in a seeded order of names that takes the strata in turn."""
+    """At most `limit` of the names, drawn from all strata in turn.
+
+    members: pairs of a name and its stratum. Which names are drawn depends on the seed and the names, not on their
+        order.
+    """
     strata: dict[object, list[str]] = defaultdict(list)
     for name, stratum in sorted(members, key=lambda one: hashlib.sha256(f"{LIMIT_SEED}:{one[0]}".encode()).digest()):
         strata[stratum].append(name)
@@ -43,10 +48,12 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
 
 
 def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
-    """That share of the items (0 < share <= 1), at least one, drawn as `limited` does; a larger share contains it."""
+    """This share of the items, 0 < share <= 1, rounded and at least one item, drawn as `limited` does; a larger share
+    contains a smaller one.
+    """
     return limited(items, share_of(len(items), share), stratum)
 
 
 def share_of(count: int, share: float) -> int:
-    """How many of `count` items a share is: at least one."""
+    """How many of `count` items this share is, rounded; at least one."""
     return max(1, round(share * count))

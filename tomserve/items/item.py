@@ -1,4 +1,4 @@
-"""Item: one question about one story, with its choices, gold answer, gold rationale and design factors.
+"""The type of an item: one question about one story, with its choices, gold answer, gold rationale and design factors.
 
 >>> item = Item(id="demo/1", benchmark="demo", story=["The box holds tea."], question="What is in the box?",
 ...             choices=["tea", "salt", "unknown"], answer="tea", gold={"sets": [["tea"]]}, cluster="demo")
@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
-import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from tomserve.content import digest, files
-from tomserve.content.yamlfile import explain, first_error, load, validate
-from tomserve.errors import ConfigError, ContentError, JournalError, one_of
+from tomserve.content import digest
+from tomserve.errors import ConfigError, one_of
 from tomserve.items.automaton import Automaton, compile_chains, compile_sets
 
 SCHEMA = 1
+"""Version of the JSON form of an item."""
 
 UNKNOWN = "unknown"
-"""The label of a choice that says that nobody can know."""
+"""The label of the choice that says that nobody can know."""
 Factor = str | bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
+"""What a design factor may be; integers have 64 bits, as in the score table."""
 
 
 RESERVED = frozenset(
@@ -36,12 +35,13 @@ RESERVED = frozenset(
     )
 )
 RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
-"""Columns of the score table, and how the others begin: names that no factor may have. What scoring declares has to be
-covered by these two, which a test compares; items know nothing of scoring."""
+"""Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
+that these two cover all columns that scoring declares, because items know nothing of scoring.
+"""
 
 
 def nfc(text: str) -> str:
-    """Text in the one Unicode form of every file of ours."""
+    """The text in Unicode's normal form C, so that equal words are equal bytes in all files."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
@@ -49,7 +49,8 @@ def _nfc(value: Any) -> Any:
     return nfc(value) if isinstance(value, str) else value
 
 
-# The validator runs first though it stands last: constraints that stand after one are checked in Python, one by one.
+# Pydantic runs a BeforeValidator first wherever it stands. It stands last because pydantic checks constraints that
+# follow a validator one by one in Python, which is slower.
 Text = Annotated[str, StringConstraints(min_length=1), BeforeValidator(_nfc)]
 Label = Annotated[
     str,
@@ -59,10 +60,11 @@ Label = Annotated[
 
 
 class Gold(BaseModel):
-    """The gold rationale: what the question asks about, after each sentence.
+    """The gold rationale: which labels are right after each sentence of the story, for what the question asks.
 
-    Either `sets` (admissible labels a sentence, with optional `edges` [t, from, to], t the 0-based target sentence)
-    or `chains` (every admissible chain, one label a sentence), never both.
+    It has one of two forms. Either `sets` (the admissible labels a sentence), with optional `edges` [t, from, to], t
+    being the 0-based index of the target sentence, and `policy` for sentences without edges; or `chains` (all
+    admissible chains, with one label a sentence each).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,18 +90,20 @@ class Gold(BaseModel):
         return compile_sets(self.sets or (), self.edges, self.policy)
 
     def to_dict(self) -> dict[str, Any]:
-        """The form of the data contract: sets, edges, policy; or chains."""
+        """The rationale as it is written in files of items: sets, edges and policy, or chains."""
         if self.chains is not None:
             return {"chains": self.chains}
         return {"sets": self.sets, "edges": self.edges, "policy": self.policy}
 
 
 class Item(BaseModel):
-    """One question. `id` is stable (authored or content-addressed, never a row number).
+    """One question about one story; the fields are those of a line in a file of items.
 
-    `choices` is the closed label set; `answer` one of them; `cluster` the task or story the item comes from (the unit
-    that is resampled); `factors` the flat experimental design; `canary` marks data that must not be trained on, and
-    travels with every export but never into a prompt. `benchmark` ("items") and `cluster` (the id) may be left out.
+    `id` never changes: it is written by an author or derived from the content, and is no row number. `choices` are all
+    labels that can be answered, and `answer` is one of them. `gold` is the rationale, where there is one. `factors`
+    hold the experimental design, as one flat mapping. `cluster` names the task or story that the item comes from, which
+    is the unit of statistics. `canary` marks data that no model must be trained on; it goes with every export and never
+    into a prompt. `benchmark` is "items" and `cluster` the id where they are left out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -159,7 +163,7 @@ class Item(BaseModel):
         return self
 
     def to_json(self) -> bytes:
-        """One JSON line without the newline; keys in a fixed order, ``schema`` first."""
+        """The item as one line of JSON without the newline, with keys in a fixed order and ``schema`` first."""
         return orjson.dumps(
             {
                 "schema": SCHEMA,
@@ -178,7 +182,9 @@ class Item(BaseModel):
 
     @classmethod
     def from_json(cls, line: bytes | str) -> Item:
-        """Read one line. Raises ValueError (pydantic.ValidationError, orjson.JSONDecodeError) if it is no Item."""
+        """The item of one line. Raises ValueError (pydantic.ValidationError or orjson.JSONDecodeError) where it is not
+        one.
+        """
         return cls._from_dict(orjson.loads(line))
 
     @classmethod
@@ -190,108 +196,16 @@ class Item(BaseModel):
         return cls.model_validate(data)
 
 
-def read_items(path: str | Path) -> Iterator[Item]:
-    """Items of a file, in order: JSONL, one a line; or, where the name ends in .yaml or .yml, the list `items` of a
-    YAML file. Raises ContentError with file, line and field; refuses a repeated id."""
-    path = Path(path).expanduser()
-    seen: dict[str, int] = {}
-    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
-        if (first := seen.setdefault(item.id, number)) != number:
-            raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
-        yield item
-    if not seen:
-        raise ContentError("holds no items", path=path)
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, read_line(path, number, line)
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-
-
-class _ItemsFile(BaseModel):
-    """A YAML file of items."""
-
-    model_config = ConfigDict(extra="forbid")
-    schema_: Literal[1] = Field(alias="schema")
-    items: list[Item]
-
-
-def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
-    data, lines = load(path)
-    found = validate(data, _ItemsFile, path=path, lines=lines)
-    for place, item in enumerate(found.items):
-        yield lines[("items", place)], item
-
-
-def read_ids(path: Path) -> Iterator[str]:
-    """The ids of a file of items that was checked when it was written; what is no item is refused as in read_items."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    identifier = _id_of(line)
-                    yield read_line(path, number, line).id if identifier is None else identifier
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-
-
-def _id_of(line: bytes) -> str | None:
-    """The id that a line of ours states; None where it is no such line."""
-    try:
-        data = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    found = data.get("id") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
-    return nfc(found) if isinstance(found, str) else None
-
-
-def read_line(path: Path, number: int, line: bytes) -> Item:
-    """The item of one line. Raises ContentError with file, line and field."""
-    try:
-        return Item.from_json(line)
-    except orjson.JSONDecodeError as error:
-        raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
-    except pydantic.ValidationError as error:
-        first = first_error(error)
-        field = ".".join(map(str, first["loc"]))
-        raise ContentError(explain(first, None, Item), path=path, line=number, field=field) from None
-    except ValueError as error:
-        raise ContentError(str(error), path=path, line=number) from None
-
-
-def write_items(path: Path, items: Iterable[Item]) -> None:
-    """Replace `path` by these items in one step: a reader sees the old file or the new one, never half of one."""
-    write_chunks(path, (item.to_json() + b"\n" for item in items))
-
-
-def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
-    """Replace `path` by these bytes in one step; nothing is left behind where making them fails.
-
-    Raises JournalError where it cannot be written, ConfigError where it is a folder, a device or the like.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
-            for chunk in chunks:
-                file.write(chunk)
-    except OSError as error:
-        raise JournalError(
-            f"{path}: cannot be written ({error.strerror}); free space or choose another place"
-        ) from None
-
-
 def items_digest(items: Iterable[Item]) -> str:
-    """Content digest of a benchmark, whatever the order of its items."""
+    """SHA-256 digest of the items' content, which does not depend on their order."""
     return digest(*sorted(item.to_json() for item in items))
 
 
 def where(items: Iterable[Item], conditions: Iterable[str]) -> Iterator[Item]:
-    """Items whose factors meet every ``factor=value``. Raises ConfigError for a factor that no item has."""
+    """Yield the items whose factors meet every condition ``factor=value``, with true, false and none in lower case.
+
+    Raises ConfigError for a condition of another form, a factor that no item has, and conditions that no item meets.
+    """
     wanted = []
     for condition in conditions:
         name, equals, value = condition.partition("=")
@@ -302,7 +216,7 @@ def where(items: Iterable[Item], conditions: Iterable[str]) -> Iterator[Item]:
     kept = 0
     for item in items:
         known |= set(item.factors)
-        if all(name in item.factors and _shown(item.factors[name]) == value for name, value in wanted):
+        if all(name in item.factors and _written(item.factors[name]) == value for name, value in wanted):
             kept += 1
             yield item
     for name, value in wanted:
@@ -312,5 +226,6 @@ def where(items: Iterable[Item], conditions: Iterable[str]) -> Iterator[Item]:
             raise ConfigError(f"--where: no item has {name}={value}" + (" and the rest" if len(wanted) > 1 else ""))
 
 
-def _shown(value: Factor) -> str:
+def _written(value: Factor) -> str:
+    """A factor's value as a condition writes it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)

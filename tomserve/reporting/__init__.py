@@ -1,1 +1,1 @@
-"""What a person sees: progress, tables, files."""
+"""Shows people what tomserve does and finds: the progress of a run, tables in the terminal and in files, reports."""

@@ -1,4 +1,4 @@
-"""Tables for papers: booktabs, laid out by the study where it says how, else as they are.
+"""Writes tables in LaTeX for papers, laid out as the study says, or else column by column as they are.
 
 >>> print(render(pl.DataFrame({"model": ["a_b"], "n": [1]})))
 \\begin{tabular}{lr}
@@ -35,12 +35,15 @@ _ESCAPES = str.maketrans(
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it stands."""
+    """The text with LaTeX's special characters escaped, so that LaTeX prints it as it stands."""
     return text.translate(_ESCAPES)
 
 
 def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
-    """A frame as LaTeX: ``tabular`` environments that need the package booktabs."""
+    """A frame as LaTeX text, in ``tabular`` environments that need the package booktabs.
+
+    layout: how the table is laid out (see tomserve.studies.Layout); None for a row of the frame in each line.
+    """
     if layout is None or frame.is_empty():
         return _plain(frame)
     parts = frame.partition_by(layout.by, maintain_order=True)
@@ -65,7 +68,7 @@ def _number(value: float) -> str:
     if math.isinf(value):
         return r"$\infty$" if value > 0 else r"$-\infty$"
     text = f"{value:.3f}"
-    return f"${text}$" if text.startswith("-") else text  # a hyphen is no minus sign
+    return f"${text}$" if text.startswith("-") else text  # in math mode the hyphen is set as a minus sign
 
 
 def _tabular(columns: str, head: Sequence[str], rows: Sequence[str]) -> str:

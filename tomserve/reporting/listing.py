@@ -1,16 +1,16 @@
-"""Runs in the terminal: all of them in a table, or one in a screen."""
+"""Shows runs in the terminal: all of them in a table, or everything that is known of one."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from rich import box
+import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
+from tomserve.reporting.terminal import print_table
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
@@ -19,34 +19,40 @@ from tomserve.status import listed
 
 
 def list_runs(console: Console) -> None:
-    """Name, model, benchmark, questions asked, completeness of every run, newest first."""
+    """Print name, model, benchmark, strategies, time and completeness of every run, the newest first.
+
+    A run whose manifest cannot be read is named in a line of its own, with the reason.
+    """
     folders = newest_first()
     if not folders:
         console.print(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)", markup=False)
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("run", "model", "benchmark", "strategies", "created", "complete"):
-        table.add_column(heading, no_wrap=heading == "run", min_width=30 if heading == "run" else None)
+    rows = []
     for folder in folders:
         try:
             manifest = read_manifest(folder) or {}
         except ConfigError as error:  # one broken run must not hide the others
             console.print(str(error), markup=False, soft_wrap=True)
             continue
-        cells = (
-            folder.name,
-            str(manifest.get("model")),
-            str(manifest.get("benchmark")),
-            ", ".join(manifest.get("strategies", {})),
-            str(manifest.get("created")),
-            "yes" if manifest.get("complete") else "no",
+        rows.append(
+            {
+                "run": folder.name,
+                "model": str(manifest.get("model")),
+                "benchmark": str(manifest.get("benchmark")),
+                "strategies": ", ".join(manifest.get("strategies", {})),
+                "created": str(manifest.get("created")),
+                "complete": "yes" if manifest.get("complete") else "no",
+            }
         )
-        table.add_row(*map(Text, cells))
-    console.print(table)
+    if rows:
+        print_table("runs, the newest first", pl.DataFrame(rows), console)
 
 
 def show_run(name: str, console: Console) -> None:
-    """Provenance and failures of one run. Raises ConfigError where there is none."""
+    """Print where the answers of a run came from, and how many there are of each status.
+
+    name: a run's name or path. Raises ConfigError where there is no run of that name.
+    """
     folder = existing_run(name)
     manifest = read_manifest(folder)
     if manifest is None:
@@ -56,8 +62,8 @@ def show_run(name: str, console: Console) -> None:
         console.print(Text(f"{field:<17} {manifest.get(field)}"), soft_wrap=True)
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
-        told = listed(counts) or "nothing yet"
-        console.print(Text(f"{strategy:<17} {told}; prompts {spec['digest'][:19]}"), soft_wrap=True)
+        outcomes = listed(counts) or "nothing yet"
+        console.print(Text(f"{strategy:<17} {outcomes}; prompts {spec['digest'][:19]}"), soft_wrap=True)
     if check := manifest.get("noise"):
         levels = " and ".join(map(str, check["concurrencies"]))
         done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0

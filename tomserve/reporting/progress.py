@@ -1,4 +1,4 @@
-"""Progress of a run: a live bar on a terminal, a plain line every few seconds elsewhere."""
+"""Shows the progress of a run: as a live bar on a terminal, elsewhere as a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tomserve.engine.observe import Status
 from tomserve.status import ANSWERS, listed
 
-PLAIN_EVERY = 5.0  # seconds
-SLOW = 30.0  # seconds after which the oldest request is named
+PLAIN_EVERY = 5.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+SLOW = 30.0
+"""Seconds after which the request that has waited longest is named."""
 
 
 class Screen:
     """A Listener of an evaluation (see tomserve.runs.listening) that writes to a console.
 
-    quiet: without the progress of a phase; messages and the line at its end are written all the same.
+    console: where to write. quiet: leave out the progress while requests are out; messages, and the line at the end,
+    are written all the same.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -29,26 +33,26 @@ class Screen:
         self._progress: RunProgress | None = None
 
     def message(self, text: str) -> None:
-        """See Listener."""
+        """Print a message of the evaluation."""
         self._console.print(text, markup=False, highlight=False)
 
     def started(self, total: int, done: int) -> None:
-        """See Listener."""
+        """Begin to show progress: `total` rows in all, of which `done` were answered before."""
         self._progress = RunProgress(self._console, total, done, quiet=self._quiet)
         self._progress.__enter__()
 
     def row(self, row: dict[str, Any]) -> None:
-        """See Listener."""
+        """Count a row that has been written."""
         if self._progress is not None:
             self._progress.row(row)
 
     def status(self, status: Status) -> None:
-        """See Listener."""
+        """Show the runner's present state."""
         if self._progress is not None:
             self._progress.status(status)
 
     def finished(self) -> None:
-        """See Listener."""
+        """End the display, and print a line that sums up what was written, if anything was."""
         progress, self._progress = self._progress, None
         if progress is not None:
             progress.__exit__(None, None, None)
@@ -57,7 +61,11 @@ class Screen:
 
 
 class RunProgress:
-    """An Observer of the runner (see tomserve.engine.runner). `done` rows were there before."""
+    """An Observer of the runner (see tomserve.engine.runner) that counts rows and shows how far the run is.
+
+    console: where to write. total: rows of the whole run. done: rows that were there before this session. quiet: count
+    without showing anything.
+    """
 
     def __init__(self, console: Console, total: int, done: int, *, quiet: bool = False) -> None:
         self.console, self.total, self.before, self.quiet = console, total, done, quiet
@@ -66,7 +74,7 @@ class RunProgress:
         self.written = self.reused = self.retries = 0
         self.now = Status()
         self._client_bound = 0.0  # seconds
-        self._told = time.monotonic()
+        self._status_at = time.monotonic()
         self._began = self._printed = time.monotonic()
         self._cpu = time.process_time()
         self._live: Progress | None = None
@@ -88,16 +96,16 @@ class RunProgress:
 
     @property
     def rate(self) -> float:
-        """Rows a second since the start."""
+        """Rows written per second since the start of this session."""
         return self.written / max(time.monotonic() - self._began, 1e-9)
 
     @property
     def failures(self) -> dict[str, int]:
-        """Rows of this session that hold no answer, by status."""
+        """How many rows of this session hold no answer, by their status."""
         return {status: count for status, count in sorted(self.statuses.items()) if status not in ANSWERS}
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """See Observer."""
+        """Count a row that was written: its status, retries and tokens."""
         self.written += 1
         self.statuses[row["status"]] += 1
         if row["reused"]:
@@ -108,9 +116,10 @@ class RunProgress:
                 self.tokens[name] += count
 
     def status(self, status: Status) -> None:
-        """See Observer: several times a second, so that a run whose last requests are slow still says so."""
-        told, self._told = self._told, time.monotonic()
-        self._client_bound += (self._told - told) * status.client_bound
+        """Show the runner's state; it comes several times a second, so that a run waits visibly for its last slow
+        requests."""
+        before, self._status_at = self._status_at, time.monotonic()
+        self._client_bound += (self._status_at - before) * status.client_bound
         self.now = status
         self._show()
 
@@ -132,7 +141,8 @@ class RunProgress:
         return ", ".join(parts)
 
     def summary(self) -> str:
-        """One line for the end: time, rate, tokens, retries, failures, the client's share of one core."""
+        """One line for the end of a run: time, rate, tokens, retries, failures, and this program's share of one CPU
+        core."""
         wall = max(time.monotonic() - self._began, 1e-9)
         share = (time.process_time() - self._cpu) / wall
         parts = [f"{self.written} rows in {wall:.0f} s ({self.written / wall:.1f}/s)"]
@@ -147,7 +157,8 @@ class RunProgress:
         return "; ".join(parts)
 
     def _cache(self) -> str:
-        """What of the prompts came from the prefix cache, and the most that could have."""
+        """How much of the prompts the server took from its prefix cache, and the most that it could have taken; empty
+        where the server does not say."""
         cached, bound = self.now.cached, self.now.shareable
         if cached is None or bound is None:
             return ""

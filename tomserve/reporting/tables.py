@@ -1,6 +1,6 @@
-"""Tables to the terminal and to files: table, csv, md, latex, json.
+"""Writes tables to the terminal and to files, in the formats table (the terminal), csv, md, latex and json.
 
-Text that comes from models or datasets cannot run as a formula in a spreadsheet nor as markup in a terminal.
+Text that comes from models or datasets can neither run as a formula in a spreadsheet nor act as markup in a terminal.
 """
 
 from __future__ import annotations
@@ -11,69 +11,64 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import latex
+from tomserve.reporting.columns import explained
+from tomserve.reporting.terminal import cell, print_table
 from tomserve.studies import Analysis, Layout
 
 FORMATS = ("table", "csv", "md", "latex", "json")
 
+FURTHER = (
+    "docs/explanation/numbers.md says what each number means and what it does not show, "
+    "docs/explanation/statistics.md how intervals and tests work."
+)
+"""Where a reader of a study finds more than the notes say."""
+
 
 def show(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[str, str] | None = None) -> None:
-    """Print frames as aligned tables under their titles, and all the notes below."""
+    """Print frames as aligned tables, each under its title, and below them what a reader needs to understand them.
+
+    frames: the tables by title. notes: what is to be said of the tables, by name. None, unlike an empty mapping, means
+    that nobody explains them: then a sentence for each statistical column stands below (see
+    tomserve.reporting.columns).
+    """
     for title, frame in frames.items():
-        _print(title, frame, console)
-    for name, note in (notes or {}).items():
-        console.print(Text(f"{name}: {note}", style="dim"))
-    if notes:
+        print_table(title, frame, console)
+    if notes is None:
+        columns = dict.fromkeys(name for frame in frames.values() for name in frame.columns)
+        lines = explained(list(columns))
+    else:
+        lines = [f"{name}: {note}" for name, note in notes.items()]
+    for line in lines:
+        console.print(Text(line, style="dim"))
+    if lines:
         console.print()
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
-    """Print what a study found, as its summary says, and below it the notes of the tables that the summary shows."""
+    """Print a study's summary of its tables, and below it the notes of the tables that the summary shows."""
     for excerpt in analysis.summary():
-        _print(excerpt.title, excerpt.frame, console)
+        print_table(excerpt.title, excerpt.frame, console)
     show({}, console, analysis.summary_notes())
-
-
-def _print(title: str, frame: pl.DataFrame, console: Console) -> None:
-    table = Table(
-        title=Text(title),
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-    )
-    for name, kind in frame.schema.items():
-        table.add_column(Text(name), justify="right" if kind.is_numeric() else "left", no_wrap=True)
-    for row in frame.iter_rows():
-        table.add_row(*(Text(cell(value)) for value in row))
-    console.print(table)
-    console.print()
+    console.print(Text(f"{FURTHER}\n", style="dim"))
 
 
 def frame(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:
-    """A frame of text, also of no rows."""
+    """Rows of texts as a frame with these columns; there may be no rows."""
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
 
 
-def cell(value: object) -> str:
-    """One value as text: three decimals for numbers, nothing for null."""
-    if value is None:
-        return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
 def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
-    """A frame as text in csv, md, latex (laid out as `layout` says) or json.
+    """A frame as text.
 
-    Undefined numbers are nan and inf everywhere, in JSON as text, which has no numbers for them.
+    form: csv, md, latex or json. layout: how the table is laid out in LaTeX; the other formats do not use it.
+    Numbers that are undefined or infinite are written as nan and inf, in JSON as text, since JSON has no such numbers.
+    Raises ConfigError for another format.
     """
     if form == "csv":
         return _spelled(_inert(frame)).write_csv(null_value="", line_terminator="\n")
@@ -92,7 +87,10 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
 def render_all(
     frames: Mapping[str, pl.DataFrame], form: str, layouts: Mapping[str, Layout], notes: Mapping[str, str] | None = None
 ) -> str:
-    """All frames in one text: one object in JSON, else each after a line with its name and note."""
+    """All frames in one text: in JSON one object, in the other formats each after a line with its name and its note.
+
+    frames, layouts, notes: by the name of the table. form: as for `render`. A single frame stands without that line.
+    """
     notes = notes or {}
     if form == "json":
         return json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False) + "\n"
@@ -114,13 +112,13 @@ def _records(frame: pl.DataFrame) -> list[dict[str, object]]:
 
 
 def _spelled(frame: pl.DataFrame) -> pl.DataFrame:
-    """Floats as text, undefined ones as nan."""
+    """The frame with its floating-point numbers as text, so that an undefined one reads nan in every format."""
     floats = [name for name, kind in frame.schema.items() if kind.is_float()]
     return frame.with_columns(pl.col(name).cast(pl.String).str.replace("NaN", "nan", literal=True) for name in floats)
 
 
 def _inert(frame: pl.DataFrame) -> pl.DataFrame:
-    """Put an apostrophe before text that a spreadsheet would run as a formula."""
+    """The frame with an apostrophe before each text that a spreadsheet would otherwise run as a formula."""
     strings = [name for name, kind in frame.schema.items() if kind == pl.String]
     return frame.with_columns(
         pl.when(pl.col(name).str.contains(r"^[=+\-@\t\r]")).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
@@ -135,9 +133,11 @@ def write(
     layouts: Mapping[str, Layout] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """One file a table, ``<name>.<form>`` (LaTeX: .tex), and ``notes.txt``, a line a table; returns the paths.
+    """Write each table to a file of its own in a folder, and the notes to ``notes.txt`` there; return the paths.
 
-    Raises ConfigError where they cannot be written.
+    frames: by the name of the table, which becomes the name of its file. folder: made where it is missing. form: csv,
+    md, latex (the files then end in .tex) or json. layouts: how tables are laid out in LaTeX, by name. notes: what is
+    to be said of a table, by its name; each becomes a line. Raises ConfigError where a file cannot be written.
     """
     written = []
     try:

@@ -189,6 +189,11 @@ class Asker:
             if done:  # else it was stopped
                 await self.vigil.look()
             return done
+        except asyncio.CancelledError:  # the runner knows whether it was stopped, and then ends as stopped
+            if tasks[0].done():
+                raise
+            tasks[0].cancel()
+            return bool(await tasks[0])
         finally:
             for task in tasks:
                 task.cancel()

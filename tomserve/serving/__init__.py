@@ -1,1 +1,1 @@
-"""Model servers: presets, the vLLM command line, start, health, stop, and what a server says of itself."""
+"""Model servers: the presets, the vLLM command line, starting and stopping, and what a server says of itself."""

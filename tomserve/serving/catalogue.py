@@ -1,7 +1,9 @@
-"""The presets as people read them: `tomserve serve --list` and `--explain`."""
+"""Prints the presets for people to read: the table of `tomserve serve --list` and the arithmetic of `--explain`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from rich import box
@@ -13,26 +15,27 @@ from tomserve.errors import MachineError
 from tomserve.serving import sizing
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, adjusted, assumed
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import Preset, Verified
 
 
 def explain(wanted: Wanted, console: Console) -> None:
-    """Print a preset's memory arithmetic on the GPUs it is for, and what of it is known. Raises MachineError."""
+    """Print how a preset's memory need is worked out on the GPUs it would run on, and what else is known about it.
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True, highlight=False)
+    Raises ConfigError or ContentError for a preset, flag or GPU that cannot be read, MachineError where it cannot fit.
+    """
 
+    say = partial(_say, console)
     preset = adjusted(Preset.load(wanted.name), wanted.extra)
     model = sizing.describe(preset)
     kind = f"{preset.dtype}, {preset.quantization} weights" if preset.quantization else preset.dtype
-    say(f"{preset.name}: {preset.model} ({kind}), {model.weights_gb:g} GB of weights")
+    say(f"The preset {preset.name} serves {preset.model} ({kind}), whose weights take {model.weights_gb:g} GB.")
     if preset.device == "cpu":
-        say("on the CPU")
+        say("It runs on the CPU and needs no GPU.")
     else:
         gpus = assumed(preset, wanted.gpus, dry=True)
         gpus = gpus[: len(gpus) // wanted.replicas]
         if not gpus:
-            raise MachineError(f"--replicas {wanted.replicas}: fewer GPUs than replicas")
+            raise MachineError(f"--replicas {wanted.replicas}: there are fewer GPUs than replicas, and each needs one")
         layout = sizing.choose(preset, gpus)
         for line in layout.lines():
             say(f"  {line}")
@@ -40,55 +43,109 @@ def explain(wanted: Wanted, console: Console) -> None:
             f", pipeline parallel {layout.pipeline}" if layout.pipeline > 1 else ""
         )
         if not layout.comfortable:
-            why = f"only {int(layout.questions)} questions at a time, {sizing.IN_FLIGHT} are wished for"
+            why = f"only {int(layout.questions)} questions fit at a time; {sizing.IN_FLIGHT} would keep the GPUs busy"
         elif preset.tensor_parallel or preset.pipeline_parallel:
-            why = "as asked for"
+            why = "the number of GPUs that the preset or the command line asks for"
         else:
-            why = f"the smallest that holds {sizing.IN_FLIGHT} questions at a time"
-        say(f"  => {layout.gpus} of {len(gpus)} GPUs ({spread}): {why}")
+            why = f"the smallest number that holds {sizing.IN_FLIGHT} questions at a time"
+        say(f"  => {layout.gpus} of {len(gpus)} GPUs ({spread}): {why}.")
         if model.shape is not None:
             cannot = [n for n in (2, 4, 8) if not sizing.divides(model.shape, n)]
             if cannot:
-                say(f"  {model.shape.heads} attention heads cannot be split over {', '.join(map(str, cannot))} GPUs")
-    say(f"context: {preset.max_model_len} tokens" + (f" of {model.context}" if model.context else ""))
-    if preset.chat_template is not None:
-        where = preset.chat_template.file or "the repository's own"
-        say(f"chat template: {where} ({preset.chat_template.verified}: {preset.chat_template.source})")
-    if not preset.system_role:
-        say("system role: none; the system text goes before the first question")
-    if preset.reasoning is not None:
-        off = "--thinking off" if preset.reasoning.disable is not None else "cannot be switched off"
-        say(f"thinking: up to {preset.reasoning.budget} tokens on top of the answer's ({off})")
+                counts = " or ".join(map(str, cannot))
+                say(f"  The model's {model.shape.heads} attention heads cannot be split over {counts} GPUs.")
+    _explain_prompts(preset, model.context, say)
     if preset.gated:
-        say("gated: accept the licence on the hub and set HF_TOKEN")
-    say(f"verified: {preset.verified}")
+        say("Access: the weights are gated; accept the licence on their page at huggingface.co and set HF_TOKEN.")
+    say(f"Verified: {preset.verified} ({_VERIFIED[preset.verified]}).")
     for remark in (preset.note, preset.warning):
         if remark:
             say(" ".join(remark.split()))
 
 
+def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], None]) -> None:
+    """Say what the preset means for prompts: their length, the chat template, the system role and thinking.
+
+    context: tokens that the model was made for; None where nobody states it.
+    """
+    made_for = f"; the model was made for up to {context}" if context else ""
+    say(f"Context: a prompt and its reply may take {preset.max_model_len} tokens together{made_for}.")
+    if preset.chat_template is not None:
+        where = preset.chat_template.file or "the one in the model's repository"
+        say(f"Chat template: {where} ({preset.chat_template.verified}: {preset.chat_template.source}).")
+    if not preset.system_role:
+        say("System role: the model has none, so the system text is put before the first question.")
+    if preset.reasoning is not None:
+        off = "--thinking off prevents it" if preset.reasoning.disable is not None else "it cannot be switched off"
+        say(f"Thinking: a reply may think for up to {preset.reasoning.budget} tokens before its answer; {off}.")
+
+
 def list_presets(console: Console, gpus: str | None = None) -> None:
-    """Print the table of presets, with the GPUs each would take of `gpus` (the study's machine unless given)."""
+    """Print the table of presets and what its columns mean.
+
+    gpus: the machine that the GPUs of each preset are counted on, as `hardware.parse_gpus` reads it; by default
+    `sizing.STUDY`. Raises ConfigError where that cannot be read, ContentError for a preset that cannot be.
+    """
     machine = gpus or sizing.STUDY
-    found = parse_gpus(machine)
+    available = parse_gpus(machine)
+    rows = [_row(Preset.load(name), available) for name in content.names("launch/models", ".yaml")]
+    whole = _table(_COLUMNS, rows)
+    room = whole.__rich_measure__(console, console.options.update(width=_UNBOUNDED)).maximum
+    if room <= console.width:
+        console.print(whole)
+    else:  # A narrow terminal would cut names in two: the long model ids go into a table of their own.
+        console.print(_table(_COLUMNS[:-1], [row[:-1] for row in rows]))
+        console.print(_table(("preset", "model"), [(row[0], row[-1]) for row in rows]))
+    for line in (
+        f"GPUs: how many of {machine} the preset takes (--gpus counts on another machine).",
+        "context: tokens that a prompt and its reply may take together.",
+        "thinks: whether the model thinks before it answers; where it says `can`, --thinking off prevents it.",
+        *(f"verified {name}: {meaning}." for name, meaning in _VERIFIED.items()),
+        "`tomserve serve PRESET --explain` prints everything that is known about one preset.",
+    ):
+        _say(console, line)
+
+
+def _say(console: Console, text: str) -> None:
+    """Print a sentence, broken between words on a terminal and kept as one line in a file or pipe."""
+    console.print(text, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
+_COLUMNS = ("preset", "weights GB", "GPUs", "context", "thinks", "verified", "model")
+_NUMBERS = ("weights GB", "GPUs", "context")
+_UNBOUNDED = 10_000
+"""A width, in characters, that no table of presets reaches: rich measures no table wider than it may be."""
+_VERIFIED: dict[Verified, str] = {
+    "yes": "the preset was seen running with these weights",
+    "documented": "its settings follow what the publisher of the model documents; it was not run with these weights",
+    "unverified": "neither seen running nor documented",
+}
+"""What the values of a preset's `verified` mean, for people."""
+
+
+def _row(preset: Preset, available: list[Gpu]) -> tuple[str, ...]:
+    """The cells of one preset in the order of _COLUMNS."""
+    thinks = "" if preset.reasoning is None else "can" if preset.reasoning.disable is not None else "always"
+    verified = "known not to load" if preset.warning else preset.verified
+    length = str(preset.max_model_len)
+    return preset.name, f"{preset.weights_gb:g}", _gpus(preset, available), length, thinks, verified, preset.model
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("preset", "weights GB", f"of {machine}", "context", "thinks", "verified", "model"):
-        justify: Literal["left", "right"] = "left" if heading in ("preset", "verified", "model", "thinks") else "right"
-        # On a narrow terminal the model id goes on in the next line; nothing is cut.
+    for heading in columns:
+        justify: Literal["left", "right"] = "right" if heading in _NUMBERS else "left"
         table.add_column(heading, justify=justify, no_wrap=heading != "model", overflow="fold")
-    for name in content.names("launch/models", ".yaml"):
-        preset = Preset.load(name)
-        thinks = "" if preset.reasoning is None else "can" if preset.reasoning.disable is not None else "always"
-        verified = "known not to load" if preset.warning else preset.verified
-        cells = (f"{preset.weights_gb:g}", _gpus(preset, found), str(preset.max_model_len), thinks, verified)
-        table.add_row(name, *cells, preset.model)
-    console.print(table)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
-def _gpus(preset: Preset, found: list[Gpu]) -> str:
+def _gpus(preset: Preset, available: list[Gpu]) -> str:
+    """How many of the available GPUs the preset takes, as a cell of the table."""
     if preset.device == "cpu":
         return "CPU"
     try:
-        return str(sizing.choose(preset, found).gpus)
+        return str(sizing.choose(preset, available).gpus)
     except MachineError:
         return "too small"

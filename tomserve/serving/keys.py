@@ -1,4 +1,4 @@
-"""API keys: from the environment or a file, never from a command line, which every user of the machine can read."""
+"""Reads API keys from the environment or a file, never from a command line, which all users of a machine can read."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from tomserve.errors import ConfigError
 
 
 def api_key() -> str | None:
-    """The key to ask an endpoint with: as `own_key`, else OPENAI_API_KEY. Raises ConfigError."""
+    """The key to send to an endpoint: that of `own_key`, else OPENAI_API_KEY, else None. Raises ConfigError."""
     return own_key() or _checked(os.environ.get("OPENAI_API_KEY") or "")
 
 
 def own_key() -> str | None:
-    """The key from TOMSERVE_API_KEY or the file TOMSERVE_API_KEY_FILE. Raises ConfigError."""
+    """The key in TOMSERVE_API_KEY, or in the file that TOMSERVE_API_KEY_FILE names; None where neither is set.
+
+    Raises ConfigError where the file cannot be read, or the key cannot be sent in an HTTP header.
+    """
     key = os.environ.get("TOMSERVE_API_KEY") or ""
     if not key and (file := os.environ.get("TOMSERVE_API_KEY_FILE")):
         try:
             key = Path(file).expanduser().read_text("utf-8")
         except (OSError, UnicodeDecodeError):
-            raise ConfigError("TOMSERVE_API_KEY_FILE: names no readable text file") from None
+            raise ConfigError("TOMSERVE_API_KEY_FILE: it must name a text file that can be read") from None
     return _checked(key)
 
 
 def server_key(host: str, *, insecure: bool) -> str | None:
-    """The key that a server of ours asks for: as `own_key`, else vLLM's own VLLM_API_KEY.
+    """The key that a server started here will ask for: that of `own_key`, else vLLM's own VLLM_API_KEY, else None.
 
-    Raises ConfigError where a server for others than this machine would ask for none, unless `insecure`.
+    host: where the server listens. insecure: allow a server that other machines can reach to ask for no key; without
+    it that raises ConfigError.
     """
     key = own_key() or _checked(os.environ.get("VLLM_API_KEY") or "")
     if key is None and not insecure and not local(host):
@@ -41,14 +45,14 @@ def server_key(host: str, *, insecure: bool) -> str | None:
 
 
 def shell_source() -> str:
-    """How a shell gets the key that `server_key` gives."""
+    """Shell text that expands to the key that `server_key` gives, for a command line that is only shown."""
     if os.environ.get("TOMSERVE_API_KEY"):
         return '"$TOMSERVE_API_KEY"'
     return '"$(cat "$TOMSERVE_API_KEY_FILE")"' if os.environ.get("TOMSERVE_API_KEY_FILE") else '"$VLLM_API_KEY"'
 
 
 def local(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Whether a server that listens on `host` can be reached from this machine alone."""
     try:
         return ipaddress.ip_address(host.strip("[]").split("%")[0]).is_loopback
     except ValueError:
@@ -64,23 +68,28 @@ _OWN = {
     "--ssl-keyfile": "a proxy in front of it",
     "--ssl-certfile": "a proxy in front of it",
 }
+"""Flags of vLLM whose value tomserve must know, and what to use instead."""
 _SECRET = {"--api-key": "TOMSERVE_API_KEY or TOMSERVE_API_KEY_FILE", "--hf-token": "HF_TOKEN"}
+"""Flags of vLLM that take a secret, and the environment variables to use instead."""
 _LEAST = 5
-"""From how many characters on a shortened flag is taken for the whole: argparse knows --api-k, too."""
+"""A shortened flag of at least this many characters counts as the whole one, since argparse accepts `--api-k`, too."""
 
 
 def refused(argument: str) -> str | None:
-    """Why a flag may not be handed to vLLM (a secret, or what tomserve must know), or None where it may."""
+    """Why a flag may not be passed to vLLM, as the end of a sentence, or None where it may.
+
+    Refused are flags that take a secret, and those whose value tomserve itself must know.
+    """
     name = argument.split("=")[0].replace("_", "-")
     for flag, way in _SECRET.items():
         if _means(name, flag):
             return f"the process list would show {flag} to everybody here; set {way} instead"
     other = next((way for flag, way in _OWN.items() if _means(name, flag)), None)
-    return f"tomserve must know it; use {other}" if other else None
+    return f"tomserve must know it; use {other} instead" if other else None
 
 
 def check_line(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for a refused flag after ``--``; what it was given is not repeated."""
+    """Raise ConfigError for a refused flag after ``--``. The message leaves out its value, which may be a secret."""
     for argument in arguments:
         if (reason := refused(argument)) is not None:
             raise ConfigError(f"{argument.split('=')[0]} after `--`: {reason}")

@@ -1,4 +1,4 @@
-"""From what the user wants served to the commands that serve it: a command a replica, with its share of the machine.
+"""Works out the commands of `tomserve serve`: one a replica, each with its port and its share of the machine.
 
 >>> [one.port for one in prepare(Wanted("reference", replicas=2))]  # doctest: +SKIP
 [8000, 8001]
@@ -24,7 +24,12 @@ from tomserve.serving.target import REFERENCE
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `tomserve serve` is told. gpus: a machine elsewhere, as `hardware.parse_gpus` reads it."""
+    """What the user asks of `tomserve serve`.
+
+    name: a preset, or the path of a preset file. host: the address to listen on. port: of the first replica; the
+    others take the ports after it. extra: flags for vLLM. gpus: GPUs to plan for, as `hardware.parse_gpus` reads
+    them; None for those of this machine. replicas: how many servers. insecure: allow others to ask without a key.
+    """
 
     name: str = REFERENCE
     host: str = "127.0.0.1"
@@ -37,7 +42,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Replica:
-    """One server to start: its command, port and GPUs."""
+    """One server to start: its preset, command and port, how it is spread, and the GPUs it uses (none on a CPU)."""
 
     preset: Preset
     command: Command
@@ -47,16 +52,17 @@ class Replica:
 
 
 def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
-    """The servers to start. dry: for a command that is only shown, GPUs that are not here are taken to be.
+    """The servers to start, in the order of their ports.
 
-    Raises ConfigError, ContentError, MachineError.
+    dry: the commands will only be shown, so a machine without GPUs is planned for as `assumed` says. Raises
+    ConfigError for a wrong request, ContentError for a wrong preset, MachineError where the machine cannot serve it.
     """
     preset = adjusted(Preset.load(wanted.name), wanted.extra)
     _check(wanted)
     key = keys.server_key(wanted.host, insecure=wanted.insecure)
     model = str(reference.folder()) if preset.model == REFERENCE else preset.model
     shares = _shares(preset, wanted, dry)
-    found = []
+    replicas = []
     for number, (gpus, env) in enumerate(shares):
         layout = sizing.choose(preset, gpus) if preset.device == "cuda" else None
         port = wanted.port + number
@@ -64,12 +70,16 @@ def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
             preset, model, layout=layout, gpus=gpus, host=wanted.host, port=port, key=key, extra=wanted.extra
         )
         command.env.update(env)
-        found.append(Replica(preset, command, port, layout, gpus[: layout.gpus] if layout else ()))
-    return found
+        replicas.append(Replica(preset, command, port, layout, gpus[: layout.gpus] if layout else ()))
+    return replicas
 
 
 def adjusted(preset: Preset, extra: Sequence[str]) -> Preset:
-    """The preset with what `extra`, which wins, says of parallelism, type and length: the arithmetic must know it."""
+    """The preset as vLLM will run it once the user's own flags have overridden it, for the memory arithmetic.
+
+    extra: the user's flags for vLLM. Those for parallelism, data type, quantization, revision, context length and
+    memory utilization are taken over. Raises ConfigError for a context longer than the model was made for.
+    """
     changes: dict[str, object] = {}
     for name, flags in (
         ("tensor_parallel", ("--tensor-parallel-size", "-tp")),
@@ -82,8 +92,8 @@ def adjusted(preset: Preset, extra: Sequence[str]) -> Preset:
     if isinstance(length, int) and preset.context is not None and length > preset.context:
         raise ConfigError(f"--max-model-len {length}: {preset.name} was made for at most {preset.context} tokens")
     for name in ("dtype", "quantization", "revision"):
-        if (said := provenance.flag(extra, f"--{name}")) is not None:
-            changes[name] = said
+        if (value_given := provenance.flag(extra, f"--{name}")) is not None:
+            changes[name] = value_given
     with contextlib.suppress(ValueError):
         share = float(provenance.flag(extra, "--gpu-memory-utilization") or "no")
         changes["flags"] = {**preset.flags, "gpu-memory-utilization": share}
@@ -94,38 +104,58 @@ def adjusted(preset: Preset, extra: Sequence[str]) -> Preset:
 
 
 _SHRINKS = {"fp8": 0.5, "bitsandbytes": 0.3}
-"""What vLLM makes of 16-bit weights while loading, of their size. Other methods come with weights of their own."""
+"""Share of their size to which vLLM shrinks 16-bit weights while it loads them, by method of quantization.
+
+Other methods are not listed because their weights are published in that form, with a size of their own.
+"""
 
 
 def _whole(text: str | None) -> int | None:
-    """A positive number as vLLM writes them: ``32768``, ``32k`` (thousands), ``32K`` (1024); None where it is none."""
+    """A positive whole number as vLLM reads it, or None where the text is not one.
+
+    ``32k`` means 32 times 1000 and ``32K`` 32 times 1024; likewise ``m`` means 10**6 and ``M`` 2**20.
+    """
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([kKmM]?)", text or "")
     scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20}
     return int(float(match[1]) * scale[match[2]]) or None if match else None
 
 
 def assumed(preset: Preset, text: str | None, *, dry: bool, installed: list[Gpu] | None = None) -> list[Gpu]:
-    """The GPUs to plan for: those named, else those here, else, for a plan alone, the study's machine.
+    """The GPUs to plan for: those that the user names, else the usable ones of this machine.
 
-    installed: those of this machine, where they were asked for already.
+    text: what the user names, as `hardware.parse_gpus` reads it. dry: nothing will be started, so a machine without
+    GPUs is taken to be `sizing.STUDY`. installed: the GPUs of this machine where the caller has already asked for
+    them. Raises ConfigError where `text` cannot be read, MachineError for slices of GPUs.
     """
     if text is not None:
         return hardware.parse_gpus(text)
     here = hardware.visible(hardware.gpus() if installed is None else installed)
-    found = hardware.alike(here)
-    if len(found) < len(here):
-        print(f"of {len(here)} GPUs, the {len(found)} of kind {found[0].name} are used", file=sys.stderr)
-    return found or (hardware.parse_gpus(sizing.STUDY) if dry and preset.device == "cuda" else [])
+    equal = hardware.alike(here)
+    if len(equal) < len(here):
+        print(
+            f"This machine has {len(here)} GPUs of different kinds; the {len(equal)} of kind {equal[0].name} are used, "
+            "because a model is spread over GPUs of one kind.",
+            file=sys.stderr,
+        )
+    return equal or (hardware.parse_gpus(sizing.STUDY) if dry and preset.device == "cuda" else [])
 
 
 def _check(wanted: Wanted) -> None:
+    """Raise ConfigError for flags that may not be passed to vLLM, and for replicas that run out of ports."""
     keys.check_line(wanted.extra)
     if wanted.port + wanted.replicas - 1 > 65535:
-        raise ConfigError(f"--port {wanted.port}: {wanted.replicas} replicas need ports up to 65535")
+        last = wanted.port + wanted.replicas - 1
+        raise ConfigError(
+            f"--port {wanted.port}: {wanted.replicas} replicas would need ports up to {last}, and 65535 is the "
+            "highest; choose a lower --port"
+        )
 
 
 def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, ...], dict[str, str]]]:
-    """GPUs and environment of each replica: GPUs, or CPU cores, divided evenly."""
+    """The GPUs and the additional environment of each replica; GPUs, or CPU cores, are divided evenly.
+
+    Raises MachineError where there are fewer of them than replicas.
+    """
     count = wanted.replicas
     if preset.device == "cpu":
         if count == 1:
@@ -135,7 +165,7 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
         )
         if len(cores) < count:
             raise MachineError(
-                f"--replicas {count}: this machine has {len(cores)} CPU cores, one a replica is the least"
+                f"--replicas {count}: each replica needs a CPU core at least, and this machine has {len(cores)}"
             )
         each = len(cores) // count
         bound = [cores[n * each : (n + 1) * each] for n in range(count)]
@@ -143,16 +173,19 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
     installed = hardware.gpus() if wanted.gpus is None else []
     gpus = assumed(preset, wanted.gpus, dry=dry, installed=installed)
     if wanted.gpus is None and dry and not hardware.visible(installed):
-        print(f"no GPUs here: planned for {sizing.STUDY} (--gpus names others)", file=sys.stderr)
+        print(
+            f"This machine has no usable GPU, so the command is planned for {sizing.STUDY}; --gpus names other GPUs.",
+            file=sys.stderr,
+        )
     if count > 1 and len(gpus) < count:
-        raise MachineError(f"--replicas {count}: {len(gpus)} GPUs found, one a replica is the least")
+        raise MachineError(f"--replicas {count}: each replica needs a GPU at least, and {len(gpus)} were found")
     each = len(gpus) // count
     if count == 1 and (wanted.gpus is not None or len(gpus) == len(installed)):
         return [(tuple(gpus), {})]
-    found = []
+    shares = []
     for number in range(count):
         share = tuple(gpus[number * each : (number + 1) * each])
         names = [gpu.id if gpu.id is not None else str(number * each + at) for at, gpu in enumerate(share)]
-        # The order of nvidia-smi, which is not CUDA's own where GPUs differ.
-        found.append((share, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(names)}))
-    return found
+        # Our numbers are nvidia-smi's, which follow the PCI bus; CUDA by itself counts the fastest GPU first.
+        shares.append((share, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(names)}))
+    return shares

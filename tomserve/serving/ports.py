@@ -1,4 +1,4 @@
-"""Ports of this machine: a free one, whether one can be listened on, and who has it."""
+"""Finds free ports of this machine, checks whether a port can be listened on, and tells which process has it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from pathlib import Path
 from tomserve.errors import MachineError
 
 _LISTEN = "0A"
+"""How /proc/net/tcp writes the state of a socket that listens."""
 _LOWEST, _HIGHEST = 20000, 32000
+"""The range in which free ports are looked for; on most systems it is below the ports that the system hands out."""
 
 
 def free_port(count: int = 1) -> int:
-    """A port of the loopback interface that is free now, as are the `count` - 1 after it.
+    """The first of `count` consecutive ports of the loopback interface that are all free now.
 
-    It lies below those that the system hands out by itself: vLLM takes several of these while it loads, and would now
-    and then take the very port that it is to listen on at the end.
+    They are below the ports that the system hands out by itself, because vLLM takes several of those while it loads
+    and would now and then take the very port on which it is to listen in the end. Raises MachineError where none is.
     """
     highest = min(_HIGHEST, _lowest_own())
     for _ in range(1000):
@@ -29,11 +31,11 @@ def free_port(count: int = 1) -> int:
             for port in range(first, first + count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
-    raise MachineError(f"no free port between {_LOWEST} and {highest}")
+    raise MachineError(f"there is no free port between {_LOWEST} and {highest}; end some of the servers that run here")
 
 
 def _lowest_own() -> int:
-    """The lowest port that the system hands out by itself."""
+    """The lowest port that the system hands out by itself; _HIGHEST where it does not tell."""
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -42,19 +44,20 @@ def _lowest_own() -> int:
 
 @contextlib.contextmanager
 def reserved(port: int, folder: Path | None = None) -> Iterator[None]:
-    """Hold `port` against other `tomserve serve`s of this machine: vLLM listens only after minutes of loading.
+    """Keep other `tomserve serve` commands on this machine from taking `port` while this one loads a model.
 
-    Raises MachineError where another holds it. folder: where the lock lies, a file of a few bytes that stays; unless
-    given, in the user's cache, where nobody else can put a link in its place.
+    vLLM listens only after minutes of loading, so until then a locked file stands for the port. folder: where that
+    file of a few bytes is put, and stays; by default in the user's own cache, where nobody else can put a link in its
+    place. Raises MachineError where another command holds the port.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = folder or cache / "tomserve/ports"
-    name = f"{socket.gethostname()}-{port}.lock"  # a home may be shared by machines
+    name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
     except OSError:
-        yield  # no place for a lock is no reason not to serve
+        yield  # the lock is a convenience: without a place for it, serving still works
         return
     with lock:
         try:
@@ -63,7 +66,7 @@ def reserved(port: int, folder: Path | None = None) -> Iterator[None]:
             lock.seek(0)
             by = lock.read().strip() or "another process"
             raise MachineError(
-                f"port {port} is taken by another `tomserve serve` ({by}), which may still be loading; "
+                f"port {port} is taken by another `tomserve serve` ({by}), which may still be loading its model; "
                 "choose another --port (PORT=)"
             ) from None
         lock.truncate(0)
@@ -73,7 +76,7 @@ def reserved(port: int, folder: Path | None = None) -> Iterator[None]:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise MachineError, saying who has it, where nothing can listen on host:port."""
+    """Raise MachineError, which names the process that has the port, where a server cannot listen on host:port."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as probe:
@@ -81,7 +84,9 @@ def check_port(host: str, port: int) -> None:
             probe.bind((host, port))
     except (OSError, TypeError, ValueError, OverflowError) as error:
         if not isinstance(error, OSError):
-            raise MachineError(f"--host {host!r} is no address") from None
+            raise MachineError(
+                f"--host {host!r} is not a valid address; expected one such as 127.0.0.1 or 0.0.0.0"
+            ) from None
         holder = owner(port)
         by = f" by {holder}" if holder else ""
         raise MachineError(
@@ -90,18 +95,21 @@ def check_port(host: str, port: int) -> None:
 
 
 def owner(port: int) -> str | None:
-    """``"pid 12 (python)"`` of who listens on `port`; None where nobody does or the system does not tell us."""
-    found = listeners(port)
-    if found is None:
+    """The process that listens on `port`, as ``"pid 12 (python)"``; None where none does or the system is silent."""
+    pids = listeners(port)
+    if pids is None:
         return None
-    for pid in found:
+    for pid in pids:
         with contextlib.suppress(OSError):
             return f"pid {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
     return "another user's process"
 
 
 def listeners(port: int) -> list[int] | None:
-    """Processes that listen on `port`, as far as they are ours to see; None where nobody listens or nothing is told."""
+    """The ids of processes that listen on `port`, as far as this user may see them.
+
+    An empty list means that the processes are another user's; None, that nobody listens or the system does not tell.
+    """
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
@@ -111,9 +119,9 @@ def listeners(port: int) -> list[int] | None:
                     inodes.add(f"socket:[{fields[9]}]")
     if not inodes:
         return None
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if any(os.readlink(handle) in inodes for handle in (process / "fd").iterdir()):
-                found.append(int(process.name))
-    return found
+                pids.append(int(process.name))
+    return pids

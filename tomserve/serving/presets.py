@@ -1,4 +1,4 @@
-"""Presets: one YAML file a model in ``launch/models/``: what to serve, how, and what its prompts need.
+"""Reads presets: one YAML file a model in ``launch/models/`` that says what to serve, how, and what its prompts need.
 
 >>> Preset.load("reference").served_name
 'reference'
@@ -20,27 +20,28 @@ from tomserve.serving import keys
 
 Flag = str | int | float | bool
 Verified = Literal["yes", "documented", "unverified"]
-"""yes: seen running with these weights; documented: by its publisher's own words; unverified: neither."""
+"""What is known of a preset. yes: seen running with its weights; documented: by the publisher; unverified: neither."""
 
 
 _RESERVED = {"model", "messages", "max_tokens", "response_format", "temperature", "seed", "stream", "n", "api_key"} | {
     "thinking_token_budget",
     "max_completion_tokens",
 }
+"""Fields of a request that tomserve sets itself, so that a preset may not."""
 
 
 def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping of all, the later wins; mappings within are merged, lists go on."""
-    found: dict[str, Any] = {}
+    """All mappings in one. Of two values the later is kept, but mappings are merged and lists are joined."""
+    merged: dict[str, Any] = {}
     for name, value in (pair for part in parts for pair in part.items()):
-        old = found.get(name)
+        old = merged.get(name)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            found[name] = _merged(old, value)
+            merged[name] = _merged(old, value)
         elif isinstance(old, list) and isinstance(value, list):
-            found[name] = [*old, *(entry for entry in value if entry not in old)]
+            merged[name] = [*old, *(entry for entry in value if entry not in old)]
         else:
-            found[name] = value
-    return found
+            merged[name] = value
+    return merged
 
 
 class _Part(BaseModel):
@@ -48,7 +49,11 @@ class _Part(BaseModel):
 
 
 class Shape(_Part):
-    """What the memory of a model depends on besides its weights: the keys and values it keeps for every token."""
+    """The sizes that determine how much memory the attention keys and values of one token take.
+
+    layers: transformer layers. heads: attention (query) heads of a layer. kv_heads: key-value heads of a layer, fewer
+    than `heads` with grouped-query attention. head_dim: numbers in the key, and in the value, of one such head.
+    """
 
     layers: int = Field(ge=1)
     heads: int = Field(ge=1)
@@ -57,10 +62,10 @@ class Shape(_Part):
 
 
 class ChatTemplate(_Part):
-    """Which template turns messages into the prompt.
+    """The template that turns messages into the text of the prompt.
 
-    file: one of ``launch/chat_templates/``; None for the one in the model's repository. source: where its format is
-    documented.
+    file: its name in ``launch/chat_templates/``; None for the one in the model's repository. source: where the format
+    is documented. verified: how far the template is known to be right.
     """
 
     file: str | None = None
@@ -69,12 +74,13 @@ class ChatTemplate(_Part):
 
 
 class Reasoning(_Part):
-    """A model that thinks before it answers.
+    """How a model thinks before it answers.
 
-    parser: vLLM's --reasoning-parser, which keeps thinking apart and lets the answer's schema begin after it.
-    budget: tokens a reply may spend on thinking, on top of those of the answer.
-    enforced: the server ends thinking at the budget (vLLM's thinking_token_budget), so that room for the answer is
-    left. enable, disable: fields of the request that switch thinking; None where it cannot be switched off.
+    parser: vLLM's --reasoning-parser, which separates the thinking from the answer, so that the answer's schema
+    applies after it. budget: tokens that a reply may spend on thinking, in addition to those of the answer.
+    enforced: whether the server ends the thinking at the budget (vLLM's thinking_token_budget), so that room for the
+    answer is left. enable: fields of the request that switch thinking on. disable: fields that switch it off; None
+    where it cannot be switched off.
     """
 
     parser: str
@@ -85,13 +91,18 @@ class Reasoning(_Part):
 
 
 class Preset(_Part):
-    """A served model. `weights_gb` is in decimal gigabytes as published; `flags` go to vLLM as ``--name value``.
+    """How one model is served.
 
-    shape: for the arithmetic of `tomserve.serving.sizing`; config.json counts more where it is on disk.
-    tensor_parallel, pipeline_parallel: fixed here only where the arithmetic must not choose.
-    context: tokens the model was made for; max_model_len: tokens it is served with.
-    batch_invariant: answers do not depend on what else the server does, where the hardware has such kernels.
-    warning: what is known not to work; said whenever the preset is served, dry runs included.
+    name: of the preset and of the served model. model: a hub id or a folder. revision: the commit on the hub; None
+    for its newest. gated: whether the hub asks for a licence to be accepted. weights_gb: size of the weights as
+    published, in decimal gigabytes. shape: for the memory arithmetic of `tomserve.serving.sizing`, which prefers the
+    model's config.json where that is on disk. tensor_parallel, pipeline_parallel: numbers of GPUs, given only where
+    the arithmetic must not choose them. context: tokens that the model was made for. max_model_len: tokens that a
+    prompt and its reply may take as it is served. system_role: whether its template has a system message. stop:
+    strings that end a reply. batch_invariant: use kernels, where the GPU has them, by which an answer does not depend
+    on what else the server does. prompt_parts: texts that override slots of the prompt. request: fields of every
+    request. flags: given to vLLM as ``--name value``. env: environment variables of the server. note: a remark for
+    `--explain`. warning: what is known not to work, told whenever the preset is served or a dry run is asked for.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -129,48 +140,55 @@ class Preset(_Part):
             raise ValueError(f"model {self.model!r} is neither a hub id nor a folder")
         for name in self.env:
             if re.search(r"(?i)key|token(?!izer)|secret|passw", name):
-                raise ValueError(f"env: {name}: no secrets in a preset, it is shown and recorded; set it in the shell")
+                raise ValueError(
+                    f"env: {name}: no secrets in a preset, because it is shown and recorded; set it in the shell"
+                )
         for name in self.flags:
             if (reason := keys.refused(f"--{name}")) is not None:
                 raise ValueError(f"flags: {name}: {reason}")
         if taken := sorted(set(self.request) & _RESERVED):
-            raise ValueError(f"request: {taken[0]} is tomserve's own to set")
+            raise ValueError(f"request: {taken[0]} is tomserve's own to set; remove it from the preset")
         return self
 
     @property
     def served_name(self) -> str:
-        """The name the server answers to."""
+        """The model name that requests to the server must give."""
         return self.name
 
     @property
     def utilization(self) -> float:
-        """Share of a GPU's memory that vLLM takes; 0.92 is the default of 0.32."""
-        found = self.flags.get("gpu-memory-utilization", 0.92)
-        return float(found) if isinstance(found, int | float) and 0 < found <= 1 else 0.92
+        """The share of a GPU's memory that vLLM takes, above 0 and at most 1; the default is that of vLLM 0.32."""
+        share = self.flags.get("gpu-memory-utilization", 0.92)
+        return float(share) if isinstance(share, int | float) and 0 < share <= 1 else 0.92
 
     def extra(self, thinking: str | None = None) -> dict[str, Any]:
-        """Fields that every request body gets: the preset's own, stop strings, the switch of thinking.
+        """The fields that every request body gets: the preset's own, its stop strings, and the switch of thinking.
 
-        thinking: "on" (None means that, too), "off", or the tokens it may take. Raises ConfigError where the model
-        cannot do that.
+        thinking: "on", "off", or the number of tokens that thinking may take; None means "on". Raises ConfigError
+        where the model cannot do that.
         """
-        # A stop string that is a special token is only seen where the server does not leave those out of the text.
+        # Many stop strings are special tokens, which vLLM finds in the text only where it does not leave them out.
         stop = {"stop": list(self.stop), "skip_special_tokens": False} if self.stop else {}
-        found = _merged(self.request, stop)
+        fields = _merged(self.request, stop)
         budget = self.thinking_tokens(thinking)
         if self.reasoning is None:
-            return found
+            return fields
         if not budget:
-            return _merged(found, self.reasoning.disable or {})
+            return _merged(fields, self.reasoning.disable or {})
         limit = {"thinking_token_budget": budget} if self.reasoning.enforced else {}
-        return _merged(found, self.reasoning.enable, limit)
+        return _merged(fields, self.reasoning.enable, limit)
 
     def thinking_tokens(self, thinking: str | None = None) -> int:
-        """How many tokens a reply gets on top of its answer's, so that thinking leaves room for it."""
+        """How many tokens a reply may take for thinking, in addition to those of its answer; 0 where it does not think.
+
+        thinking: "on", "off", or a number of tokens; None means "on". Raises ConfigError where the model cannot do
+        that, or the text is none of these.
+        """
         if self.reasoning is None:
             if thinking not in (None, "off"):
                 raise ConfigError(
-                    f"--thinking {thinking}: preset {self.name} has no reasoning: section, so none to switch"
+                    f"--thinking {thinking}: preset {self.name} has no reasoning: section, so there is no "
+                    "thinking to switch; leave --thinking out"
                 )
             return 0
         if thinking in (None, "on"):
@@ -190,7 +208,11 @@ class Preset(_Part):
 
     @classmethod
     def load(cls, name: str) -> Preset:
-        """The preset of that name, or of a YAML file given by path. Raises ConfigError, ContentError."""
+        """The preset of that name, or in the YAML file of that path (any name that ends in .yaml or .yml).
+
+        Raises ConfigError where there is none, or where its name differs from its file's; ContentError where the file
+        is not a valid preset.
+        """
         known = content.names("launch/models", ".yaml")
         if name.endswith((".yaml", ".yml")):
             path: Path | None = Path(name).expanduser()
@@ -205,7 +227,7 @@ class Preset(_Part):
 
     @classmethod
     def lookup(cls, name: str | None) -> Preset | None:
-        """The preset that serves under, or loads, the model `name`; None where no preset does."""
+        """The preset whose own name, or whose `model`, is `name`; None where no preset has it."""
         if name is None:
             return None
         known = content.names("launch/models", ".yaml")

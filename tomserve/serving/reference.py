@@ -1,4 +1,4 @@
-"""The reference checkpoint: trained in this project, kept in ``launch/reference/model``, known by its digest."""
+"""Finds and checks the reference checkpoint: trained in this project and shipped in ``launch/reference/model``."""
 
 from __future__ import annotations
 
@@ -9,34 +9,43 @@ from tomserve import content
 from tomserve.errors import MachineError
 
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-"""What is served, in the order in which the digest takes it; ``digest.txt`` beside them says what they must be."""
+"""The files that are served, in the order in which they enter the digest that ``digest.txt`` beside them states."""
 
 
 def folder() -> Path:
-    """The checkpoint's folder, its files checked against their digest. Raises MachineError. Needs no torch."""
+    """The folder of the checkpoint, once its files have been checked against their digest.
+
+    Raises MachineError where a file is missing or is not the one that was shipped.
+    """
     revision()
     return _folder()
 
 
 def revision() -> str:
-    """Digest of weights, configuration, tokenizer and template. Raises MachineError where a file is not as shipped."""
+    """The digest of weights, configuration, tokenizer and template, which serves as the model's revision.
+
+    Raises MachineError where a file is missing or is not the one that was shipped.
+    """
     return _checked(_folder())
 
 
 def _folder() -> Path:
-    found = content.find("launch/reference/model")
-    if found is None:
+    path = content.find("launch/reference/model")
+    if path is None:
         raise MachineError("launch/reference/model/ is missing; reinstall tomserve")
-    return found
+    return path
 
 
 @lru_cache(maxsize=4)
 def _checked(folder: Path) -> str:
     try:
-        found = content.digest(*(folder / name for name in FILES))
+        actual = content.digest(*(folder / name for name in FILES))
         stated = (folder / "digest.txt").read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise MachineError(f"{folder}: cannot be read ({error}); restore the files") from None
-    if found != stated:
-        raise MachineError(f"{folder}: the files are not those of digest.txt ({found[:19]} here); restore them")
-    return found
+        raise MachineError(f"{folder}: cannot be read ({error}); reinstall tomserve to restore the files") from None
+    if actual != stated:
+        raise MachineError(
+            f"{folder}: the files are not those that digest.txt describes (their digest begins with {actual[:19]}); "
+            "reinstall tomserve to restore them"
+        )
+    return actual

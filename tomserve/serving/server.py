@@ -1,7 +1,7 @@
-"""A vLLM server of our own: start it, watch it become healthy, end it and everything it started.
+"""Starts a vLLM server, waits until it is healthy, and ends it with every process that it started.
 
-The server runs in its own process group, so that Ctrl-C reaches tomserve alone and the end reaches all of it; a pipe
-ends it when tomserve itself is killed (see tomserve.serving.vllm_cli).
+The server runs in its own process group: Ctrl-C reaches tomserve alone, which then ends the whole group. A pipe ends
+the group when tomserve itself is killed (see tomserve.serving.vllm_cli).
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ Note = Callable[[str], None]
 
 
 class Server:
-    """A started server. `url` ends in /v1. Use as a context manager, or call stop().
+    """A server that is started when the object is made. Use it as a context manager, or call stop().
 
-    log: the file that gets what it says; None leaves that to our own output. echo: say it here, too, each line after
-    this text.
+    command: what to run. host, port: where the command makes it listen. log: the file for its output; None leaves the
+    output to this process's own. echo: copy each line of the log to our standard output, too, after this text.
+    root is its address, url the same with /v1. Raises MachineError where the log cannot be written or the command not
+    started.
     """
 
     def __init__(
         self, command: Command, *, host: str, port: int, log: Path | None = None, echo: str | None = None
     ) -> None:
-        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-        self.root, self.url, self.log = f"http://{shown}:{port}", f"http://{shown}:{port}/v1", log
-        self._healthy = self._told = False
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        self.root, self.url, self.log = f"http://{reachable}:{port}", f"http://{reachable}:{port}/v1", log
+        self._healthy = self._asked_to_end = False
         try:
             output = files.emptied(log) if log else None
         except OSError as error:
             raise MachineError(
-                f"{log}: cannot be written ({error.strerror}); set TOMSERVE_RUNS to a folder that can"
+                f"{log}: cannot be written ({error.strerror}); set TOMSERVE_RUNS to a folder that can be"
             ) from None
         reading, self._pipe = os.pipe()
         try:
@@ -76,25 +78,26 @@ class Server:
         self.stop()
 
     def gone(self) -> str | None:
-        """Why the server is no more, or None while it runs."""
+        """Why the server has ended, as the end of a sentence, or None while it runs."""
         code = self.process.poll()
         if code is None:
             return None
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code == -signal.SIGKILL:
-            how += " (killed by someone, or by the system for want of memory: `dmesg` tells)"
+            how += " (somebody killed it, or the system did because memory ran out: `dmesg` tells)"
         return f"the server process ended with {how}{self.last_words()}"
 
     def last_words(self) -> str:
-        """Why it failed, where the log tells a known cause; else the last lines that say something."""
-        text = self._said()
+        """What to add to a message about its failure: the known cause in its log, or else the log's last lines."""
+        text = self._end_of_log()
         if not text.strip():
             return ""
         if (cause := failures.explain(text)) is not None:
             return f": {cause} (log: {self.log})"
         return f"; {self.log} ends: " + " | ".join(failures.last_words(text))
 
-    def _said(self) -> str:
+    def _end_of_log(self) -> str:
+        """The last characters of the log; empty where there is no log to read."""
         if self.log is None:
             return ""
         try:
@@ -105,7 +108,7 @@ class Server:
             return ""
 
     def _echo(self, log: Path, before: str) -> None:
-        """Copy the log to our own output as it grows; the server writes to the file alone, so it never waits for us."""
+        """Copy the log to our output as it grows. The server itself writes to the file, so it never waits for us."""
         rest = b""
         with contextlib.suppress(OSError, ValueError), log.open("rb") as file:
             while True:
@@ -119,11 +122,15 @@ class Server:
                 time.sleep(0.2)
 
     def wait_healthy(self, note: Note, timeout: float = 1800.0) -> float:
-        """Wait for /health; returns the seconds it took. Raises ServerError at once when the process ends."""
+        """Wait until the server answers /health, and return how many seconds that took.
+
+        note: is told every few seconds that it is still waited for. timeout: seconds to wait. Raises ServerError where
+        they pass, and at once where the process ends or another server answers in its place.
+        """
         return wait_all([self], note, timeout)
 
     def ready(self) -> bool:
-        """Whether /health answers. Raises ServerError where the process has ended, or another server answers."""
+        """Whether the server answers /health. Raises ServerError where it has ended or another answers in its place."""
         if (reason := self.gone()) is not None:
             raise ServerError(reason)
         if not healthy(self.root, 2.0):
@@ -133,28 +140,32 @@ class Server:
         return True
 
     def _refuse_another(self) -> None:
-        """Two servers can be bound to one port; what answers must be the one that we started."""
-        found = listeners(int(self.root.rsplit(":", 1)[1]))
-        if found is None or not os.access(f"/proc/{self.process.pid}/fd", os.R_OK):
-            return  # this system does not tell
-        for pid in found:
+        """Raise ServerError where the process that listens on our port is not in the group that we started.
+
+        Two servers can be bound to one port, so that an answer alone does not prove that ours is running.
+        """
+        pids = listeners(int(self.root.rsplit(":", 1)[1]))
+        if pids is None or not os.access(f"/proc/{self.process.pid}/fd", os.R_OK):
+            return  # this system does not tell which process listens
+        for pid in pids:
             with contextlib.suppress(OSError):
                 if os.getpgid(pid) == self.process.pid:
                     return
-        by = f"pid {found[0]}" if found else "another user's"
+        by = f"pid {pids[0]}" if pids else "another user's"
         raise ServerError(f"{self.root} is answered by another server ({by}); choose another --port (PORT=)")
 
     def end(self) -> None:
-        """Tell the whole group to end, without waiting; stop() does the rest."""
-        if self._pipe >= 0 and not self._told:
-            self._told = True
+        """Ask all processes of the server to end, without waiting for them; stop() waits."""
+        if self._pipe >= 0 and not self._asked_to_end:
+            self._asked_to_end = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGTERM)
 
     def stop(self, patience: float | None = None) -> None:
-        """End the whole process group: SIGTERM, then, after `patience` seconds, SIGKILL. Safe to call twice.
+        """End all processes of the server by SIGTERM, and by SIGKILL those that are left. It may be called twice.
 
-        A server that is still loading does not listen to SIGTERM and has nothing to lose: it gets little patience.
+        patience: seconds between the two; by default 15 for a server that has been healthy, and 2 for one that was
+        still loading, which ignores SIGTERM and has nothing to lose.
         """
         if self._pipe < 0:
             return
@@ -162,7 +173,7 @@ class Server:
             self.end()
             if not self._gone_within(patience if patience is not None else 15.0 if self._healthy else 2.0):
                 self._kill(5.0)
-        except BaseException:  # a second Ctrl-C: no more patience, but no orphans either
+        except BaseException:  # a second Ctrl-C: the user will not wait, but no process may be left behind
             self._kill(1.0)
             raise
         finally:
@@ -170,12 +181,13 @@ class Server:
             self._pipe = -1
 
     def _kill(self, wait: float) -> None:
+        """Kill the whole process group and wait for its end, at most `wait` seconds."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self._gone_within(wait)
 
     def _gone_within(self, wait: float) -> bool:
-        """Whether the whole group was gone within `wait` seconds."""
+        """Wait until all processes of the group have ended; returns whether they have within `wait` seconds."""
         deadline = time.monotonic() + wait
         while _group_alive(self.process.pid):
             if time.monotonic() > deadline:
@@ -186,25 +198,29 @@ class Server:
 
 
 def wait_all(servers: Sequence[Server], note: Note, timeout: float = 1800.0) -> float:
-    """Wait until every one of them answers /health; returns the seconds it took.
+    """Wait until every server answers /health, and return how many seconds that took.
 
-    Raises ServerError at once where one ends, or where they take longer than `timeout`.
+    note: is told every five seconds that they are still waited for. timeout: seconds to wait for all of them. Raises
+    ServerError where these pass, and at once where one of the servers ends.
     """
-    began = shown = time.monotonic()
+    began = noted = time.monotonic()
     waiting = list(servers)
     while waiting := [server for server in waiting if not server.ready()]:
         now = time.monotonic()
         if now - began >= timeout:
-            raise ServerError(f"{waiting[0].root}: not healthy after {timeout:.0f} s{waiting[0].last_words()}")
-        if now - shown >= 5:
-            shown = now
+            raise ServerError(
+                f"{waiting[0].root}: the server is not healthy after {timeout:.0f} s{waiting[0].last_words()}"
+            )
+        if now - noted >= 5:
+            noted = now
             what = "the server" if len(servers) == 1 else f"{len(waiting)} servers"
-            note(f"waiting for {what} ... {now - began:.0f} s")
+            note(f"waiting for {what} to load ... {now - began:.0f} s")
         time.sleep(0.25)
     return time.monotonic() - began
 
 
 def _group_alive(group: int) -> bool:
+    """Whether any process of a process group exists."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -1,10 +1,12 @@
-"""How many GPUs a preset needs: arithmetic that is shown, not hidden.
+"""Works out how many GPUs a preset needs, by arithmetic that `tomserve serve --explain` shows. On every GPU must hold:
 
     weights / (tensor x pipeline)  +  keys and values of the questions in flight  +  SPARE_GB  <=  memory x utilization
 
-The keys and values of one token take 2 (key, value) x layers x kv_heads x head_dim x bytes of the data type. Tensor
-parallelism splits the kv heads over the GPUs (and repeats them where there are fewer), pipeline parallelism the layers.
+The keys and values that attention keeps for one token take 2 (a key and a value) x layers x kv_heads x head_dim x bytes
+of the data type. Tensor parallelism splits the kv heads over the GPUs, and repeats them where there are fewer than
+GPUs; pipeline parallelism splits the layers.
 
+>>> from tomserve.serving.hardware import parse_gpus
 >>> fits = choose(Preset.load("dbrx"), parse_gpus("8xA100-80GB"))
 >>> fits.tensor, fits.pipeline
 (4, 1)
@@ -26,19 +28,25 @@ from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Preset, Shape
 
 SPARE_GB = 5.0
-"""Room a GPU for activations, CUDA graphs and communication."""
+"""Decimal gigabytes that every GPU needs for activations, CUDA graphs and communication; an estimate."""
 TOKENS = 2048
-"""Prompt and answer of the longest question of the built-in benchmarks, thinking not counted."""
+"""Tokens that the longest question of the built-in benchmarks and its answer take, without thinking."""
 IN_FLIGHT = 24
-"""Questions whose keys and values should fit at a time. Fewer work, but slowly."""
+"""How many questions' keys and values should fit at a time. A GPU with room for fewer works, but slowly."""
 STUDY = "8xA100-80GB"
-"""The machine that is assumed where neither GPUs are found nor any are named."""
+"""The machine that is planned for where this one has no GPUs and the user names none."""
 _BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+"""Bytes of one number, by data type."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """What the arithmetic needs of a model. `source` says where it comes from; commit: of the snapshot on disk."""
+    """What the arithmetic needs to know about a model.
+
+    weights_gb: size of the weights in decimal gigabytes. shape: sizes of its attention; None where they are not known.
+    context: tokens that it was made for; None where that is not known. source: where the size of the weights comes
+    from, in words. commit: the revision of the snapshot on disk; None where there is none.
+    """
 
     weights_gb: float
     shape: Shape | None
@@ -49,7 +57,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Layout:
-    """A preset spread over GPUs. Memory in decimal gigabytes a GPU; `questions`: how many fit in flight."""
+    """A model spread over GPUs.
+
+    tensor, pipeline: into how many parts tensor and pipeline parallelism split it. gpu: the kind of GPU. weights_gb,
+    cache_gb: decimal gigabytes on each GPU for weights, and left for keys and values. token_kb: kilobytes that the keys
+    and values of one token take, all GPUs together. questions: how many questions of `tokens_each` tokens fit at a
+    time. utilization: the share of a GPU's memory that vLLM takes.
+    """
 
     model: Model
     tensor: int
@@ -64,7 +78,7 @@ class Layout:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it takes."""
+        """How many GPUs the layout takes."""
         return self.tensor * self.pipeline
 
     @property
@@ -73,27 +87,37 @@ class Layout:
         return self.questions >= IN_FLIGHT
 
     def lines(self) -> list[str]:
-        """The arithmetic, for people."""
+        """The arithmetic in sentences, for `--explain`."""
         usable = self.gpu.memory_gb * self.utilization
         split = f" / {self.gpus}" if self.gpus > 1 else ""
-        found = [
-            f"weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU ({self.model.source})",
-            f"usable: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {self.utilization:g} = {usable:.1f} GB a GPU",
-            f"left for keys and values: {usable:.1f} - {self.weights_gb:.1f} - {SPARE_GB:g} to work in "
-            f"= {self.cache_gb:.1f} GB a GPU",
+        explained = [
+            f"Weights: {self.model.weights_gb:g} GB{split} = {self.weights_gb:.1f} GB a GPU "
+            f"(from {self.model.source}).",
+            f"Memory that vLLM may use: {self.gpu.memory_gb:.1f} GB ({self.gpu.name}) x {self.utilization:g} = "
+            f"{usable:.1f} GB a GPU.",
+            f"Left for attention's keys and values: {usable:.1f} - {self.weights_gb:.1f} (weights) - {SPARE_GB:g} "
+            f"(working space) = {self.cache_gb:.1f} GB a GPU.",
         ]
         if self.model.shape is not None:
             s = self.model.shape
-            found.append(
-                f"keys and values: 2 x {s.layers} layers x {s.kv_heads} kv heads x {s.head_dim} = "
-                f"{self.token_kb:.1f} kB a token, split over GPUs; {self.cache_gb:.1f} GB hold "
-                f"{int(self.questions)} questions of {self.tokens_each} tokens at a time (prefixes are shared on top)"
-            )
-        return found
+            size = round(self.token_kb * 1e3 / (2 * s.layers * s.kv_heads * s.head_dim))
+            parts = ", split over the GPUs" if self.gpus > 1 else ""
+            explained += [
+                f"Keys and values of one token: 2 x {s.layers} layers x {s.kv_heads} kv heads x {s.head_dim} numbers "
+                f"x {size} bytes = {self.token_kb:.1f} kB{parts}.",
+                f"That leaves room for {int(self.questions)} questions of {self.tokens_each} tokens at a "
+                "time; more fit where questions begin alike, since the keys and values of a common beginning are "
+                "kept once.",
+            ]
+        return explained
 
 
 def snapshot(model: str, revision: str | None) -> Path | None:
-    """Folder of a model on this disk: `model` itself, or its snapshot in Hugging Face's cache; else None."""
+    """The folder on this disk that holds a model, or None where there is none.
+
+    model: a folder, which is returned as it is, or a hub id, which is looked for in Hugging Face's cache. revision: the
+    commit, branch or tag of the hub id; None means the branch `main`.
+    """
     with contextlib.suppress(OSError, ValueError):
         if Path(model).is_dir():
             return Path(model)
@@ -103,8 +127,8 @@ def snapshot(model: str, revision: str | None) -> Path | None:
     folder = folder.expanduser()
     try:
         commit = revision or (folder / "refs/main").read_text().strip()
-        known = folder / "refs" / commit
-        commit = known.read_text().strip() if known.is_file() else commit
+        named = folder / "refs" / commit
+        commit = named.read_text().strip() if named.is_file() else commit
     except OSError:
         return None
     path = folder / "snapshots" / commit
@@ -112,7 +136,10 @@ def snapshot(model: str, revision: str | None) -> Path | None:
 
 
 def describe(preset: Preset, model: str | None = None) -> Model:
-    """The model of a preset: from config.json where it is on disk, else from the preset's figures."""
+    """What is known about a preset's model: from its files where they are on this disk, else from the preset.
+
+    model: a hub id or folder to look at in place of the preset's own.
+    """
     where = snapshot(model or preset.model, preset.revision)
     config = _json(where / "config.json") if where else None
     if where is None or config is None:
@@ -125,13 +152,16 @@ def describe(preset: Preset, model: str | None = None) -> Model:
 
 
 def shape_of(config: dict[str, Any]) -> Shape | None:
-    """The Shape that a Hugging Face config.json tells, or None where it does not."""
+    """The sizes of the attention by a Hugging Face config.json, or None where it does not tell them.
+
+    config: the parsed file; where it has a `text_config`, that part counts. The names of other families are known, too.
+    """
     config = _section(config, "text_config") or config
     attention = _section(config, "attn_config")
 
     def first(*names: str) -> int | None:
-        found = (config.get(name) for name in names)
-        return next((value for value in found if isinstance(value, int) and value > 0), None)
+        values = (config.get(name) for name in names)
+        return next((value for value in values if isinstance(value, int) and value > 0), None)
 
     layers, heads = first("num_hidden_layers", "n_layers"), first("num_attention_heads", "n_heads")
     width = first("hidden_size", "d_model")
@@ -145,15 +175,19 @@ def shape_of(config: dict[str, Any]) -> Shape | None:
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
-    found = config.get(name)
-    return found if isinstance(found, dict) else {}
+    """The mapping of that name in a configuration; empty where there is none."""
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
-    """The fewest GPUs in tensor parallel that hold the preset with IN_FLIGHT questions; else what holds most.
+    """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time.
 
-    thinking: tokens a reply may think; None for the preset's own. Raises MachineError with the arithmetic where not
-    even one question of max_model_len tokens fits, or the GPUs do not know the data type.
+    Tensor parallelism alone is tried first. Where no layout holds that many questions, the one that holds most is
+    chosen. gpus: those available; the one with the least memory is reckoned with. thinking: tokens that a reply may
+    spend on thinking; None for the preset's own number. Raises MachineError, with the arithmetic, where not even one
+    question of the preset's max_model_len fits, where the GPUs cannot compute in its data type, or where its heads
+    cannot be split as it asks.
     """
     model = describe(preset)
     if not gpus:
@@ -162,7 +196,7 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
     if preset.dtype == "bfloat16" and old is not None:
         raise MachineError(
             f"{preset.name}: {old.name} (compute capability {old.compute:g}) cannot compute in bfloat16; "
-            f"give `-- --dtype half`, or copy the preset with dtype: float16"
+            f"add `-- --dtype half` to the command, or copy the preset with dtype: float16"
         )
     if preset.tensor_parallel and model.shape is not None and not divides(model.shape, preset.tensor_parallel):
         heads = f"{model.shape.heads} attention heads" + (
@@ -172,31 +206,32 @@ def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> 
             f"{preset.name}: {heads} cannot be split over {preset.tensor_parallel} GPUs; "
             "choose another --tensor-parallel-size"
         )
-    found = list(_layouts(preset, model, gpus, thinking))
-    fitting = [layout for layout in found if _holds_one(layout, preset)]
+    layouts = list(_layouts(preset, model, gpus, thinking))
+    fitting = [layout for layout in layouts if _holds_one(layout, preset)]
     if fitting:
         return next((layout for layout in fitting if layout.comfortable), None) or max(
             fitting, key=lambda layout: (layout.questions, -layout.gpus)
         )
     have = f"{len(gpus)} ({gpus[0].name} {min(gpu.memory_gb for gpu in gpus):.0f} GB)"
-    best = max(found, key=lambda layout: layout.cache_gb, default=None)
+    best = max(layouts, key=lambda layout: layout.cache_gb, default=None)
     if best is None:
         fixed = (preset.tensor_parallel or 1) * (preset.pipeline_parallel or 1)
         raise MachineError(f"{preset.name}: its preset asks for {fixed} GPUs; GPUs found: {have}; {_way_out(preset)}")
     if best.cache_gb > 0:
         most = int(best.questions * best.tokens_each / 256) * 256
         raise MachineError(
-            f"{_need(preset, model)}; GPUs found: {have}: the weights fit, but keys and values of one question of "
-            f"{preset.max_model_len} tokens do not; give `-- --max-model-len {max(most, 256)}`"
+            f"{_need(preset, model)}; GPUs found: {have}: the weights fit, but the keys and values of one question of "
+            f"{preset.max_model_len} tokens do not; add `-- --max-model-len {max(most, 256)}` to the command"
         )
     raise MachineError(
-        f"{_need(preset, model)}; GPUs found: {have}: over {best.gpus} of them {best.weights_gb:.1f} GB each, and "
-        f"{best.gpu.memory_gb * preset.utilization - SPARE_GB:.1f} GB of each are usable; {_way_out(preset)}"
+        f"{_need(preset, model)}; GPUs found: {have}: spread over {best.gpus} of them the weights take "
+        f"{best.weights_gb:.1f} GB of each, and {best.gpu.memory_gb * preset.utilization - SPARE_GB:.1f} GB of each "
+        f"are usable; {_way_out(preset)}"
     )
 
 
 def _layouts(preset: Preset, model: Model, gpus: Sequence[Gpu], thinking: int | None) -> Iterator[Layout]:
-    """Every way to spread the model: tensor parallelism alone first, which is faster; then fewest GPUs first."""
+    """Every way to spread the model: the fewest pipeline stages first, since these are slower, then the fewest GPUs."""
     smallest = min(gpus, key=lambda gpu: gpu.memory_gb)
     pairs = [
         (tensor, pipeline)
@@ -209,21 +244,27 @@ def _layouts(preset: Preset, model: Model, gpus: Sequence[Gpu], thinking: int | 
 
 
 def _powers(most: int) -> list[int]:
+    """The powers of two up to `most`: vLLM's tensor parallelism is used with these numbers of GPUs."""
     return [2**n for n in range(most.bit_length()) if 2**n <= most]
 
 
 def divides(shape: Shape | None, tensor: int) -> bool:
-    """Whether vLLM can split the attention heads over `tensor` GPUs: heads evenly, kv heads evenly or repeated."""
+    """Whether vLLM can split the attention heads over `tensor` GPUs; assumed for a model of unknown shape.
+
+    The query heads must split evenly; the kv heads must split evenly, or be repeated the same number of times.
+    """
     if shape is None:
         return True
     return shape.heads % tensor == 0 and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
 
 
 def _splits(shape: Shape | None, pipeline: int) -> bool:
+    """Whether there is at least one layer for each stage of the pipeline; assumed for a model of unknown shape."""
     return shape is None or pipeline <= shape.layers
 
 
 def _layout(preset: Preset, model: Model, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
+    """The arithmetic for one way to spread a model; its results may be negative where the model does not fit."""
     weights = model.weights_gb / (tensor * pipeline)
     use = preset.utilization
     cache = gpu.memory_gb * use - weights - SPARE_GB
@@ -239,34 +280,39 @@ def _layout(preset: Preset, model: Model, gpu: Gpu, tensor: int, pipeline: int, 
 
 
 def _holds_one(layout: Layout, preset: Preset) -> bool:
-    """Whether one question of max_model_len tokens fits: without that vLLM does not start."""
+    """Whether one question of the preset's max_model_len tokens fits, without which vLLM does not start."""
     return layout.cache_gb > 0 and layout.questions * layout.tokens_each >= preset.max_model_len
 
 
 def _need(preset: Preset, model: Model) -> str:
-    return f"{preset.name}: {model.weights_gb:g} GB of weights, keys and values, and {SPARE_GB:g} GB a GPU to work in"
+    return (
+        f"{preset.name}: it needs {model.weights_gb:g} GB for weights, room for keys and values, and {SPARE_GB:g} GB "
+        "of working space on each GPU"
+    )
 
 
 def _way_out(preset: Preset) -> str:
-    return f"`tomserve serve {preset.name} --dry-run` prints the command for a machine that can"
+    return f"`tomserve serve {preset.name} --dry-run` prints the command for a machine that can hold it"
 
 
 def _json(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file, or None where there is none that can be read."""
     try:
-        found = orjson.loads(path.read_bytes())
+        parsed = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _positions(config: dict[str, Any]) -> int | None:
+    """How many tokens the model was made for, by its config.json; None where that does not tell."""
     config = _section(config, "text_config") or config
-    found = config.get("max_position_embeddings") or config.get("max_seq_len")
-    return found if isinstance(found, int) else None
+    length = config.get("max_position_embeddings") or config.get("max_seq_len")
+    return length if isinstance(length, int) else None
 
 
 def _size_gb(folder: Path) -> float | None:
-    """Decimal gigabytes of the weights in `folder`, if all are there."""
+    """Size of the weights in a folder, in decimal gigabytes; None where it holds none or does not tell."""
     index = _json(folder / "model.safetensors.index.json")
     if index is not None:
         total = _section(index, "metadata").get("total_size")

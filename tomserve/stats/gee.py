@@ -1,9 +1,12 @@
-"""GEE with stratum effects and one treatment, from what clusters add up to: for more strata than a design matrix holds.
+"""A risk difference by GEE with stratum effects, computed from sums by cluster, for more strata than statsmodels can
+hold.
 
-Where every cluster lies in one stratum and one arm, all its rows have the same expectation, so that its number of rows,
-the sum of its outcomes and the sum of their squares are sufficient. The normal equations are those of statsmodels' GEE
-(exchangeable, bias-reduced covariance of Mancl and DeRouen), whose matrix is diagonal but for the treatment: a fit
-takes time and memory in proportion to the clusters, where a design matrix grows with rows times strata.
+Generalised estimating equations (Liang and Zeger, Biometrika 73:13, 1986) with an exchangeable correlation within
+clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels. Where every
+cluster lies in one stratum and one arm, all its rows have the same expectation, so that their number, the sum of their
+outcomes and the sum of the squares are all that the equations need. The matrix of the normal equations is then diagonal
+but for the row and column of the treatment. A fit takes time and memory in proportion to the clusters, while the design
+matrix that statsmodels needs grows with rows times strata.
 """
 
 from __future__ import annotations
@@ -17,16 +20,22 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 TOLERANCE = 1e-6
-"""Norm of the score at which statsmodels stops; ITERATIONS are its most."""
+"""The iteration stops once the norm of the score (the estimating equations) is below this, as in statsmodels."""
 ITERATIONS = 60
+"""The most steps made after the correlation was first estimated, as in statsmodels."""
 _START = 25
-"""Steps with independent rows before the correlation is estimated, as statsmodels starts from a GLM."""
+"""Steps made as if rows were independent before the correlation is first estimated; statsmodels starts from such a fit,
+too.
+"""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Sufficient statistics, one entry a cluster: rows, sum and sum of squares of outcomes, arm (1 treated), stratum
-    (codes from 0, every stratum with both arms)."""
+    """What the equations need to know, one entry a cluster [clusters].
+
+    `rows`: number of answers; `sums`, `squares`: sum of the outcomes and of their squares; `arm`: 1 treated, 0 control;
+    `stratum`: codes from 0, where every stratum has clusters in both arms.
+    """
 
     rows: Floats
     sums: Floats
@@ -37,7 +46,9 @@ class Clusters:
 
 @dataclass(frozen=True)
 class _Inverse:
-    """Solves the normal equations [[diagonal, corner], [corner', last]]: strata, then the treatment."""
+    """The inverse of the normal equations' matrix [[diagonal, corner], [corner', last]], strata first and the treatment
+    last. `schur` is last - corner' diagonal^-1 corner.
+    """
 
     diagonal: Floats
     corner: Floats
@@ -45,27 +56,34 @@ class _Inverse:
 
     @classmethod
     def of(cls, data: Clusters, weights: Floats) -> _Inverse:
+        """The inverse for these clusters, each with its weight [clusters]."""
         diagonal = _sums(data, weights)
         corner = _sums(data, weights * data.arm)
         return cls(diagonal, corner, float(corner.sum() - np.sum(corner**2 / diagonal)))
 
     def solve(self, strata: Floats, treatment: float) -> tuple[Floats, float]:
+        """The coefficients (of the strata [strata], of the treatment) that solve the equations with this right-hand
+        side.
+        """
         last = (treatment - float(np.sum(self.corner / self.diagonal * strata))) / self.schur
         return (strata - self.corner * last) / self.diagonal, last
 
     def quadratic(self, data: Clusters) -> Floats:
-        """x' inverse x for the design row x of every cluster."""
+        """By cluster the value x' inverse x [clusters], where x is the cluster's design row."""
         share = (self.corner / self.diagonal)[data.stratum]
         return 1 / self.diagonal[data.stratum] + (data.arm - share) ** 2 / self.schur
 
 
 def _sums(data: Clusters, values: Floats) -> Floats:
+    """Sums of the clusters' values by stratum [strata]."""
     return np.bincount(data.stratum, values).astype(float)
 
 
 def clusters_of(y: Floats, arm: npt.NDArray[np.bool_], cluster: Codes, stratum: Codes) -> Clusters | None:
-    """The sufficient statistics of rows (cluster and stratum as codes from 0); None where a cluster lies in several
-    strata or arms."""
+    """Sum rows up by cluster; None where a cluster lies in several strata or arms, which these sums cannot describe.
+
+    y: outcomes, none missing [rows]; arm: whether a row is treated [rows]; cluster, stratum: codes from 0 [rows].
+    """
     _, first = np.unique(cluster, return_index=True)
     treated, strata = arm[first].astype(float), stratum[first]
     if not (np.array_equal(treated[cluster], arm) and np.array_equal(strata[cluster], stratum)):
@@ -75,15 +93,20 @@ def clusters_of(y: Floats, arm: npt.NDArray[np.bool_], cluster: Codes, stratum: 
 
 
 def risk_difference(data: Clusters, *, binomial: bool) -> tuple[float, float] | None:
-    """Treated less control, every stratum of equal weight, and its standard error; None where the fit fails.
+    """The risk difference (treated less control, mean over the strata, each of equal weight) and its standard error.
 
-    binomial: logit coefficients, standardised (delta method); else the coefficient of a linear fit.
+    It describes these strata, for further clusters of the same kind, and assumes that clusters are independent within
+    them. None where the fit does not converge or a fitted probability is 0 or 1.
+
+    data: sums by cluster, from `clusters_of`.
+    binomial: whether to fit logits, whose coefficients are turned into a risk difference by standardisation (delta
+        method for the error); otherwise a linear model, whose treatment coefficient is the risk difference itself.
     """
-    with np.errstate(all="ignore"):  # what overflows is not finite, and answered by None
-        found = _fit(data, binomial)
-        if found is None:
+    with np.errstate(all="ignore"):  # a fit that overflows is not finite, and None is returned
+        fit = _fit(data, binomial)
+        if fit is None:
             return None
-        strata, treatment, correlation = found
+        strata, treatment, correlation = fit
         if not binomial:
             estimate, gradient = treatment, (np.zeros_like(strata), 1.0)
         else:
@@ -97,7 +120,9 @@ def risk_difference(data: Clusters, *, binomial: bool) -> tuple[float, float] | 
 
 
 def _fit(data: Clusters, binomial: bool) -> tuple[Floats, float, float] | None:
-    """Stratum effects, treatment effect, correlation within clusters; None where it does not converge."""
+    """Fit the equations: stratum effects [strata], treatment effect, correlation within clusters; None without
+    convergence.
+    """
     strata, treatment, correlation = np.zeros(int(data.stratum.max()) + 1), 0.0, 0.0
     for step in range(_START + ITERATIONS):
         mean, variance, slope = _moments(data, strata, treatment, binomial)
@@ -118,7 +143,9 @@ def _fit(data: Clusters, binomial: bool) -> tuple[Floats, float, float] | None:
 
 
 def _moments(data: Clusters, strata: Floats, treatment: float, binomial: bool) -> tuple[Floats, Floats, Floats]:
-    """Expectation of a row of each cluster, its variance but for a scale, and its derivative."""
+    """By cluster [clusters]: the expectation of a row, its variance up to a common scale, and the derivative of the
+    expectation by the linear predictor.
+    """
     linear = strata[data.stratum] + treatment * data.arm
     if not binomial:
         return linear, np.ones_like(linear), np.ones_like(linear)
@@ -128,6 +155,7 @@ def _moments(data: Clusters, strata: Floats, treatment: float, binomial: bool) -
 
 
 def _correlation(data: Clusters, strata: Floats, treatment: float, binomial: bool) -> float:
+    """Moment estimate of the exchangeable correlation: mean product of two residuals of a cluster over the scale."""
     mean, variance, _ = _moments(data, strata, treatment, binomial)
     squares = (data.squares - 2 * mean * data.sums + data.rows * mean**2) / variance
     products = ((data.sums - data.rows * mean) ** 2 / variance - squares) / 2
@@ -145,7 +173,10 @@ def _error(
     gradient: tuple[Floats, float],
     binomial: bool,
 ) -> float:
-    """Standard error of gradient'coefficients by the bias-reduced sandwich."""
+    """Standard error of gradient' coefficients, by the bias-reduced sandwich of Mancl and DeRouen (2001).
+
+    gradient: derivative of the estimate by the stratum effects [strata] and by the treatment effect.
+    """
     mean, variance, slope = _moments(data, strata, treatment, binomial)
     inflation = 1 + (data.rows - 1) * correlation
     inverse = _Inverse.of(data, slope**2 / variance * data.rows / inflation)

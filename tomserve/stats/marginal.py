@@ -1,7 +1,8 @@
-"""Effects for *these* strata: GEE with stratum effects, and Mantel-Haenszel beside it.
+"""Effects for *these* strata: a risk difference by GEE with stratum effects, and Mantel-Haenszel estimates beside it.
 
-The target is conditional on the strata asked: the mean over them of (treated - control) probability, if further
-tasks of the same kind were written. It says nothing about new stages; `clustered.matched_effect` does.
+The quantity is the mean over the strata asked of the difference treated - control in probability, and the population is
+further clusters (tasks) of the same kind in the same strata (stages). It says nothing about stages not yet written; for
+those see `clustered.matched_effect` and `pooled.pooled_effect`.
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats import gee
-from tomserve.stats.clustered import FEW, Effect, matched_cells, undefined
+from tomserve.stats.cells import matched_cells
+from tomserve.stats.clustered import FEW, Effect, undefined
 from tomserve.stats.proportions import newcombe
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 Fit = tuple[float, float] | None
 """A risk difference and its standard error; None where the fit fails."""
-DESIGN = 2_000_000
-"""Numbers in a design matrix, of rows x (strata + 1): 16 MB, of which a fit holds several copies."""
+LARGEST_DESIGN = 2_000_000
+"""The most numbers, rows x (strata + 1), in a design matrix for statsmodels: 16 MB, of which a fit holds several
+copies.
+"""
 
 
 @dataclass(frozen=True)
 class MantelHaenszel:
-    """Stratum-pooled effects of item counts; point estimates only, since their usual errors take items as independent.
+    """Effects pooled over strata from counts of items; nan where undefined (no stratum has both arms, or a denominator
+    is 0).
 
-    nan where undefined (no stratum has both arms, or a sum of the ratio is zero).
+    They are point estimates only, since their usual standard errors take items as independent. `strata`: with both
+    arms.
     """
 
     risk_difference: float
@@ -46,16 +52,25 @@ def these_strata_effect(
     stratum: npt.ArrayLike,
     level: float = 0.95,
 ) -> Effect:
-    """Marginal risk difference over these strata, each weighted equally.
+    """Risk difference for these strata, each of equal weight, for further clusters of the same kind in them.
 
-    GEE (statsmodels): binomial, groups = clusters, exchangeable, stratum effects plus treatment, bias-reduced
-    covariance; the coefficients are standardised to a risk difference (delta method), its interval is t with
-    (clusters of the smaller arm - 1) df, since that arm carries the variance. Where logit coefficients do not exist (a
-    stratum or an arm all right or all wrong) or the fit fails: the same with Gaussian family and identity link, whose
-    treatment coefficient is the difference itself; no residual variance: Newcombe with n = clusters. `method`
-    names what was used. No sign-flip test. Strata without both arms are left out. Where rows x strata exceed DESIGN the
-    same equations are solved from sums by cluster (tomserve.stats.gee); undefined there if a cluster is in both arms.
-    Raises ValueError for columns of unequal length.
+    Estimated by GEE (Liang and Zeger, Biometrika 73:13, 1986; statsmodels): binomial, one effect a stratum plus the
+    treatment, exchangeable correlation within clusters, bias-reduced covariance (Mancl and DeRouen, Biometrics 57:126,
+    2001). The logit coefficients are turned into a risk difference by standardisation (delta method). The interval is t
+    with (clusters of the smaller arm - 1) df, since that arm has most of the variance. It assumes that clusters are
+    independent given their stratum and that the treatment shifts all strata's logits alike.
+
+    Where logit coefficients do not exist (a stratum or an arm is all right or all wrong) or the fit fails, a linear
+    model is fitted, whose treatment coefficient is the risk difference itself, taken as the same in all strata. Without
+    residual variance the interval is Newcombe's with n = clusters. `method` names what was used. There is no sign-flip
+    test.
+
+    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers]; strata without both
+        arms are left out.
+    level: of confidence, .95 by default.
+
+    Where rows x strata exceed LARGEST_DESIGN the same equations are solved from sums by cluster (tomserve.stats.gee),
+    and the effect is undefined if a cluster is in both arms. Raises ValueError for columns of unequal length.
     """
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
@@ -74,12 +89,12 @@ def these_strata_effect(
     few = smaller < FEW
     if fit is None or smaller < 2 or not fit[1] > 1e-9:
         p0, p1 = (float(share) for share in cells.means.mean(axis=0))
-        found = newcombe(p1 * n1, n1, p0 * n0, n0, level)
-        method = f"{found.method} clusters (no residual variance)"
+        interval = newcombe(p1 * n1, n1, p0 * n0, n0, level)
+        method = f"{interval.method} clusters (no residual variance)"
         return Effect(
-            found.estimate,
-            found.low,
-            found.high,
+            interval.estimate,
+            interval.low,
+            interval.high,
             *(math.nan,) * 3,
             units=tasks,
             tasks=tasks,
@@ -97,9 +112,13 @@ def these_strata_effect(
 
 
 def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt.ArrayLike) -> MantelHaenszel:
-    """Pooled risk difference (Greenland and Robins 1985), risk ratio and odds ratio (statsmodels' `StratifiedTable`).
+    """Mantel and Haenszel's pooled risk difference, risk ratio and odds ratio of the items at hand, without intervals.
 
-    The odds ratio sums over strata, so a stratum with a zero cell adds what it has and no logit is ever taken.
+    Risk difference: Greenland and Robins, Biometrics 41:55 (1985). Ratios: statsmodels' `StratifiedTable`. Each assumes
+    that its own measure is the same in all strata. The sums run over strata, so that a stratum with an empty cell adds
+    what it has, and no logarithm of zero is ever taken.
+
+    outcome, treated, stratum: columns as `tomserve.stats.clustered` describes [answers].
     """
     y, arm, strata = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(stratum)
     known = ~np.isnan(y)
@@ -147,8 +166,8 @@ def _separated(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.intp
 
 
 def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) -> Callable[[bool], Fit] | None:
-    """How to fit these rows, binomial or not; None where they are too many for it."""
-    if y.size * (int(codes.max()) + 2) > DESIGN:
+    """A function that fits these rows, given whether to fit a binomial model; None where they are too many to fit."""
+    if y.size * (int(codes.max()) + 2) > LARGEST_DESIGN:
         data = gee.clusters_of(y, arm, clusters, codes)
         return None if data is None else lambda binomial: gee.risk_difference(data, binomial=binomial)
     design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
@@ -156,7 +175,9 @@ def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) 
 
 
 def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:
-    """Risk difference standardised equally over strata, and its standard error; None where the fit fails."""
+    """Risk difference of a binomial fit, standardised to strata of equal weight, and its standard error; None where the
+    fit fails.
+    """
     fit = _gee(y, design, clusters, binomial=True)
     if fit is None:
         return None
@@ -172,19 +193,24 @@ def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> 
 
 
 def _linear(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:
+    """Treatment coefficient of a linear fit, which is a risk difference, and its standard error; None where the fit
+    fails.
+    """
     fit = _gee(y, design, clusters, binomial=False)
     return None if fit is None else (float(fit[0][-1]), math.sqrt(max(float(fit[1][-1, -1]), 0.0)))
 
 
 def _gee(y: Floats, design: Floats, clusters: npt.NDArray[np.intp], binomial: bool) -> tuple[Floats, Floats] | None:
-    """Coefficients and bias-reduced (Mancl and DeRouen) covariance, or None where they are not finite."""
+    """Coefficients and bias-reduced covariance (Mancl and DeRouen) of statsmodels' GEE, or None where they are not
+    finite.
+    """
     from statsmodels.genmod.cov_struct import Exchangeable
     from statsmodels.genmod.families import Binomial, Gaussian
     from statsmodels.genmod.generalized_estimating_equations import GEE
 
     family = Binomial() if binomial else Gaussian()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # a fit that does not converge is answered by the fallback
+        warnings.simplefilter("ignore")  # where a fit does not converge, the caller falls back
         try:
             model = GEE(y, design, groups=clusters, family=family, cov_struct=Exchangeable())
             result = model.fit(cov_type="bias_reduced")

@@ -1,4 +1,9 @@
-"""Tests of paired differences: sign flips, McNemar, Cochran's Q, differential failure, and their corrections."""
+"""Tests of differences between two or more conditions on the same items, and the corrections that go with them.
+
+Sign flips, t intervals of a mean difference, McNemar's test, Cochran's Q, the comparison of failures, adjusted p values
+and bounds for missing outcomes. What is passed in as one value counts as one independent unit; for questions that share
+a story pass the difference of each cluster or stratum.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,17 @@ from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
 EXACT_UNITS = 16
-"""Sign flips are enumerated up to 2^16 patterns; beyond, as many are drawn."""
+"""Up to so many differences all 2^16 sign patterns are enumerated; of more, as many are drawn at random."""
 
 
 @dataclass(frozen=True)
 class SignFlip:
-    """Two-sided sign-flip test of a zero mean. `smallest`: the least p this many units can give, whatever the data."""
+    """Result of a two-sided sign-flip test of symmetry around zero.
+
+    `mean`: of the differences; `p`: of the test; `smallest`: the least p that so many units can give, whatever the
+    data; `units`: number of differences, of which `nonzero` differ from zero; `exact`: whether all patterns were
+    enumerated.
+    """
 
     mean: float
     p: float
@@ -31,9 +41,10 @@ class SignFlip:
 
 @dataclass(frozen=True)
 class McNemar:
-    """Items by (treated, control) outcome, and the exact and mid-p tests of gained = lost.
+    """Items by their outcomes under two conditions, and the exact and mid-p tests of gained = lost.
 
-    Both treat items as independent, so within tasks they are descriptive.
+    `both`: right under both conditions; `gained`: only under treatment; `lost`: only under control; `neither`: under
+    none. Both p values treat items as independent, so where items share a task they are descriptive.
     """
 
     both: int
@@ -46,7 +57,10 @@ class McNemar:
 
 @dataclass(frozen=True)
 class CochranQ:
-    """Cochran's Q over k strategies; `informative`: items on which the strategies differ."""
+    """Cochran's Q over k strategies with its chi-square p (k - 1 df).
+
+    `informative`: number of items on which the strategies differ; the others do not enter Q.
+    """
 
     q: float
     p: float
@@ -56,9 +70,11 @@ class CochranQ:
 
 @dataclass(frozen=True)
 class DifferentialFailure:
-    """Do two conditions fail (no usable output) on the same items equally often?
+    """How often two conditions failed (gave no usable output) on the same items, and whether one failed more often.
 
-    `p_exact` takes items as independent (too small under clustering), `p_clustered` flips signs of cluster totals.
+    `rate_treated`, `rate_control`: shares of items in [0, 1]. `only_treated`, `only_control`: items where only that
+    condition failed. `p_exact`: McNemar's exact p, which takes items as independent and so is too small where they
+    share a task. `p_clustered`: sign flips of cluster totals, nan without clusters.
     """
 
     rate_treated: float
@@ -70,18 +86,25 @@ class DifferentialFailure:
 
 
 def smallest_p(units: int) -> float:
-    """Least two-sided p that a sign-flip test can give: 2/2^m (.016 for 7 units, .125 for 4; 1 for one, nan for none).
+    """Least two-sided p that a sign-flip test over so many units can give: 2/2^m for m units, whatever the data.
 
-    Beyond 16 units signs are drawn, 65,536 times, so it is never below 2/65536.
+    It is .016 for 7 units and .125 for 4; 1 for one unit and nan for none. Beyond 16 units signs are drawn at random,
+    65,535 times, so that it is never below 2/65536.
     """
     return math.nan if units < 1 else min(1.0, 2.0 ** (1 - min(units, EXACT_UNITS)))
 
 
 def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
-    """Test that the differences are symmetric around zero. Missing (nan) differences are left out.
+    """Test the hypothesis that the differences of independent units are symmetric around zero, by their mean.
 
-    Exact up to 16 nonzero differences (a zero is its own mirror image, so it changes no p), beyond with 65535 draws and
-    the given seed (see tomserve.stats.flips). All zero: p = 1. None: nan.
+    Under that hypothesis every pattern of signs is equally likely (Fisher, "The Design of Experiments", 1935, section
+    21); nothing else is assumed about the distribution. Up to 16 nonzero differences all patterns are enumerated (a
+    zero is its own mirror image and changes no p); beyond, 65,535 patterns are drawn (see tomserve.stats.flips).
+
+    differences: one number a unit [units]; missing ones (nan) are left out.
+    seed: of the random patterns, 0 by default.
+
+    p is 1 where all differences are zero, nan where there is none.
 
         >>> sign_flip([0.5, 0.25, 0.5, 1.0]).p
         0.125
@@ -93,10 +116,10 @@ def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
     if not moved.size:
         p, exact = 1.0, True
     elif moved.size <= EXACT_UNITS:
-        patterns = np.arange(2 ** (moved.size - 1))  # the first sign fixed: the others follow by symmetry
+        patterns = np.arange(2 ** (moved.size - 1))  # the first sign is fixed: reversing all signs keeps |sum|
         signs = 1 - 2 * (patterns[:, None] >> np.arange(moved.size) & 1)
         sums, observed = np.abs(signs @ moved), abs(moved.sum())
-        # a relative margin, so that patterns that tie with the observed one count whatever the order of summation
+        # a margin relative to the sum, so that ties with the observed pattern count in whatever order numbers are added
         p, exact = float(np.mean(sums >= observed - 1e-9 * np.abs(moved).sum())), True
     else:
         p, exact = flipped_p(moved, 2**EXACT_UNITS - 1, seed), False
@@ -104,10 +127,14 @@ def sign_flip(differences: npt.ArrayLike, seed: int = 0) -> SignFlip:
 
 
 def mean_interval(differences: npt.ArrayLike, level: float = 0.95, fallback: Interval | None = None) -> Interval:
-    """t interval of the mean (scipy's `ttest_1samp`, m - 1 df), cut to [-1, 1]; nan differences are left out.
+    """t interval of the mean difference for the population that the units are drawn from, cut to [-1, 1].
 
-    Where it is undefined (fewer than two units, or all differences equal: a width of zero would claim certainty), the
-    `fallback` is returned, with the mean as its estimate; without one the bounds are nan.
+    It assumes independent units whose mean is about normal (scipy's `ttest_1samp`, m - 1 df for m units).
+
+    differences: one difference of probabilities a unit [units]; missing ones (nan) are left out.
+    level: of confidence, .95 by default.
+    fallback: returned, with the mean as its estimate, where the t interval is undefined: with fewer than two units, or
+        where all differences are equal and a width of zero would claim certainty. Without it the bounds are nan there.
     """
     d = _known(differences)
     if not d.size:
@@ -126,7 +153,9 @@ def mean_interval(differences: npt.ArrayLike, level: float = 0.95, fallback: Int
 
 
 def t_p(differences: npt.ArrayLike) -> float:
-    """Two-sided p of a one-sample t test of zero mean; nan for fewer than two units or zero variance."""
+    """Two-sided p of a one-sample t test that the mean difference is zero; nan for fewer than two units or zero
+    variance. Assumes independent units whose mean is about normal; missing (nan) differences are left out.
+    """
     d = _known(differences)
     if d.size < 2 or not varies(d):
         return math.nan
@@ -136,15 +165,19 @@ def t_p(differences: npt.ArrayLike) -> float:
 
 
 def varies(values: Floats) -> bool:
-    """Whether values differ by more than rounding."""
+    """Whether the values, at least one, differ by more than rounding."""
     return bool(np.ptp(values) > 1e-12)
 
 
 def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
-    """McNemar's exact and mid-p tests of two 0/1 columns over the same items; items with a nan are left out.
+    """McNemar's exact and mid-p tests that two conditions are right equally often on the same items.
 
-    statsmodels' `mcnemar(exact=True)`; mid-p = exact - P(b; b + c, 1/2), where b = c: 1 - P/2 (Fagerland, Lydersen and
-    Laake, BMC Med Res Methodol 13:91, 2013). No discordant pair: both are 1. No item: nan.
+    The exact test is binomial on the items where the conditions differ (statsmodels' `mcnemar(exact=True)`); mid-p =
+    exact - P(b; b + c, 1/2), and where b = c it is 1 - P/2 (Fagerland, Lydersen and Laake, BMC Med Res Methodol 13:91,
+    2013). Both assume independent items. Without items that differ both p are 1; without items they are nan.
+
+    treated, control: 0/1 outcomes of the same items in the same order [items]; items with a nan in either are left out.
+
     Raises ValueError for columns of unequal length.
     """
     t, c = _pair(treated, control)
@@ -164,9 +197,14 @@ def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
 
 
 def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
-    """Cochran's Q of an items x strategies table of 0/1 (statsmodels); rows with a nan are left out.
+    """Cochran's Q test that k strategies are right equally often on the same items (Biometrika 37:256, 1950;
+    statsmodels).
 
-    No strategy ever differs from another: q = 0, p = 1. Descriptive within tasks, as McNemar's test is.
+    It assumes independent items and many of them, so within tasks it is descriptive, as McNemar's test is. Where no
+    strategy ever differs from another, q is 0 and p is 1.
+
+    outcomes: 0/1 table [items, strategies]; rows with a nan are left out.
+
     Raises ValueError unless the table has at least two columns.
     """
     table = np.asarray(outcomes, dtype=float)
@@ -181,16 +219,19 @@ def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
         return CochranQ(0.0, 1.0, df, 0)
     from statsmodels.stats.contingency_tables import cochrans_q as q_test
 
-    found = q_test(table)
-    return CochranQ(float(found.statistic), float(found.pvalue), df, informative)
+    result = q_test(table)
+    return CochranQ(float(result.statistic), float(result.pvalue), df, informative)
 
 
 def adjust(p_values: Sequence[float]) -> list[float]:
-    """Benjamini-Yekutieli adjusted p (scipy's `false_discovery_control(method="by")`), valid under any dependence.
+    """Benjamini and Yekutieli's adjusted p values of one family of tests, which control the false discovery rate.
+
+    They are valid under any dependence of the tests (Annals of Statistics 29:1165, 2001; scipy's
+    `false_discovery_control(method="by")`), which matters because the classes of a study share their control tasks.
 
     An undefined p (nan) stays nan and is not counted in the family. That is honest only because the tests of this
-    package are undefined for want of units, never because of the outcomes: a hypothesis without data cannot be a
-    false discovery. (All differences zero is a p of 1, and counts.) Raises ValueError for a p outside [0, 1].
+    package are undefined for want of units, never because of the outcomes: a hypothesis without data cannot be a false
+    discovery. (All differences zero is a p of 1, and counts.) Raises ValueError for a p outside [0, 1].
     """
     p = np.asarray(p_values, dtype=float)
     known = ~np.isnan(p)
@@ -205,24 +246,27 @@ def adjust(p_values: Sequence[float]) -> list[float]:
 def differential_failure(
     failed_treated: npt.ArrayLike, failed_control: npt.ArrayLike, cluster: npt.ArrayLike | None = None
 ) -> DifferentialFailure:
-    """Compare failures (1 = no usable output) of two conditions over the same items.
+    """Test whether two conditions fail (give no usable output) equally often on the same items.
 
-    Exact McNemar on failed / not failed; with `cluster` also a sign-flip test of the clusters' differences, which
-    is the one to believe. Raises ValueError for columns of unequal length.
+    failed_treated, failed_control: 1 = failed, 0 = did not, of the same items in the same order [items], none missing.
+    cluster: cluster of each item [items]; where given, the sign-flip p of the clusters' differences is computed, too.
+        It assumes independent clusters and is the p to believe; McNemar's exact p assumes independent items.
+
+    Raises ValueError for columns of unequal length.
     """
     t, c = np.asarray(failed_treated, dtype=float), np.asarray(failed_control, dtype=float)
-    found = mcnemar(t, c)
+    test = mcnemar(t, c)
     clustered = math.nan
     if cluster is not None and t.size:
         _, index = np.unique(np.asarray(cluster), return_inverse=True)
         clustered = sign_flip(np.bincount(index, weights=t - c)).p
-    n = found.both + found.gained + found.lost + found.neither
-    rates = ((found.both + found.gained) / n, (found.both + found.lost) / n) if n else (math.nan, math.nan)
-    return DifferentialFailure(*rates, found.gained, found.lost, found.p_exact, clustered)
+    n = test.both + test.gained + test.lost + test.neither
+    rates = ((test.both + test.gained) / n, (test.both + test.lost) / n) if n else (math.nan, math.nan)
+    return DifferentialFailure(*rates, test.gained, test.lost, test.p_exact, clustered)
 
 
 def mean_difference(treated: Floats, control: Floats) -> float:
-    """Mean of one column less the mean of the other; nan where one is empty."""
+    """Mean of the treated outcomes less that of the control outcomes; nan where one of the columns is empty."""
     return float(treated.mean() - control.mean()) if treated.size and control.size else math.nan
 
 
@@ -231,10 +275,15 @@ def missing_bounds(
     control: npt.ArrayLike,
     estimate: Callable[[Floats, Floats], float] = mean_difference,
 ) -> tuple[float, float]:
-    """Least and greatest contrast that the missing outcomes (nan) allow, in units of `estimate`.
+    """Least and greatest contrast that the missing outcomes allow, whatever they would have been (Manski, Am Econ Rev
+    80:319, 1990).
 
-    Least: every missing treated outcome wrong and every missing control outcome right; greatest: the reverse. Not a
-    confidence interval. `estimate` must rise with treated and fall with control outcomes (any contrast of means).
+    Least: every missing treated outcome is wrong and every missing control outcome right; greatest: the reverse. They
+    are bounds of the estimate for these items and no confidence interval.
+
+    treated, control: 0/1 outcomes, nan where missing, each [items of that arm].
+    estimate: the contrast of two columns without gaps, in whose units the bounds are; it must rise with treated and
+        fall with control outcomes, as any difference of means does (the default).
 
         >>> missing_bounds([1, 1, float("nan"), 0], [0, 0, 1, 0])
         (0.25, 0.5)
@@ -246,12 +295,14 @@ def missing_bounds(
 
 
 def _known(values: npt.ArrayLike) -> Floats:
+    """The values that are not missing, as a flat array of floats."""
     array: Floats = np.asarray(values, dtype=float).ravel()
     known: Floats = array[~np.isnan(array)]
     return known
 
 
 def _pair(treated: npt.ArrayLike, control: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """The outcomes of the items for which neither is missing. Raises ValueError for columns of unequal length."""
     t, c = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     if t.shape != c.shape:
         raise ValueError(f"{t.size} and {c.size} outcomes: paired columns have equal length")

@@ -1,6 +1,8 @@
-"""What a design can show before anything is asked: attainable p and minimum detectable effect.
+"""What a design can show before any question is asked: the smallest p it can reach and the smallest effect it can
+detect.
 
-Planning only: "observed power" computed from results says nothing that the p does not.
+These figures are for planning. "Observed power", computed from results, says nothing that the p does not (Hoenig and
+Heisey, Am Stat 55:19, 2001).
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from tomserve.stats.paired import smallest_p
 
 @dataclass(frozen=True)
 class Plan:
-    """A paired comparison over `units` independent units (stages), as it stands before the data.
+    """What a paired comparison over independent units (stages) can show, known before the data.
 
-    `sd_units`: detectable mean difference in standard deviations of the differences. `risk_difference`: the same in
-    probability, nan without an assumed SD or where it exceeds 1 (no effect is large enough). `attainable`: whether
-    a sign-flip test can reach alpha at all.
+    `units`: number of units. `sd_units`: detectable mean difference in standard deviations of the units' differences.
+    `risk_difference`: the same as a difference of probabilities; nan where no SD was assumed or the value exceeds 1,
+    which no effect can reach. `p_smallest`: the least p of a sign-flip test over these units. `attainable`: whether
+    that test can reach alpha at all.
     """
 
     units: int
@@ -28,9 +31,12 @@ class Plan:
 
 
 def detectable_sd(units: int, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Smallest mean difference, in SDs of the differences, that a two-sided paired t test finds with this power.
+    """Smallest mean difference, in SDs of the differences, that a two-sided paired t test detects with this power.
 
-    statsmodels' `TTestPower().solve_power`. nan for fewer than two units: no variance can be estimated.
+    From the noncentral t distribution (statsmodels' `TTestPower().solve_power`), which assumes independent, normally
+    distributed differences of units. The result is nan for fewer than two units, where no variance can be estimated.
+
+    units: number of independent units; alpha: level of the test; power: chance of rejecting, both in (0, 1).
 
         >>> round(detectable_sd(7), 2), round(detectable_sd(4), 2)
         (1.27, 2.13)
@@ -43,7 +49,13 @@ def detectable_sd(units: int, alpha: float = 0.05, power: float = 0.8) -> float:
 
 
 def plan(units: int, sd: float = math.nan, alpha: float = 0.05, power: float = 0.8) -> Plan:
-    """The plan of a comparison over `units` units; `sd`: assumed SD of a unit's difference, in probability."""
+    """Plan a paired comparison (see `Plan`).
+
+    units: number of independent units (stages).
+    sd: assumed standard deviation of a unit's difference, in probability; without it no risk difference is given.
+    alpha: level of the tests, .05 by default.
+    power: chance of detecting the effect, .8 by default.
+    """
     detectable = detectable_sd(units, alpha, power)
     difference = detectable * sd
     attained = smallest_p(units)

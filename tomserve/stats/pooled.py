@@ -1,9 +1,10 @@
-"""All treated clusters against few controls, for new strata: where a t test of stratum differences falls short.
+"""The effect of all treated clusters against few control clusters, for new strata (stages not yet written).
 
-With ten perturbed tasks and one control task a stage, the control arm carries the variance. Where it is nearly all
-right or all wrong (7 stages x 2 subtasks, rates .05 and .95), t intervals of the stage differences covered .63-.73 and
-t tests rejected a true null in .08-.17; sign flips in .04-.08, as unequal arms make the differences asymmetric.
-bench/coverage.py prints those beside what stands here.
+With ten perturbed tasks and one control task a stage, the control arm has most of the variance, and a t test of the
+stage differences falls short where that arm is nearly all right or all wrong: with 7 stages, 2 subtasks and rates of
+.05 and .95, t intervals of the stage differences covered only .63 to .73 of the time, and t tests rejected a true null
+hypothesis in .08 to .17; sign flips in .04 to .08, because arms of unequal size make the differences asymmetric.
+bench/coverage.py simulates those beside the methods of this module.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.clustered import FEW, Effect, matched_cells, undefined, units_share
+from tomserve.stats.cells import matched_cells
+from tomserve.stats.clustered import FEW, Effect, undefined, units_share
 from tomserve.stats.flips import SINGLY, batches
 from tomserve.stats.paired import sign_flip, smallest_p, varies
 from tomserve.stats.proportions import square_and_add
@@ -29,11 +31,18 @@ def pooled_effect(
     stratum: npt.ArrayLike,
     level: float = 0.95,
 ) -> Effect:
-    """Effect for new strata: mean over strata of (treated - control), as `clustered.matched_effect` estimates it.
+    """Effect for new strata: the mean over strata of treated - control, the quantity that `clustered.matched_effect`
+    estimates.
 
-    Interval: square-and-add of the arms' `units_share` intervals (t on the logit scale, strata - 1 df; Wilson with n =
-    strata where an arm does not vary) with the correlation of their stratum means. p_t inverts this interval.
-    The sign-flip p assumes symmetric differences; believe `permutation_p` first. Strata without both arms are left out.
+    The interval combines those of both arms (`clustered.units_share`: t on the logit scale with strata - 1 df, or
+    Wilson with n = strata where an arm does not vary) by square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with
+    the correlation of their stratum means. p_t is the level at which this interval reaches 0. Strata are assumed to be
+    independent draws of those to come. The sign-flip p assumes symmetric differences; believe `permutation_p` first.
+
+    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers]; strata without both
+        arms are left out.
+    level: of confidence, .95 by default.
+
     Raises ValueError for columns of unequal length.
     """
     cells = matched_cells(outcome, treated, cluster, stratum)
@@ -57,12 +66,20 @@ def permutation_p(
     draws: int = 9999,
     seed: int = 0,
 ) -> float:
-    """Two-sided p of "within its stratum a control cluster is like any treated one": clusters change arms in strata.
+    """Two-sided p of the hypothesis that, within its stratum, a control cluster is like any treated one.
 
-    Exact in level whatever the arms' sizes or the answers' distribution; (1 + as extreme) / (1 + draws), so at least
-    1/10000 by default. Clusters belong to one arm. nan where no stratum has both arms. Of more than SINGLY clusters,
-    one that is alone in its arm is drawn, and the others are not shuffled.
-    Raises ValueError for columns of unequal length, and for a cluster with answers in both arms.
+    Clusters are shuffled between the arms of their stratum. The test keeps its level whatever the sizes of the arms or
+    the distribution of the answers; it assumes only that the clusters of a stratum are exchangeable under the
+    hypothesis. p is (1 + draws at least as extreme) / (1 + draws) (Phipson and Smyth, Stat Appl Genet Mol Biol 9:39,
+    2010), so by default at least 1/10000. It is nan where no stratum has both arms.
+
+    outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers].
+    draws: number of random shuffles, 9,999 by default.
+    seed: of the shuffles, 0 by default.
+
+    Where a stratum has more than SINGLY clusters and an arm has only one of them, that one is drawn at random instead
+    of shuffling all, which gives the same distribution. Raises ValueError for columns of unequal length, and for a
+    cluster with answers in both arms.
     """
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
@@ -86,7 +103,9 @@ def permutation_p(
 def _strata(
     y: Floats, arm: npt.NDArray[np.bool_], clusters: npt.NDArray[np.generic], strata: npt.NDArray[np.generic]
 ) -> Iterator[tuple[Floats, int]]:
-    """Stratum by stratum the means of its clusters, by cluster, and how many of them are treated."""
+    """Yield for each stratum the means of its clusters [clusters] and how many of them are treated. Raises ValueError
+    for a cluster in both arms.
+    """
     names, codes = np.unique(strata, return_inverse=True)
     _, index = np.unique(clusters, return_inverse=True)
     order = np.argsort(codes, kind="stable")
@@ -100,27 +119,34 @@ def _strata(
 
 
 def _moves(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Treated less control mean of shuffled clusters, in batches of bounded memory; the same whatever their size."""
+    """Difference of means between n1 shuffled clusters and the others, in batches of bounded memory; the numbers do not
+    depend on the batches.
+    """
     for rows in batches(draws, means.size):
         shuffled = rng.permuted(np.broadcast_to(means, (rows, means.size)), axis=1)
         yield shuffled[:, :n1].mean(axis=1) - shuffled[:, n1:].mean(axis=1)
 
 
 def _alone(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """The same where an arm is one cluster: which one it is, is all that shuffling decides, and a tenth of the time."""
+    """The same where one arm is a single cluster: which cluster that is decides all, and drawing it takes a tenth of
+    the time.
+    """
     rest = (means.sum() - means) / (means.size - 1)
     moves = means - rest if n1 == 1 else rest - means
     yield moves[rng.integers(means.size, size=draws)]
 
 
 def _bounds(t: Floats, c: Floats, level: float) -> tuple[float, float]:
+    """Square-and-add bounds of the mean of t - c, from the strata's means in both arms."""
     correlated = t.size > 1 and varies(t) and varies(c)
     correlation = float(np.corrcoef(t, c)[0, 1]) if correlated else 0.0
     return square_and_add(units_share(t, level), units_share(c, level), correlation)
 
 
 def _p(t: Floats, c: Floats) -> float:
-    """1 - the level at which the interval starts to hold 0, by bisection; 1 where the estimate is 0."""
+    """One minus the level at which the interval begins to contain 0, by bisection; 1 where the estimate is 0, nan where
+    no arm varies.
+    """
     if t.size < 2 or not (varies(t) or varies(c)):
         return math.nan
     if abs(float(np.mean(t - c))) < 1e-12:

@@ -1,8 +1,11 @@
-"""Score intervals of one proportion, and of the difference and ratio of two, independent or paired.
+"""Score intervals of one proportion, and of the difference and the ratio of two, independent or paired.
 
-Counts may be fractions: for clustered answers pass n = number of clusters and successes = their mean share times n,
-which is conservative (as if all answers of a cluster were equal). statsmodels has Wilson and Newcombe's unpaired
-interval; the paired ones it lacks, and its ratio is wrong where an arm is all right or all wrong (see `risk_ratio`).
+Each assumes that its n units are independent. Answers about one story are not; for them pass n = number of clusters
+(tasks, stories) and successes = their mean share times n, which may be fractions. That is conservative: it treats all
+answers of a cluster as if they were equal, so that the interval covers more often than it says.
+
+statsmodels has Wilson's interval and Newcombe's unpaired one. It lacks the paired ones, and its ratio is wrong where an
+arm is all right or all wrong (see `risk_ratio`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its confidence bounds, on the estimate's own scale; nan where undefined."""
+    """An estimate with its confidence bounds on the estimate's own scale; nan where undefined.
+
+    `method` says in words how the bounds were computed and from how many units; tables print it.
+    """
 
     estimate: float
     low: float
@@ -23,16 +29,20 @@ class Interval:
 
 
 UNDEFINED = (math.nan, math.nan, math.nan)
+"""Estimate, low and high of an interval that cannot be given."""
 ROUNDING = 1e-9
+"""By so much may counts miss their limits, because fractions of counts are sums of rounded numbers."""
 
 
 def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
-    """Wilson's interval of a share; n = number of independent units (tasks). nan where n is 0.
+    """Wilson's score interval of a share (JASA 22:209, 1927), for n independent units with the same chance of success.
 
-    Raises ValueError unless 0 <= successes <= n.
+    successes: number of successes, a fraction where units are clusters; n: number of units; level: of confidence.
 
-        >>> found = wilson(7, 7)
-        >>> round(found.low, 3), found.high
+    The interval is nan where n is 0. Raises ValueError unless 0 <= successes <= n.
+
+        >>> interval = wilson(7, 7)
+        >>> round(interval.low, 3), interval.high
         (0.646, 1.0)
     """
     successes = _valid(successes, n)
@@ -41,19 +51,20 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(successes, n, alpha=1 - level, method="wilson")
-    # a share of exactly 0 or 1 has that bound exactly, which statsmodels misses by rounding
+    # the bound of a share of 0 or 1 is exactly 0 or 1, which statsmodels misses by rounding
     low = 0.0 if successes == 0 else max(0.0, float(low))
     high = 1.0 if successes == n else min(1.0, float(high))
     return Interval(successes / n, low, high, f"Wilson, n = {n:g}")
 
 
 def exact(successes: float, n: float, level: float = 0.95) -> Interval:
-    """Clopper and Pearson's interval of a share, which never covers less than it says: Biometrika 26:404 (1934).
+    """Clopper and Pearson's interval of a share, for n independent units (Biometrika 26:404, 1934).
 
-    For rare events, where the approximate ones fail. nan where n is 0. Raises ValueError unless 0 <= successes <= n.
+    It never covers less often than it says, so it suits rare events, where approximate intervals fail; it is wider than
+    `wilson`. Parameters as there. The interval is nan where n is 0. Raises ValueError unless 0 <= successes <= n.
 
-        >>> found = exact(2, 43)
-        >>> round(found.low, 3), round(found.high, 3)
+        >>> interval = exact(2, 43)
+        >>> round(interval.low, 3), round(interval.high, 3)
         (0.006, 0.158)
     """
     successes = _valid(successes, n)
@@ -66,14 +77,19 @@ def exact(successes: float, n: float, level: float = 0.95) -> Interval:
 
 
 def newcombe(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) -> Interval:
-    """Newcombe's interval (1998, method 10 for unpaired data) of s1/n1 - s0/n0; nan where an arm is empty.
+    """Newcombe's interval of the difference s1/n1 - s0/n0 of two independent shares (Stat Med 17:873, 1998, method 10).
 
-    Published checks: Newcombe, Stat Med 17:873 (1998), table II, method 10: 56/70 - 48/80 is .0524 to .3339,
-    9/10 - 3/10 is .1705 to .8090 (figures as in the tests of the R package propint).
-    Raises ValueError unless 0 <= s <= n in both arms.
+    It combines the Wilson intervals of both shares. Published checks, table II of that paper: 56/70 - 48/80 is .0524 to
+    .3339, 9/10 - 3/10 is .1705 to .8090 (figures as in the tests of the R package propint).
 
-        >>> found = newcombe(56, 70, 48, 80)
-        >>> round(found.low, 4), round(found.high, 4)
+    s1, n1: successes and independent units of the treated arm, fractions allowed.
+    s0, n0: the same of the control arm.
+    level: of confidence, .95 by default.
+
+    The interval is nan where an arm has no units. Raises ValueError unless 0 <= s <= n in both arms.
+
+        >>> interval = newcombe(56, 70, 48, 80)
+        >>> round(interval.low, 4), round(interval.high, 4)
         (0.0524, 0.3339)
     """
     s1, s0 = _valid(s1, n1), _valid(s0, n0)
@@ -87,13 +103,20 @@ def newcombe(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) ->
 
 
 def risk_ratio(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) -> Interval:
-    """Score interval of (s1/n1) / (s0/n0): Miettinen and Nurminen, Stat Med 4:213 (1985).
+    """Score interval of the ratio (s1/n1) / (s0/n0) of two independent shares: Miettinen and Nurminen, Stat Med 4:213
+    (1985).
 
-    Zeros never raise: s1 = 0 gives 0 [0, high]; s0 = 0 gives inf [low, inf]; both give nan ("0 of n" in a table).
-    Same statistic as statsmodels' `confint_proportions_2indep(compare="ratio", method="score")`, which agrees inside;
-    but its closed form returns [1.400, 6.565] for 7/7 : 3/7 and [1.000, 1.591] for 7/7 : 7/7 (statsmodels 0.15.0),
-    where the statistic is within its limits down to 1.175 and 0.629. So it is inverted here by root finding.
-    Raises ValueError unless 0 <= s <= n in both arms.
+    s1, n1: successes and independent units of the treated arm, fractions allowed.
+    s0, n0: the same of the control arm.
+    level: of confidence, .95 by default.
+
+    Zeros never raise: s1 = 0 gives 0 [0, high], s0 = 0 gives inf [low, inf], and both together give nan (a table shows
+    "0 of n"). Raises ValueError unless 0 <= s <= n in both arms.
+
+    The statistic is that of statsmodels' `confint_proportions_2indep(compare="ratio", method="score")`, which agrees
+    except where an arm is all right or all wrong: its closed form returns [1.400, 6.565] for 7/7 : 3/7 and [1.000,
+    1.591] for 7/7 : 7/7 (statsmodels 0.15.0), where the statistic is within its limits down to 1.175 and 0.629. So the
+    statistic is inverted here by root finding.
     """
     s1, s0 = _valid(s1, n1), _valid(s0, n0)
     if n1 == 0 or n0 == 0:
@@ -105,7 +128,7 @@ def risk_ratio(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) 
     def score(log_ratio: float) -> float:
         ratio = math.exp(log_ratio)
         a, b, c = total * ratio, -(n1 * ratio + s1 + n0 + s0 * ratio), s1 + s0
-        # the smaller root of the restricted likelihood, in the form that does not cancel
+        # the control share under this ratio, the smaller root of a quadratic, in the form without cancellation
         q0 = 2 * c / (-b + math.sqrt(max(b * b - 4 * a * c, 0.0)))
         q1 = min(ratio * q0, 1.0)
         variance = (q1 * (1 - q1) / n1 + ratio**2 * q0 * (1 - q0) / n0) * total / (total - 1)
@@ -125,13 +148,20 @@ def risk_ratio(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) 
 
 
 def tango(gained: float, lost: float, n: float, level: float = 0.95) -> Interval:
-    """Tango's score interval of (gained - lost) / n over n pairs: Stat Med 17:891 (1998).
+    """Tango's score interval of the difference (gained - lost) / n of two shares over n pairs: Stat Med 17:891 (1998).
 
-    Published checks: Fagerland, Lydersen and Laake, "Statistical analysis of contingency tables" (2017), chapter 8,
-    Cavo et al. (59, 6, 16, 80): -.1240 to -.0054 (figures as in the tests of the authors' R package contingencytables).
-    Quoted from memory and met to every digit: the same authors, Stat Med 33:2850 (2014), airway hyper-responsiveness
-    (1, 1, 7, 12): -.517 to -.026; Tango's contact lenses, 0 and 1 of 44, 90 %: -.096 to .037. nan where n is 0.
-    Raises ValueError where counts are negative or gained + lost exceeds n.
+    It assumes independent pairs, so pass clusters as pairs or call it descriptive. Published checks: Fagerland,
+    Lydersen and Laake, "Statistical analysis of contingency tables" (2017), chapter 8, Cavo et al. (59, 6, 16, 80):
+    -.1240 to -.0054 (figures as in the tests of the authors' R package contingencytables). Quoted from memory and met
+    to every digit: the same authors, Stat Med 33:2850 (2014), airway hyper-responsiveness (1, 1, 7, 12): -.517 to
+    -.026; Tango's contact lenses, 0 and 1 of 44, 90 %: -.096 to .037.
+
+    gained: pairs with success under treatment only.
+    lost: pairs with success under control only.
+    n: number of all pairs, those that agree included.
+    level: of confidence, .95 by default.
+
+    The interval is nan where n is 0. Raises ValueError where counts are negative or gained + lost exceeds n.
     """
     if min(gained, lost) < 0 or gained + lost > n + ROUNDING:
         raise ValueError(f"gained {gained}, lost {lost} of {n} pairs: expected 0 <= gained + lost <= n")
@@ -155,12 +185,19 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> Interval
 
 
 def newcombe_paired(both: float, gained: float, lost: float, neither: float, level: float = 0.95) -> Interval:
-    """Newcombe's square-and-add interval of (gained - lost) / n: Stat Med 17:2635 (1998), method 10.
+    """Newcombe's interval of the difference (gained - lost) / n of two shares over pairs: Stat Med 17:2635 (1998),
+    method 10.
 
-    Wilson's intervals of the two shares, combined with their correlation phi, continuity-corrected where positive.
-    Published checks: the Cavo table of `tango`: -.1186 to -.0046 (same tests). Quoted from memory and met to every
-    digit: table II of the paper, (36, 12, 2, 0): .0569 to .3404; Altman, "Statistics with confidence" (2000), p. 52,
-    (14, 5, 0, 22): .011 to .226. nan where there is no pair. Raises ValueError for negative counts.
+    The Wilson intervals of the two shares are combined with their correlation phi, which is continuity-corrected where
+    it is positive. It assumes independent pairs, as `tango` does. Published checks: the Cavo table of `tango`: -.1186
+    to -.0046 (same tests). Quoted from memory and met to every digit: table II of the paper, (36, 12, 2, 0): .0569 to
+    .3404; Altman, "Statistics with confidence" (2000), p. 52, (14, 5, 0, 22): .011 to .226.
+
+    both, gained, lost, neither: pairs with success under both conditions, under treatment only, under control only,
+        under none.
+    level: of confidence, .95 by default.
+
+    The interval is nan where there is no pair. Raises ValueError for negative counts.
     """
     if min(both, gained, lost, neither) < 0:
         raise ValueError("counts of pairs cannot be negative")
@@ -177,9 +214,10 @@ def newcombe_paired(both: float, gained: float, lost: float, neither: float, lev
 
 
 def square_and_add(treated: Interval, control: Interval, correlation: float = 0.0) -> tuple[float, float]:
-    """Bounds of treated - control from the intervals of both and the correlation of their estimates, in [-1, 1].
+    """Bounds (low, high) in [-1, 1] of treated - control, from the intervals of both and their estimates' correlation.
 
-    Newcombe's square-and-add, for any two intervals: Zou and Donner, Stat Med 27:1693 (2008), "MOVER".
+    Newcombe's square-and-add for any two intervals, known as MOVER: Zou and Donner, Stat Med 27:1693 (2008). It covers
+    as well as the two intervals do, and assumes that the correlation is known.
     """
     down1, up1 = treated.estimate - treated.low, treated.high - treated.estimate
     down0, up0 = control.estimate - control.low, control.high - control.estimate
@@ -189,23 +227,30 @@ def square_and_add(treated: Interval, control: Interval, correlation: float = 0.
     return max(-1.0, low), min(1.0, high)
 
 
-WIDEST = 40.0  # of a log ratio; e^40 stands for "unbounded", which no count of tasks distinguishes
+WIDEST = 40.0
+"""The search for a ratio ends at this logarithm; no count of tasks could tell e^40 from an unbounded ratio."""
 
 
 def _valid(successes: float, n: float) -> float:
+    """The successes, moved into [0, n] where rounding has moved them out. Raises ValueError where they are out of it by
+    more.
+    """
     if not -ROUNDING <= successes <= n + ROUNDING:
         raise ValueError(f"successes {successes} of {n}: expected 0 <= successes <= n")
     return min(max(successes, 0.0), n)
 
 
 def _z(level: float) -> float:
+    """The normal quantile of a two-sided interval of this level, 1.96 for .95."""
     from scipy.stats import norm
 
     return float(norm.ppf(0.5 + level / 2))
 
 
 def _crossing(score: Callable[[float], float], target: float, left: float, right: float) -> float:
-    """Where a falling score crosses the target by bisection; the nearer end where it stays on one side."""
+    """Where a falling score reaches the target between left and right, by bisection; the nearer end where it never
+    does.
+    """
     for _ in range(200):
         middle = (left + right) / 2
         if middle in (left, right):

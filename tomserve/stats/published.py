@@ -1,6 +1,8 @@
-"""The perturbed false-belief paper's own intervals (arXiv 2602.22072), kept under their own name.
+"""The formulas of the perturbed false-belief paper (arXiv 2602.22072), so that its printed numbers can be reproduced.
 
-They treat the questions of a task as independent, which they are not; they stand beside better ones for comparison.
+They treat all questions as independent of each other, although questions of one task share its story and tasks of one
+stage its setting; their intervals are therefore too narrow for any wider population. They stand beside better ones for
+comparison. Counts are of questions; probabilities lie in [0, 1].
 """
 
 from __future__ import annotations
@@ -8,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-Z = 1.96  # exactly, as published; not 1.959964
+Z = 1.96
+"""The normal quantile of a 95 % interval, rounded as the paper rounds it: exactly 1.96, not 1.959964."""
 
 
 def accuracy_interval(correct: int, total: int) -> tuple[float, float]:
-    """Agresti-Coull-like interval: p = (k + 2) / (n + 4), p -+ 1.96 sqrt(p (1 - p) / (n + 4)), clamped to [0, 1].
+    """The paper's 95 % interval of an accuracy k/n: p -+ 1.96 sqrt(p (1 - p) / (n + 4)), p = (k + 2) / (n + 4), in [0,
+    1].
 
-    nan, nan where total is 0. Raises ValueError unless 0 <= correct <= total.
+    This is the "plus four" interval (Agresti and Coull, Am Stat 52:119, 1998). It assumes independent questions. Both
+    bounds are nan where total is 0. Raises ValueError unless 0 <= correct <= total.
 
         >>> [round(bound, 3) for bound in accuracy_interval(8, 14)]
         [0.326, 0.785]
@@ -29,15 +34,20 @@ def accuracy_interval(correct: int, total: int) -> tuple[float, float]:
 
 
 def half_width(correct: int, total: int) -> float:
-    """Half the width of the clamped accuracy interval: the h that the paper's effects are built from."""
+    """Half the width of `accuracy_interval`, after clamping to [0, 1]: the h from which the paper builds its effects.
+
+    nan where total is 0. Raises ValueError unless 0 <= correct <= total.
+    """
     low, high = accuracy_interval(correct, total)
     return (high - low) / 2
 
 
 def risk_difference(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, float]:
-    """Average treatment effect k1/n1 - k0/n0 and its interval, as if unpaired: ATE -+ sqrt(h1^2 + h0^2), not clamped.
+    """The paper's average treatment effect (ATE) k1/n1 - k0/n0 and its 95 % interval ATE -+ sqrt(h1^2 + h0^2), not
+    clamped.
 
-    nan where a group is empty.
+    h1 and h0 are the groups' `half_width`. The groups are taken as independent, even where both answer the same items.
+    Returns (effect, low, high), all nan where a group is empty. Raises ValueError unless 0 <= k <= n in both groups.
 
         >>> [round(value, 3) for value in risk_difference(0, 10, 10, 13)]
         [-0.769, -1.04, -0.498]
@@ -50,11 +60,13 @@ def risk_difference(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, f
 
 
 def risk_ratio(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, float]:
-    """Relative risk p1/p0 and its interval exp(ln RR -+ sqrt((h1/p1)^2 + (h0/p0)^2)), p without correction.
+    """The paper's relative risk RR = p1/p0 and its 95 % interval exp(ln RR -+ sqrt((h1/p1)^2 + (h0/p0)^2)), with p =
+    k/n.
 
-    Degenerate cases follow the arithmetic of infinities: p1 = 0 gives 0 [0, nan], p0 = 0 gives inf [nan, inf], both
-    give nan. (The paper prints 0 [0, nan] in its perturbation tables, but 1 [0, inf] and, for p0 = 0, 1 [1, 1] in four
-    cells of its prompting table; those are slips.)
+    Returns (ratio, low, high). Zeros follow the arithmetic of infinities: p1 = 0 gives 0 [0, nan], p0 = 0 gives inf
+    [nan, inf], and where both are 0 or a group is empty all three are nan. (The paper prints 0 [0, nan] in its
+    perturbation tables, but 1 [0, inf] and, for p0 = 0, 1 [1, 1] in four cells of its prompting table; those four are
+    slips.) Assumes independent questions and groups, as `risk_difference` does.
 
         >>> [round(value, 3) for value in risk_ratio(6, 14, 14, 14)]
         [0.429, 0.247, 0.743]
@@ -72,9 +84,13 @@ def risk_ratio(k1: int, n1: int, k0: int, n0: int) -> tuple[float, float, float]
 
 
 def phi(both: int, first: int, second: int, neither: int) -> tuple[float, float]:
-    """Phi of a 2x2 table of counts and its p: chi-square with 1 df, no Yates correction, p = sf(n phi^2).
+    """Phi of a 2x2 table and its p: chi-square with 1 df, without Yates' correction, of n phi^2, as the paper computes
+    it.
 
-    nan, nan where a margin is empty (a constant column).
+    The p takes the questions as independent, so it is too small where they share a story. nan, nan where a margin is
+    empty, that is, where a column is constant.
+
+    both, first, second, neither: number of questions with both properties, only the first, only the second, none.
 
         >>> phi(40, 10, 10, 40)[0]
         0.6
@@ -88,22 +104,32 @@ def phi(both: int, first: int, second: int, neither: int) -> tuple[float, float]
 
 
 def point_biserial(right: Sequence[bool], values: Sequence[float]) -> tuple[float, float]:
-    """Point-biserial correlation of an outcome with a metric, and the p of its t-test (n - 2 df).
+    """Point-biserial correlation of right (true/false) with a metric, and the p of its t test with n - 2 df.
 
-    nan, nan where a column is constant or there are fewer than 3 pairs; p is 0 for a perfect correlation.
+    It is Pearson's r; the p assumes independent questions and a metric that is normal given the outcome. nan, nan where
+    a column is constant or there are fewer than 3 pairs; the p is 0 for a perfect correlation.
+
+    right, values: parallel sequences, one entry a question, none missing.
     """
     if len(right) < 3 or len(set(right)) < 2 or len(set(values)) < 2:
         return math.nan, math.nan
-    from scipy.stats import pearsonr  # costs most of a second, which tables without chains need not wait for
+    from scipy.stats import (
+        pearsonr,
+    )  # importing it takes most of a second, which tables without chains need not wait for
 
-    found = pearsonr([float(value) for value in right], values)
-    return float(found.statistic), float(found.pvalue)
+    result = pearsonr([float(value) for value in right], values)
+    return float(result.statistic), float(result.pvalue)
 
 
 def correlation_interval(value: float, n: int) -> tuple[float, float]:
-    """Fisher's z interval, tanh(atanh r -+ 1.96 / sqrt(n - 3)); nan, nan below 4 pairs or without a value.
+    """Fisher's 95 % interval of a correlation: tanh(atanh r -+ 1.96 / sqrt(n - 3)); nan, nan below 4 pairs or for r =
+    nan.
 
-    The paper prints no interval for its correlations; this one, like its others, takes the questions as independent.
+    The paper prints no interval for its correlations. This one, like the paper's others, takes the questions as
+    independent; it also assumes a bivariate normal distribution, which 0/1 columns do not have. A perfect correlation
+    (|r| = 1) is returned as both of its bounds.
+
+    value: the correlation in [-1, 1]; n: number of pairs.
     """
     if math.isnan(value) or n < 4:
         return math.nan, math.nan

@@ -1,4 +1,7 @@
-"""Studies: loading a study of the analysis room, computing it, and the contrasts, comparisons and plans they share.
+"""Studies turn the scores of runs into tables, figures and verdicts.
+
+This package finds, checks and computes the studies of the folder analysis/, and holds what they share: comparisons of
+two conditions, of two runs, and the planning of a study.
 
 from tomserve.runs.scores import load_scores
 from tomserve.studies import analyze

@@ -1,4 +1,4 @@
-"""A study computed once: its tables with what belongs to them, for the terminal, for files and for the report."""
+"""Computes a study once, with all that belongs to its tables, for the terminal, for files and for the report."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tomserve.studies.study import Study
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a study found in a score table.
+    """What a study makes of a score table.
 
-    `tables`: by name, with the noise floor beside every effect. `notes`: what a reader must know of a table, by its
-    name. `warnings`: what makes the numbers doubtful, a line each. `by_default`: neither study nor way to count was
-    chosen.
+    `intervals`: the way to count. `tables`: by name, with the noise floor (how far the server's batching could move an
+    effect) beside every effect. `notes`: what a reader must know of a table, by its name. `warnings`: a line for each
+    reason to doubt the numbers. `by_default`: neither the study nor the way to count was chosen by the caller.
     """
 
     study: Study
@@ -40,7 +40,8 @@ class Analysis:
         return excerpts
 
     def summary_notes(self) -> dict[str, str]:
-        """The notes of the tables that the summary shows, by table; what noise is, once, where it was measured."""
+        """The notes of the tables that the summary shows, by name; what noise is stands there once, where it was
+        measured."""
         own = self.study.notes(self.intervals)
         noted = {name: note for name, note in self.notes.items() if name not in self.tables or name == noise.TABLE}
         names = dict.fromkeys(name for excerpt in self.summary() for name in excerpt.notes)
@@ -52,8 +53,9 @@ def compute(
 ) -> Analysis:
     """Check the score table against what the study needs, then compute everything that the study has to say of it.
 
-    study: a study, its name, or its path; None for that of the answers' benchmark. intervals: one of the study's ways
-    to count, None for its first. Raises ConfigError for a table that does not fit, ContentError where the study fails.
+    scores: a score table. study: a study, its name, or its path; None for the one that the benchmark of the answers
+    names. intervals: one of the study's ways to count; None for its first. Raises ConfigError for a table that does not
+    fit, ContentError where the study fails.
     """
     by_default = study is None and intervals is None
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
@@ -91,7 +93,10 @@ def analyze(
 
 
 def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
-    """Rename the model of single runs, by ``RUN=NAME``. Raises ConfigError for a run that is not in the table."""
+    """The scores with the model of single runs renamed.
+
+    labels: texts ``RUN=NAME``. Raises ConfigError for another text, and for a run that is not in the table.
+    """
     for label in labels:
         run, equals, name = label.partition("=")
         if not equals or not name:

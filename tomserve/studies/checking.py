@@ -1,4 +1,4 @@
-"""Refusing score tables that a study cannot count: by column, value and item, before anything is computed."""
+"""Refuses score tables that a study cannot count, before anything is computed, and names the column, value and item."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from tomserve.scoring.outcomes import check_status
 from tomserve.status import OK
 
 KEY = ("run", "model", "strategy", "item")
-"""What tells the rows of a score table apart."""
+"""The columns that together are different in every row of a score table."""
 
 
 def check(scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]]) -> None:
     """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError.
 
-    required: columns that there have to be. values: for columns of text the values that they may hold.
+    scores: the score table. required: names of the columns that it has to have. values: for columns of text the values
+    that they may hold.
     """
     _check_columns(scores, (*required, *(name for name in values if name not in required)))
     _check_outcomes(scores)
@@ -41,7 +42,7 @@ def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
 
 
 def _check_outcomes(scores: pl.DataFrame) -> None:
-    """Right or wrong has to be said of every answer; any text is a status, and a failure unless it is an answer."""
+    """Every answer has to be right or wrong. Any text may be a status; one that is not known counts as a failure."""
     if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
         raise ConfigError(f"score table: column 'correct' is {scores.schema['correct']}; expected true or false")
     if "status" not in scores.columns:
@@ -63,7 +64,7 @@ def _check_values(scores: pl.DataFrame, name: str, known: Sequence[str]) -> None
 
 
 def _check_runs(scores: pl.DataFrame) -> None:
-    """Two runs of one model would be counted as one."""
+    """Refuse two runs of one model, since tables by model would count them as one run."""
     if "run" not in scores.columns:
         return
     runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import polars as pl
 
 from tomserve.stats import clustered, marginal, paired, pooled, proportions
-from tomserve.stats.clustered import Effect, matched_cells
+from tomserve.stats.cells import matched_cells
+from tomserve.stats.clustered import Effect
 from tomserve.stats.planning import detectable_sd
 
 Record = dict[str, Any]

@@ -28,26 +28,27 @@ FILE = "study.py"
 
 
 def names() -> list[str]:
-    """Every study that can be found, sorted by name."""
+    """The names of all studies that can be found, sorted."""
     return sorted(_places())
 
 
 def _places() -> dict[str, Path]:
-    """The file of every study by the study's name; of several with one name the first folder's."""
-    found: dict[str, Path] = {}
+    """The file of every study by the study's name; where several have one name, that of the first folder."""
+    files: dict[str, Path] = {}
     for root in content.roots():
         folder = root / "analysis"
         for path in (*sorted(folder.glob("*.py")), *sorted(folder.glob(f"*/{FILE}"))):
             name = path.parent.name if path.parent != folder else path.stem
             if not name.startswith("_"):
-                found.setdefault(name, path)
-    return found
+                files.setdefault(name, path)
+    return files
 
 
 def load_study(name: str) -> Study:
     """The study of that name, or at that path: a ``.py`` file, or a folder that holds ``study.py``.
 
-    Raises ConfigError for what cannot be found, and ContentError, with file and line, for what is no study.
+    Raises ConfigError for what cannot be found, and ContentError, with file and line, for a file that declares no
+    study.
     """
     path = _given(name) or _places().get(name)
     if path is None:
@@ -60,7 +61,8 @@ def load_study(name: str) -> Study:
 
 
 def _given(name: str) -> Path | None:
-    """The file that a path leads to, None for what is a name. A folder is a path only if it is written as one."""
+    """The file of a study given by path, None for a name. A folder counts as a path only if it is written with a
+    slash."""
     path = Path(name).expanduser()
     if name.endswith(".py"):
         return path
@@ -83,8 +85,8 @@ def _no_study(module: ModuleType, found: object) -> str:
 def _folder(path: Path) -> ModuleType:
     """Run a study that is a folder, as a package of its own whose modules import each other (``from .rows import x``).
 
-    The package is named after the folder's place, so that studies do not see each other's modules; it stays loaded, so
-    that a function of the study may import a module of it when it is called. Loading it again reads the files anew.
+    The package is named after the folder's place, so that studies do not see each other's modules. It stays loaded, so
+    that a function of the study can import one of its modules when it is called. Loading it again reads the files anew.
     """
     if not path.is_file():
         raise ConfigError(f"study {str(path.parent)!r}: no such file ({path})")
@@ -109,7 +111,10 @@ def _folder(path: Path) -> ModuleType:
 
 
 def failure(error: BaseException, path: Path, what: str) -> ContentError:
-    """The error of a study's code as one line, with the last line of the study's own files that was reached."""
+    """An error of a study's code as one line, which names the last line of the study's own files that was reached.
+
+    path: the study's file. what: what happened, such as "cannot be loaded".
+    """
     own = path.resolve().parent
     places = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -119,8 +124,11 @@ def failure(error: BaseException, path: Path, what: str) -> ContentError:
 
 
 def default_study(scores: pl.DataFrame) -> str:
-    """The study that the benchmark of these answers names, where all are of one benchmark that is known by name; else
-    the study that fits any items."""
+    """The name of the study that the benchmark of these answers declares.
+
+    Where the answers are of several benchmarks, or of one that is not known by name, it is the study that fits any
+    items.
+    """
     asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
     known = benchmarks.known(asked[0]) if len(asked) == 1 else None
     return benchmarks.Benchmark.study if known is None else known.study

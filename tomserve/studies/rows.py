@@ -1,6 +1,6 @@
-"""The rows that studies and comparisons count, made from a score table in one place.
+"""Makes the rows that studies and comparisons count from a score table.
 
-A failure is a wrong answer everywhere: a row without an answer has `correct` false and `faulty` true.
+A failure is a wrong answer in all of them: a row without an answer has `correct` false and `faulty` true.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ BASELINE = "vanilla"
 def prepared(
     scores: pl.LazyFrame, kept: Sequence[str] = REQUIRED, wanted: Mapping[str, Any] | None = None
 ) -> pl.LazyFrame:
-    """One row an answer, sorted by model, strategy and item, so that sums do not depend on the order of the rows.
+    """One row for each answer, sorted by model, strategy and item, so that sums do not depend on the order of the rows.
 
-    kept: columns of the table to keep as they are. wanted: columns to have of these types, empty where the table lacks
-    them. Beside them there are `answer`; `correct`: right, and answered; `faulty`: no answer came or could be read;
-    `cluster`: what the item shares with others (a story, a task), the item itself where nothing is said.
+    scores: a score table. kept: columns of it to keep as they are. wanted: further columns with their types, which are
+    empty where the table lacks them. Besides these there are `answer`; `correct`: right, and answered; `faulty`: no
+    answer came, or none that could be read; `cluster`: the story or task that the item shares with others, the item
+    itself where it names none.
     """
     types = {"answer": pl.String, "cluster": pl.String, **(wanted or {})}
     return (
@@ -48,7 +49,10 @@ def answered() -> pl.Expr:
 
 
 def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, Any]) -> pl.LazyFrame:
-    """The table with these columns of these types: another tool's table may lack them, or hold nothing in them."""
+    """The table with these columns in these types, empty where it lacks them, as the table of another tool may.
+
+    wanted: types by the names of the columns.
+    """
     there = scores.collect_schema().names()
     return scores.with_columns(
         (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()

@@ -1,6 +1,7 @@
-"""What a study shows beside its tables: figures, verdicts, excerpts for the terminal, how a table is laid out on paper.
+"""The values with which a study says what is shown of it, apart from its tables: figures, verdicts, excerpts for the
+terminal, and how a table is laid out on paper.
 
-These are plain values. A study makes them; the terminal and the report show them, and know nothing else of the study.
+A study makes them. The terminal and the report show them, and know nothing else of the study.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ GOOD, BAD, OPEN = "good", "bad", "open"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report that holds figures: its name in links, its heading, and the short text of its link."""
+    """A part of the report that holds figures.
+
+    `name`: its name in addresses. `heading`: its heading. `link`: the short text of the link that leads to it.
+    """
 
     name: str
     heading: str
@@ -38,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Pictures with what a reader must know to read them.
+    """One or more pictures, with what a reader must know to read them.
 
     `section`: where in the report it stands; sections come in the order of their first figures. `tables`: the names of
     the tables that hold its numbers. `caveat`: a warning that stands out from the caption. `missing`: why there are no
@@ -60,9 +64,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One question about a model: its verdict in a few words, a tone (GOOD, BAD or OPEN), and what it rests on.
+    """One question about a model with its answer: the verdict in a few words, and a tone (GOOD, BAD or OPEN).
 
-    `grounds`: pairs of what is spoken of and a sentence about it. `remark`: how the verdict was reached.
+    `grounds`: what the verdict rests on, as pairs of what is spoken of and a sentence about it. `remark`: how the
+    verdict was reached, with the terms that it uses.
     """
 
     question: str
@@ -74,7 +79,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the report says of one model first of all: `lead`, a line a strategy, then the cards."""
+    """What the report begins with for one model: `lead`, a line for each strategy, and then the cards."""
 
     model: str
     lead: tuple[str, ...]
@@ -83,8 +88,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """What somebody gets right who guesses: `shares` (0 to 1) by part of the questions, "all" for all of them, and
-    `meaning`, how they were reached, as a reader says it."""
+    """How much somebody gets right who guesses.
+
+    `shares`: from 0 to 1, by part of the questions; "all" is for all of them. `meaning`: how they were computed, in
+    words for the report.
+    """
 
     shares: Mapping[str, float]
     meaning: str
@@ -92,13 +100,15 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What figures and verdicts may use beside the tables. `chance`: shares of a guesser, as in Chance.shares."""
+    """What figures and verdicts may use in addition to the tables. `chance`: what a guesser gets right
+    (Chance.shares)."""
 
     chance: Mapping[str, float] = field(default_factory=dict)
 
 
 class Asked(NamedTuple):
-    """What a guesser has to know of an item: its id, how many choices it offers, and its factors by name."""
+    """What one has to know of an item to guess its answer: its id, how many choices it offers, and its factors by
+    name."""
 
     item: str
     choices: int
@@ -117,7 +127,10 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a study's tables as the terminal prints it. `notes`: the tables whose notes are to stand below."""
+    """A part of a study's tables as the terminal prints it, under a title.
+
+    `notes`: names of the tables whose notes are printed below it.
+    """
 
     title: str
     frame: pl.DataFrame
@@ -141,11 +154,15 @@ class Layout:
 
 
 def by_choices(items: Iterable[Asked]) -> Chance:
-    """The chance of somebody who picks one of the offered choices blindly."""
+    """What somebody gets right who picks one of the offered choices blindly: the mean of 1 / number of choices.
+
+    items: each asked item once, in any order.
+    """
     share = mean_of([1 / item.choices for item in items])
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of choices")
 
 
 def mean_of(shares: list[float]) -> float | None:
-    """The mean, the same whatever the order; None of nothing."""
+    """The mean of the shares, which is the same to the last digit in whatever order they come; None where there are
+    none."""
     return sum(sorted(shares)) / len(shares) if shares else None

@@ -1,4 +1,4 @@
-"""What a study is: a function from scores to tables, and what belongs to these tables.
+"""Defines what a study is: a function that makes tables of scores, and what belongs to these tables.
 
     from tomserve.studies import Study
 
@@ -62,22 +62,23 @@ class Study:
     """What the study is called in the report."""
 
     tables: Callable[[pl.LazyFrame, str], Mapping[str, pl.DataFrame]]
-    """Makes every table by its name, from a score table (a row an answer) and one of `intervals`."""
+    """Makes all tables, by name, from a score table (a row for each answer) and one of `intervals`."""
 
     required: tuple[str, ...] = REQUIRED
     """Columns of the score table without which the study cannot be computed."""
 
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For columns of text the values that they may hold; another value is refused by its item."""
+    """For columns of text the values that they may hold. Another value is refused with a message that names its
+    item."""
 
     intervals: tuple[str, ...] = ("recommended", "published")
     """Ways to count, the default first; `--intervals` chooses one."""
 
     notes: Callable[[str], Mapping[str, str]] = _nothing_said
-    """For one of `intervals`, what a reader must know of a table, by the table's name."""
+    """Gives, for one of `intervals`, what a reader must know of each table, by the table's name."""
 
     warnings: Callable[[Tables], Sequence[str]] = _no_doubts
-    """What makes the numbers of these tables doubtful, a line each."""
+    """Gives a line for each reason to doubt the numbers of these tables."""
 
     summary: Callable[[Tables], Sequence[Excerpt]] = _whole
     """What the terminal prints of the tables; all of them unless the study says otherwise."""
@@ -90,12 +91,12 @@ class Study:
     strategy and by each column of few values, and paired effects."""
 
     verdicts: Callable[[Tables, Context], Sequence[Verdict]] = overall
-    """Makes the verdicts that the report begins with, one a model. Without it they are how much each strategy has
-    right, and whether reasoning helps where the table `prompting_effects` says so."""
+    """Makes the verdicts that the report begins with, one for each model. Without it they say how much each strategy
+    has right and, where there is a table `prompting_effects`, whether reasoning helps."""
 
     chance: Callable[[Iterable[Asked]], Chance] = by_choices
-    """What a guesser gets right of the asked items, each of which is given once, in any order; unless the study says
-    otherwise, 1 / number of choices each."""
+    """Computes what a guesser gets right of the asked items, each of which is given once, in any order. Without it the
+    guesser picks one of the offered choices blindly."""
 
     versions: Versions | None = None
     """How the versions of a question are found, so that the report can set them beside the original."""
@@ -114,7 +115,7 @@ class Study:
         for name in ("tables", "notes", "warnings", "summary", "verdicts", "chance", "figures"):
             value = getattr(self, name)
             if not callable(value) and not (name == "figures" and value is None):
-                raise ConfigError(f"Study.{name}: {value!r} is no function")
+                raise ConfigError(f"Study.{name}: {value!r} is not a function")
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigError(f"Study.name: {self.name!r}; expected the study's name as text")
         for name in ("required", "intervals", "strata"):

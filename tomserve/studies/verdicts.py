@@ -1,4 +1,5 @@
-"""Verdicts that any study can give: how much each strategy has right, and whether step-by-step reasoning helps.
+"""Verdicts that any study can give: how many questions each strategy has right, and whether step-by-step reasoning
+helps.
 
 A verdict never says more than its table: what is undefined, or was not asked, is said to be so.
 """
@@ -23,7 +24,10 @@ def holds(tables: Tables, name: str, columns: str) -> bool:
 
 
 def by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
-    """Each model of the table `accuracy`, with its part of every table; none where there is no such table."""
+    """Each model of the table `accuracy`, with its rows of every table that has a column for models.
+
+    Nothing comes where there is no such table, or where it lacks the columns model, strategy and accuracy.
+    """
     frame = tables.get("accuracy")
     if frame is None or not {"model", "strategy", "accuracy"} <= set(frame.columns):
         return
@@ -32,19 +36,23 @@ def by_model(tables: Tables) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
 
 
 def overall(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """The verdicts of a study that gives none of its own: a line a strategy, and whether reasoning helps."""
-    found = []
+    """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps.
+
+    tables: by name. context: what a guesser scores.
+    """
+    verdicts = []
     for model, own in by_model(tables):
         effects = own.get("prompting_effects", pl.DataFrame())
         card = reasoning_helps(effects) if holds(own, "prompting_effects", EFFECT) else None
-        found.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), (card,) if card else ()))
-    return found
+        verdicts.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), (card,) if card else ()))
+    return verdicts
 
 
 def lead(frame: pl.DataFrame, chance: float | None) -> tuple[str, ...]:
-    """A line a strategy, the baseline first: how much of all it has right, and how that compares with a guesser.
+    """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance.
 
-    frame: of one model, the first row of each strategy being that of all questions. chance: a guesser's share right.
+    frame: rows of one model; the first row of each strategy is that of all questions. chance: the share of right
+    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out.
     """
     first = frame.unique(["strategy"], keep="first", maintain_order=True)
     lines = []
@@ -71,7 +79,8 @@ def reasoning_helps(
     """Whether the strategies help against the baseline, read off the intervals of their paired effects.
 
     effects: of one model, with the columns of EFFECT and maybe `subset` (a part of the questions; the verdict is that
-    of "all"), the first row of each being that of all questions. parts: names of these parts. more: further grounds.
+    of "all"); the first row of each strategy is that of all questions. parts: what readers call these parts. more:
+    further grounds of the verdict, as pairs of what is spoken of and a sentence about it.
     """
     signs, grounds, population = [], [], ""
     keys = [name for name in ("subset", "treatment") if name in effects.columns]
@@ -86,7 +95,8 @@ def reasoning_helps(
         if row.get("target"):
             population = (
                 f" The interval says what to expect of {row['target']}; p is the share of all ways of flipping the "
-                "signs of the differences that give an effect at least as large (a sign-flip test)."
+                "signs of the differences that give an effect at least as large (a sign-flip test), so that a small p "
+                "speaks against chance."
             )
         grounds.append((who(row["treatment"], row.get("subset", ""), parts or {}), f"{text}."))
     verdict, tone = "No clear effect", OPEN
@@ -98,5 +108,8 @@ def reasoning_helps(
         verdict = "Some strategies help or hurt, others show no clear effect"
         if {1, -1} <= set(signs):
             verdict = "Some strategies help, others hurt"
-    remark = f"Each strategy is compared with {BASELINE} on the same questions.{population}"
+    remark = (
+        f"Each strategy is compared with {BASELINE}, which asks for the answer alone, on the same questions. The 95% "
+        f"interval of the difference, in percentage points, stands in brackets.{population}"
+    )
     return Card("Does step-by-step reasoning help?", verdict, tone, (*grounds, *more), remark)

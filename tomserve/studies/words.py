@@ -1,4 +1,8 @@
-"""How numbers are said in sentences: shares as percentages, differences in percentage points, with their intervals."""
+"""Puts numbers into sentences: shares as percentages, differences in percentage points, with their intervals.
+
+>>> points({"risk_difference": -0.05, "rd_low": -0.12, "rd_high": 0.02})
+'−5 [−12, +2] points'
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,19 @@ from tomserve.studies.showing import Row
 
 
 def finite(value: object) -> float | None:
-    """The number, or None for what is undefined."""
+    """The value as a number, or None where it is missing, infinite or not a number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def readable(value: object) -> str:
-    """A name of the design as a reader says it, at most 34 characters: transparent container."""
+    """A name of the data as a reader says it, at most 34 characters long: transparent_container becomes transparent
+    container."""
     return plain(value).replace("_", " ")
 
 
 def plain(text: object, limit: int = 34) -> str:
-    """Text for one line: no control characters, of bounded length."""
+    """The text on one line without control characters, cut to `limit` characters, the last of which is then an
+    ellipsis."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -38,14 +44,17 @@ def number(value: float) -> str:
 
 
 def interval(row: Row) -> str:
-    """The interval ci_low to ci_high of a share, to stand behind it; empty where there is none."""
+    """The 95% interval of a share (ci_low and ci_high of the row), to follow the share in a sentence; empty without
+    one."""
     low, high = finite(row.get("ci_low")), finite(row.get("ci_high"))
-    return "" if low is None or high is None else f", interval {percent(low)} to {percent(high)}"
+    return "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
 
 
 def points(row: Row) -> str:
-    """The difference of shares in a row (risk_difference, rd_low, rd_high) in percentage points, and where the noise
-    floor was measured how far batching alone could move it."""
+    """The difference of shares in a row (risk_difference, with its interval rd_low to rd_high) in percentage points.
+
+    Where the noise floor was measured, how far the server's batching alone could move the difference follows.
+    """
     value, low, high = (finite(row.get(name)) for name in ("risk_difference", "rd_low", "rd_high"))
     if value is None:
         return "undefined"
@@ -76,5 +85,8 @@ def sign(row: Row) -> int:
 
 
 def who(strategy: object, part: object, parts: Mapping[str, str]) -> str:
-    """Whom a sentence is about: a strategy, and the part of the questions by its name in `parts`."""
+    """Whom a sentence is about: the strategy, and the part of the questions where one is given.
+
+    parts: what readers call a part of the questions, by its name in the tables.
+    """
     return ", ".join(filter(None, (readable(strategy), parts.get(str(part), readable(part)))))

@@ -1,4 +1,4 @@
-"""`tomserve report`: from run folders to one HTML file.
+"""Makes the report of runs: one HTML file from their folders, as `tomserve report` writes it.
 
 >>> write_report(["perturbed-reference"])                                                       # doctest: +SKIP
 PosixPath('runs/perturbed-reference/report.html')
@@ -38,10 +38,12 @@ def write_report(
 ) -> Path:
     """Write the report of these runs (None: the newest) and return its path.
 
-    out: where to; without it `report.html` in the run's folder, or for several runs in the current one. intervals,
-    study, labels: as for `tomserve analyze`. note: called with what could not be read. analysis: what the study found
-    in the scores of these runs, where the caller has it already; study and intervals are then those of the analysis.
-    Raises ConfigError.
+    out: the file to write; without it `report.html` in the run's folder, or for several runs in the current folder.
+    intervals: one of the study's ways to count; None for its first. labels: texts RUN=NAME that rename the model of a
+    run. study: a study's name or path; None for the one that the benchmark declares. note: called with a line for each
+    reply that could not be read. analysis: what the study has made of these runs, where the caller has it already;
+    study and intervals are then those of the analysis. Raises ConfigError for a run that cannot be read, and for a file
+    that cannot be written.
     """
     sources, scores = load(runs or (None,), labels, note)
     text = _page(sources, scores, analysis or compute(scores, study, intervals))
@@ -64,7 +66,7 @@ def report(
     study: str | None = None,
     note: Note | None = None,
 ) -> str:
-    """The report as text; see write_report."""
+    """The report as HTML text; the parameters are those of write_report."""
     sources, scores = load(runs, labels, note)
     return _page(sources, scores, compute(scores, study, intervals))
 
@@ -73,7 +75,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     study, tables = analysis.study, analysis.tables
     outlined = _Outlined(sources, scores)
     chance = study.chance(outlined)
-    for _ in outlined:  # what the study has not looked at
+    for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     context = Context(chance.shares)
     chosen = choose(scores, versions=study.versions, strata=study.strata)
@@ -100,8 +102,10 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
 
 
 class _Outlined:
-    """The items that were asked, each once, as they are read: a million of them are never held together. Afterwards
-    `factors` has the names of their factors, and `canaries` their canaries."""
+    """The items that were asked, each once, as they are read, so that a million of them are never held together.
+
+    Once all have been read, `factors` has the names of their factors, and `canaries` their canaries.
+    """
 
     def __init__(self, sources: Sequence[Source], scores: pl.DataFrame) -> None:
         self.factors: dict[str, None] = {}
@@ -127,7 +131,7 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
 
 
 def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
-    """The study's own figures, or what can be drawn of any study."""
+    """The study's own figures, or where it has none those that can be drawn of any study."""
     if analysis.study.figures is not None:
         return analysis.study.figures(analysis.tables, context)
     known = [name for name in factors if name in scores.columns]
@@ -155,19 +159,20 @@ def _facts(
 
 
 def _warnings(sources: Sequence[Source]) -> list[str]:
-    found = [
+    warnings = [
         f"Run {source.run} is incomplete: it has not asked everything yet, and what it has may not be typical."
         for source in sources
         if not source.manifest.get("complete")
     ]
     for source in sources:
         for change in identity.history(source.manifest.get("sessions")):
-            found.append(f"Run {source.run} holds answers of more than one server or model. Changed at {change}.")
-    return found
+            warnings.append(f"Run {source.run} holds answers of more than one server or model. Changed at {change}.")
+    return warnings
 
 
 def _failures(scores: pl.DataFrame) -> list[str]:
-    """How many rows hold no answer, by model and strategy; a difference between strategies can fake an effect."""
+    """Sentences on how many questions have no answer, by model and strategy, and on strategies that fail unequally
+    often, which can look like an effect."""
     counted = (
         scores.with_columns(failed=~answered())
         .group_by("model", "strategy", maintain_order=True)

@@ -1,4 +1,4 @@
-"""The two kinds of picture that a report draws: heat maps, and points with intervals on a fixed axis.
+"""Draws the two kinds of picture that a report has: heat maps, and points with intervals on a fixed axis.
 
 A study's figures are made of them, with the panels of tomserve.reporting.html.panels around them.
 """
@@ -14,9 +14,9 @@ from tomserve.reporting.html.svg import GRID, INK, MUTED, PALETTE, SHAPES
 
 CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
 BLUES = ["#f3f7fc", "#c9dcee", "#86b4d8", "#3d80b6", "#08417c"]
-"""Light for 0, dark for 1."""
+"""The colours of shares in a heat map, from light for 0 to dark for 1."""
 LOSS_GAIN = ["#b35806", "#e08b34", "#f9d0a0", "#f6f6f6", "#c3c5e3", "#8073ac", "#4b2d82"]
-"""Orange for a loss, violet for a gain."""
+"""The colours of differences in a heat map, from orange for a loss to violet for a gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,12 @@ def points(
     width: int = 250,
     first: int = 0,
 ) -> alt.LayerChart:
-    """Points with their intervals, a row each; intervals are cut off at the ends of the axis.
+    """A chart of points with their intervals, each in the row and the colour that it names.
 
-    first: the place of the first series among colours and shapes, so that a strategy looks the same in every figure.
+    marks: the points; whatever lies beyond the axis is drawn at its end. rows: the names of the rows from top to
+    bottom. series: the names of the series, which differ in colour and shape. domain: the ends of the axis. lines:
+    vertical lines of reference. axis: the title of the axis. width: of the axis, in pixels. first: the place of the
+    first series among colours and shapes, so that a strategy looks the same in every figure.
     """
     low, high = domain
     data = [
@@ -109,7 +112,7 @@ def points(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One field of a heat map: its row and column, its value, and the same in words for who cannot see it."""
+    """One field of a heat map: its row and column, its value, and the same in words for readers who cannot see it."""
 
     row: str
     column: str
@@ -127,9 +130,12 @@ def heat(
     chance: float | None = None,
     names: bool = True,
 ) -> alt.LayerChart:
-    """Cells with their numbers. difference: the largest absolute difference shown; None for shares from 0 to 1.
+    """A heat map whose fields show their numbers.
 
-    names: whether the rows are named (only the leftmost of several maps side by side needs to).
+    cells: the fields. rows, columns: their names in order. title: stands above the map. difference: the largest
+    absolute difference that the colours tell apart; None for a map of shares from 0 to 1. chance: a guesser's share,
+    marked on the scale of colours where it is not close to one half. names: whether the rows are named (only the
+    leftmost of several maps side by side needs to).
     """
     scale = (
         alt.Scale(domain=[0, 1], range=BLUES)

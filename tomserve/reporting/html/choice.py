@@ -1,4 +1,7 @@
-"""Which answers a page holds: all of them, or of a run too large for a page whole questions, drawn by a fixed seed.
+"""Chooses the answers that a page holds: all of them, or, of a run too large for a page, those to some of the
+questions.
+
+The questions are drawn at random by a fixed seed, so that the same run gives the same page.
 
 Half of the room is for questions of which an answer failed. A question is drawn with all its answers and, where the
 design has versions of questions, with all its versions, so that the page can still compare them.
@@ -16,12 +19,13 @@ from tomserve.studies import Versions
 from tomserve.studies.rows import answered
 
 ANSWERS = 20_000
-"""Answers that a page holds at most, but for what the last question has more."""
+"""How many answers a page may hold; it holds a few more where the last question drawn has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The items of a page, and what is to be said of it; `items` is None where it holds all."""
+    """The ids of the items that a page holds, None for all; and what the page says of the choice, None where there is
+    none."""
 
     items: frozenset[str] | None = None
     said: str | None = None
@@ -30,7 +34,7 @@ class Choice:
 def choose(
     scores: pl.DataFrame, most: int = ANSWERS, *, versions: Versions | None = None, strata: Sequence[str] = ()
 ) -> Choice:
-    """What a page of these scores holds. The same for the same scores, whatever the order of their rows.
+    """What a page of these scores holds; it is the same for the same scores, whatever the order of their rows.
 
     most: how many answers it may hold. versions: how versions of a question are found. strata: factors over which the
     questions are spread, where their versions share them.

@@ -1,6 +1,6 @@
-"""Figures of a study that brings none of its own: what can be drawn of any scores and any tables.
+"""Draws the figures of a study that has none of its own: those that can be drawn of any scores and any tables.
 
-These are the study's table `accuracy`, the accuracy by every factor of few values, counted from the scores themselves,
+They show the study's table `accuracy`, the accuracy by every factor of few values, counted from the scores themselves,
 and every table of paired effects.
 """
 
@@ -20,10 +20,10 @@ SHARES = Section("breaks", "How much is right?", "How much is right")
 EFFECTS = Section("helps", "What makes a difference?", "What makes a difference")
 
 FEW = 12
-"""A factor is drawn if it has at most so many values."""
+"""The most values that a factor may have to be drawn."""
 
 FACTORS = 8
-"""At most so many factors are drawn, those that come first."""
+"""The most factors that are drawn; those that come first are."""
 
 NAMED = ("strategy", "treatment")
 """The column that tells effects of one model apart: the first of these that the table has."""
@@ -34,7 +34,8 @@ def figures(
 ) -> list[Figure]:
     """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects.
 
-    scores: the score table. factors: columns of it that describe the items. chance: a guesser's share right.
+    tables: the study's tables by name. scores: the score table. factors: columns of it that describe the items. chance:
+    what a guesser gets right, from 0 to 1, by part of the questions.
     """
     return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance), *_effects(tables)]
 
@@ -49,7 +50,8 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
         "accuracy",
         "Accuracy with its uncertainty",
         SHARES,
-        "Each point is the share of right answers of a strategy, each line its 95% interval.",
+        "Each point is the share of right answers of a strategy, each line its 95% interval: made by a rule that "
+        "covers the true share 19 times out of 20. Chance is what a blind guess scores.",
         ("accuracy",),
     )
     value = "estimate" if estimated else "accuracy"  # what the interval is about

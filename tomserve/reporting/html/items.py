@@ -1,7 +1,7 @@
-"""The item browser's data: every item and answer once, packed so that thousands of them fit into a page.
+"""Packs items and answers for the report's item browser, so that thousands of them fit into a page.
 
-Texts, labels and chains go into pools and are named by their place; rows are columns of small numbers. All of it is
-one JSON text, compressed; the page unpacks it and shows it as text, never as markup.
+Each text, label and chain is kept once, in a pool, and named by its place there; the answers are columns of such
+numbers. All of it is one compressed JSON text, which the page unpacks and shows as text, never as markup.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from tomserve.reporting.html.sources import Source
 from tomserve.studies.showing import Versions
 
 BUDGET = 3_300_000
-"""Bytes that the packed data may take; longer texts are cut until it does, and say so."""
+"""How many bytes the packed data may take; where they are more, long texts are cut, and marked as cut."""
 
 CUTS = (None, 6000, 3000, 1500, 700, 300)
-"""Characters kept of a text, tried in this order."""
+"""How many characters of a text are kept (None: all), tried in this order until the data is small enough."""
 
 
 @dataclass
 class Pool:
-    """Values, each once, by place."""
+    """A list of values, each of which is in it once and is named by its place."""
 
     values: list[Any] = field(default_factory=list)
     _places: dict[Any, int] = field(default_factory=dict)
 
     def place(self, value: Any) -> int:
-        """Where the value is, put there if it is new. None is -1."""
+        """The place of the value, from 0; a new value is added at the end. The place of None is -1."""
         if value is None:
             return -1
-        found = self._places.setdefault(value, len(self.values))
-        if found == len(self.values):
+        place = self._places.setdefault(value, len(self.values))
+        if place == len(self.values):
             self.values.append(value)
-        return found
+        return place
 
 
 class Browser:
@@ -63,7 +63,7 @@ class Browser:
         self.columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
 
     def add(self, source: Source, chosen: Collection[str] | None = None) -> None:
-        """Every scored answer of a run, or those to the chosen items."""
+        """Add the scored answers of a run. chosen: the ids of the items whose answers are wanted; None for all."""
         scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
         wanted = {row[:3]: row[3:] for row in _selected(scores).iter_rows()}
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
@@ -145,7 +145,10 @@ class Browser:
         return self.golds.place((sets, edges))
 
     def data(self, cut: int | None) -> dict[str, Any]:
-        """All of it, texts cut to that many characters. -1 stands for "none"."""
+        """Everything collected, as the page reads it; -1 stands for a missing value.
+
+        cut: how many characters of a text are kept; None for all.
+        """
         return {
             "arms": self.arms,
             "words": self.words.values,
@@ -161,7 +164,8 @@ class Browser:
         }
 
     def _kind(self, item: Item) -> tuple[tuple[Any, ...] | None, bool]:
-        """What versions of one question have in common, None where the item is none, and whether it is the original."""
+        """What the versions of the item's question have in common, None where it has no versions; and whether the item
+        is the original."""
         versions = self._versions
         if versions is None or item.factors.get(versions.factor) is None:
             return None, False
@@ -188,7 +192,7 @@ _COLUMNS = (
 
 
 def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
-    """What the item's benchmark knows of beliefs beside the gold chain; nothing where nobody knows the benchmark."""
+    """What the item's benchmark knows of beliefs besides the gold chain; nothing where the benchmark is not known."""
     benchmark = benchmarks.known(item.benchmark)
     return benchmark.beliefs(item) if benchmark is not None else ()
 
@@ -216,9 +220,10 @@ def packed(
     versions: Versions | None = None,
     chosen: Collection[str] | None = None,
 ) -> tuple[str, int | None]:
-    """The browser's data with `extra` in base64 of gzip, and to how many characters texts were cut (None: whole).
+    """The browser's data as base64 of gzip, and to how many characters its texts were cut (None: they are whole).
 
-    versions: see Browser. chosen: ids of the items that are shown; None for all. Each run's journal is read once.
+    sources: the runs. extra: further data for the page. versions: see Browser. chosen: ids of the items that are shown;
+    None for all. Each run's journal is read once.
     """
     browser = Browser(versions)
     for source in sources:
@@ -232,7 +237,7 @@ def packed(
 
 
 def pack(data: Mapping[str, Any]) -> str:
-    """JSON, gzip (without a time, so that the same data gives the same bytes), base64."""
+    """The data as JSON, compressed by gzip, in base64; without a time, so that the same data gives the same text."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)
     text = orjson.dumps(data)
     return base64.b64encode(compressor.compress(text) + compressor.flush()).decode("ascii")

@@ -1,4 +1,7 @@
-"""The page: everything the template needs, rendered with escaping on, under a policy that lets nothing else run."""
+"""Renders the page of a report from what it says.
+
+All text is escaped, and the page forbids the browser to run any script but its own (by a content security policy).
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,23 @@ from markupsafe import Markup
 
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
+from tomserve.reporting.terminal import cell
 from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000
-"""Rows of a table that a page shows and offers to copy."""
+"""How many rows of a table a page shows, and offers to copy."""
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
-"""Names of the page's own sections."""
+"""The names of the page's own sections, which a study's sections may not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A study's table as it is shown: its note, its columns (name, whether numbers), its cells as text.
+    """A study's table as the page shows it: its note, its columns (name, and whether they hold numbers), its cells as
+    text.
 
-    empty: columns that hold nothing and are left out; total: rows of the whole table, of which MOST at most are shown.
+    `empty`: the columns that hold nothing and are left out. `total`: rows of the whole table, of which MOST are shown.
     """
 
     name: str
@@ -44,8 +49,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page says, from top to bottom. data: what the item browser unpacks; chosen: what of the run it is, where
-    it is not all."""
+    """What the page says, from top to bottom.
+
+    `data`: what the item browser unpacks. `chosen`: a sentence on which part of the run that is, None where it is all.
+    `cut`: to how many characters long texts were cut, None where they are whole.
+    """
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -78,7 +86,10 @@ def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ..
 
 
 def shown(name: str, frame: pl.DataFrame, note: str) -> Table:
-    """A frame for the page: three decimals, a dash for what is undefined."""
+    """A table for the page: numbers with three decimals, a dash for what is undefined.
+
+    name: of the table. note: what a reader must know of it.
+    """
     empty = tuple(column for column in frame.columns if frame.height and frame[column].null_count() == frame.height)
     kept = frame.drop(empty)
     columns = tuple((column, kind.is_numeric()) for column, kind in kept.schema.items())
@@ -93,11 +104,11 @@ def _cell(value: object) -> str:
         return "∞" if value > 0 else "-∞"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return tables.cell(value)
+    return cell(value)
 
 
 def copies(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) -> dict[str, dict[str, str]]:
-    """What is shown of each table as LaTeX and as CSV, for the buttons that copy it."""
+    """The rows that are shown of each table as LaTeX and as CSV, for the buttons that copy them."""
     forms = ("latex", "csv")
     return {
         name: {form: tables.render(frame.head(MOST), form, layouts.get(name)) for form in forms}
@@ -106,7 +117,7 @@ def copies(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) ->
 
 
 def render(page: Page) -> str:
-    """The page as HTML, the same for the same content."""
+    """The page as HTML text, which is the same for the same content."""
     # The browser of items does not wait for the tables, which are long: its script stands before them.
     style, early, late = _asset("report.css"), _asset("core.js") + _asset("browser.js"), _asset("report.js")
     policy = "; ".join(
@@ -144,5 +155,5 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """The name of an inline script or style in a content security policy."""
+    """The SHA-256 digest by which a content security policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -1,4 +1,4 @@
-"""What the figures of all studies are made with: rows of a table, names that readers see, and a panel for each model.
+"""Helps studies to make figures: it picks the rows of a table, shortens names, and draws a panel for each model.
 
 >>> short_names(["a_model"])
 {'a_model': 'a_model'}
@@ -17,7 +17,8 @@ from tomserve.studies.words import finite, plain, readable
 
 
 class AbsentError(Exception):
-    """A column or a table that a figure needs is not there, or holds nothing."""
+    """A table or a column that a figure needs is missing or empty; the message says which, as a reader of the report
+    reads it."""
 
 
 def rows_of(tables: Tables, name: str, needed: str, keys: str = "") -> list[Row]:
@@ -53,7 +54,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def drawn(figure: Figure, make: Callable[[], Figure]) -> Figure:
-    """What `make` draws; the figure without pictures, but with the reason, where it finds nothing to draw."""
+    """The figure that `make` draws, or where there is nothing to draw `figure` without pictures, with the reason."""
     try:
         made = make()
     except AbsentError as absent:
@@ -86,7 +87,8 @@ def small_multiples(
 ) -> Figure:
     """The figure with a panel for each part of the questions (column `subset`) and each model: points with intervals.
 
-    columns: those that hold row, series, value, and the ends of the interval. parts: names of the parts.
+    figure: its name, title and caption. rows: of a table. columns: the names of the columns that hold row, series,
+    value, and the lower and upper end of the interval. axis: shared by all panels. parts: what readers call the parts.
     """
     panels: list[Panel] = []
     series = [readable(name) for name in values_of(rows, columns[1])]

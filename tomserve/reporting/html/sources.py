@@ -1,4 +1,4 @@
-"""What a report is made from: run folders with their manifests, scores, items and the texts that models wrote."""
+"""Reads what a report is made from: run folders with their manifests, scores, items and the texts that models wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tomserve.studies import Asked, labelled
 
 
 class Outline(NamedTuple):
-    """What a guesser has to know of an item, and the item's canary."""
+    """What one has to know of an item to guess its answer, and the item's canary (a text by which leaked data is
+    found)."""
 
     asked: Asked
     canary: str | None
@@ -32,8 +33,10 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run: its folder, name and manifest, its scores, whose models are named as --label says, and what these were
-    made from."""
+    """One run: its folder, its name, its manifest, its scores and what these were made from.
+
+    The models in the scores are named as --label says.
+    """
 
     folder: Path
     run: str
@@ -61,8 +64,8 @@ class Source:
             yield known.item(place), row
 
     def outlines(self) -> Iterator[Outline]:
-        """What the page says of all items together. Items were checked when they were scored, and are not again: half
-        a million of them would take a minute and gigabytes."""
+        """Every item of the run in outline. Items were checked when they were scored and are not checked again, since
+        half a million of them would take a minute and gigabytes."""
         path = self.folder / "items.jsonl"
         if not (self.folder / "responses.jsonl").exists():
             return
@@ -75,7 +78,12 @@ class Source:
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
-    """The runs, and all their scores in one table. Raises ConfigError for what is no run folder."""
+    """The runs, and all their scores in one table.
+
+    runs: names or paths; None for the newest. labels: texts RUN=NAME that rename the model of a run. note: called with
+    a line for each reply that could not be read. Raises ConfigError for what is no run folder, for a run given twice,
+    and for runs without any answer.
+    """
     loaded: list[tuple[Path, Mapping[str, Any], Scored]] = []
     for run in runs:
         if run is not None and run.endswith(TABLES):
@@ -107,11 +115,12 @@ def made_from(record: kept.Record) -> list[tuple[str, str]]:
 _SECRET = re.compile(
     r"(?:^|[^a-z])(api_?key|key|token|secret|password|passwd|credentials?|authorization|bearer)(?:$|[^a-z])", re.I
 )
-"""Names of what is never shown; `max_tokens` and `tokenizer` are none."""
+"""What the name of a field contains whose value is never shown; `max_tokens` and `tokenizer` do not count."""
 
 
 def provenance(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The manifest as (field, text) pairs, nested fields joined by dots; without credentials; unknowns named."""
+    """The manifest as pairs of a field (nested names joined by dots) and its text, in which credentials are left out
+    and missing values are said to be unknown."""
     return list(_fields("", manifest))
 
 

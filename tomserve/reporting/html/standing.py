@@ -1,4 +1,4 @@
-"""``report.json``: what the report in a run folder was made from, so that it stands while it would be made the same.
+"""Decides whether the report in a run folder still stands, by ``report.json``, which records what it was made from.
 
 Like the scores (see tomserve.runs.kept) a report is believed by content alone: this user's tomserve wrote the page
 as it is now, with the same code and studies, from these scores and this manifest.
@@ -26,12 +26,12 @@ PAGE, RECORD = "report.html", "report.json"
 SCHEMA = 1
 
 _CODE = content.code_digest([Path(tomserve.__file__).parent])
-"""Taken on import, when the code is loaded, as that of the scores is."""
+"""The digest of the code, taken on import, so that it is that of the code which runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a user may say of a report (see write_report)."""
+    """What a user may ask of a report; the fields are parameters of write_report."""
 
     intervals: str | None = None
     labels: Sequence[str] = ()
@@ -39,9 +39,9 @@ class Wishes:
 
 
 def keep(source: Source, page: str, wishes: Wishes) -> None:
-    """Record what this page, the report of one run in its folder, was made from, as far as that is possible.
+    """Record what a page was made from that is the report of one run, in that run's folder.
 
-    Not for a study that was given by path: the folder would have to name a place on this machine.
+    Nothing is recorded for a study that was given by path, since the record would have to name a place on this machine.
     """
     if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
         seal.keep(source.folder / RECORD, _record(source.manifest, source.made_from, digest_of(page.encode()), wishes))

@@ -1,4 +1,4 @@
-"""Charts as static SVG: drawn when the report is made, so that the page holds no program that reads model output.
+"""Draws charts as static SVG when the report is made, so that no program in the page reads what models wrote.
 
 What Vega draws is parsed again and only known elements and attributes are kept. Colours are those of PALETTE; the
 page's stylesheet replaces them by the colours of its scheme. Descriptions of marks become tooltips.
@@ -59,7 +59,7 @@ def draw(chart: alt.TopLevelMixin, label: str, prefix: str) -> Markup:
 
 
 def _kept(element: ElementTree.Element) -> ElementTree.Element | None:
-    """The element without what is not known, invisible or empty."""
+    """A copy of the element without parts that are not known, not visible or empty; None where nothing is left."""
     name = element.tag.removeprefix(f"{{{_SVG}}}")
     if name not in _ELEMENTS or element.get("display") == "none":
         return None
@@ -80,7 +80,8 @@ def _kept(element: ElementTree.Element) -> ElementTree.Element | None:
 
 
 def _rename(root: ElementTree.Element, prefix: str) -> None:
-    """Ids that are the same in every run (Vega counts them through a process) and unique in the page."""
+    """Give all parts ids that are unique in the page and the same each time; Vega's own count up through the
+    process."""
     named = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     names = {old: f"{prefix}-{place}" for place, old in enumerate(named)}
     for element in root.iter():

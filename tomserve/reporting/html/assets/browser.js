@@ -13,7 +13,7 @@
   }
   const { words, rows, items, arms, sentences, texts, factors } = data;
   const word = (place) => (place < 0 ? null : words[place]);
-  const said = (text) => String(text).replaceAll("_", " ");
+  const readable = (text) => String(text).replaceAll("_", " ");
   const total = rows.item.length;
   const facts = items.map((item) => new Map(item.factors.map(([name, value]) => [factors[name], words[value]])));
   const model = (row) => arms[rows.arm[row]].model;
@@ -66,7 +66,7 @@
     byId("filters").append(make("div", { class: "field" }, make("label", { for: id }, label), select));
     filters.set(name, { select, test });
   };
-  const plain = (values) => values.map((value) => [value, said(value)]);
+  const plain = (values) => values.map((value) => [value, readable(value)]);
   if (arms.length > 1) {
     const named = arms.map((arm, index) => [String(index), arm.run === arm.model ? arm.model : `${arm.model} (${arm.run})`]);
     addFilter("arm", "Model", named, (row, wanted) => String(rows.arm[row]) === wanted);
@@ -74,7 +74,7 @@
   for (const name of design) {
     const values = distinct((row) => facts[rows.item[row]].get(name));
     values.sort((a, b) => (b === "none") - (a === "none") || order(a, b));
-    addFilter(name, NAMES[name] ?? said(name), plain(values), (row, wanted) => facts[rows.item[row]].get(name) === wanted);
+    addFilter(name, NAMES[name] ?? readable(name), plain(values), (row, wanted) => facts[rows.item[row]].get(name) === wanted);
   }
   addFilter("strategy", "Strategy", plain(distinct(strategy)), (row, wanted) => strategy(row) === wanted);
   addFilter("outcome", "Right or wrong", plain(Object.keys(OUTCOMES)), (row, wanted) => OUTCOMES[wanted](row));
@@ -117,10 +117,10 @@
   };
   const outcome = (row) => (rows.right[row]
     ? make("span", { class: "right" }, "✓ right")
-    : make("span", { class: "wrong" }, rows.answer[row] < 0 ? `✗ ${said(word(rows.status[row]))}` : "✗ wrong"));
+    : make("span", { class: "wrong" }, rows.answer[row] < 0 ? `✗ ${readable(word(rows.status[row]))}` : "✗ wrong"));
   const breaks = (row) => {
     if (rows.kind[row] < 0) return rows.chain[row] >= 0 ? "proper" : "";
-    return said(word(rows.kind[row])) + (rows.break[row] > 0 ? `, sentence ${rows.break[row]}` : "");
+    return readable(word(rows.kind[row])) + (rows.break[row] > 0 ? `, sentence ${rows.break[row]}` : "");
   };
   const soft = (text) => text.split("_").flatMap((part, at) => (at ? ["_", make("wbr"), part] : [part]));
   const breakable = (id) => id.split("/").flatMap((part, at) => (at ? [make("wbr"), `/${part}`] : [part]));
@@ -173,17 +173,17 @@
   const marked = (text, other, tag) => {
     const [own, theirs] = [text, other].map((one) => (one ?? "").split(/(\s+)/).filter((part) => part.trim()));
     const kept = new Set(common(own, theirs).map(([index]) => index));
-    const found = make("p");
+    const paragraph = make("p");
     for (let i = 0; i < own.length;) {
       const same = kept.has(i);
       let j = i;
       while (j < own.length && kept.has(j) === same) j++;
       const run = own.slice(i, j).join(" ");
-      if (i) found.append(" ");
-      found.append(same ? run : make(tag, {}, run));
+      if (i) paragraph.append(" ");
+      paragraph.append(same ? run : make(tag, {}, run));
       i = j;
     }
-    return found;
+    return paragraph;
   };
   const similar = (a, b) => {
     const [x, y] = [a, b].map((text) => text.toLowerCase().split(/\W+/));
@@ -222,7 +222,7 @@
     return (number) => {
       const verdict = word(verdicts[number - 1] ?? -1);
       const tone = verdict === "right" ? "ok" : verdict === null || verdict === "skipped" ? "none" : "off";
-      return make("td", { class: tone }, stated.get(number) ?? "–", make("span", { class: "v" }, verdict ? SIGNS[verdict] ?? said(verdict) : ""));
+      return make("td", { class: tone }, stated.get(number) ?? "–", make("span", { class: "v" }, verdict ? SIGNS[verdict] ?? readable(verdict) : ""));
     };
   };
   const story = (item, own) => {
@@ -232,7 +232,7 @@
     const line = make("tr", {}, make("th", { scope: "col" }, "#"), make("th", { scope: "col" }, "Sentence"));
     for (const [heading] of item.beliefs) line.append(make("th", { scope: "col", class: "belief" }, heading));
     if (gold) line.append(make("th", { scope: "col" }, "Gold"));
-    for (const row of chains) line.append(make("th", { scope: "col" }, `${said(strategy(row))}: stated belief`));
+    for (const row of chains) line.append(make("th", { scope: "col" }, `${readable(strategy(row))}: stated belief`));
     table.append(make("thead", {}, line));
     const cells = chains.map(chainOf);
     const body = make("tbody");
@@ -256,15 +256,15 @@
     table.append(body, make("tfoot", {}, foot));
     const parts = [make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Story, gold and chain" }, table)];
     if (item.beliefs.length) {
-      parts.push(make("p", { class: "legend" }, "Who knows what, by the belief tracker; grey: as after the sentence before. A › B: what A thinks that B believes."));
+      parts.push(make("p", { class: "legend" }, "The columns say who believes what after each sentence, as the belief tracker follows it; grey: the same as after the sentence before. A › B: what A thinks that B believes."));
     }
     if (gold?.[1].length) {
       const edges = gold[1].map(([at, from, to]) => `into sentence ${at + 1}: ${words[from]} → ${words[to]}`);
-      parts.push(make("p", { class: "legend" }, `Changes that gold allows: ${edges.join("; ")}.`));
+      parts.push(make("p", { class: "legend" }, `Changes of belief that the gold chain allows: ${edges.join("; ")}.`));
     }
     const unread = own.filter((row) => rows.broken[row] >= 0);
-    for (const row of unread) parts.push(make("p", { class: "legend" }, `${said(strategy(row))}: the chain could not be read (${texts[rows.broken[row]]}).`));
-    if (!chains.length && !unread.length) parts.push(make("p", { class: "legend" }, "No belief chain was asked for here."));
+    for (const row of unread) parts.push(make("p", { class: "legend" }, `${readable(strategy(row))}: the chain could not be read (${texts[rows.broken[row]]}).`));
+    if (!chains.length && !unread.length) parts.push(make("p", { class: "legend" }, "The strategies shown here do not ask for a belief chain."));
     return parts;
   };
   const raw = (row) => {
@@ -272,10 +272,10 @@
     for (const [title, column] of [["text", rows.text], ["reasoning", rows.reasoning]]) {
       if (column[row] >= 0) {
         parts.push(make("details", { open: column === rows.text },
-          make("summary", {}, `${said(strategy(row))}: ${title} as the model wrote it`), make("pre", {}, texts[column[row]])));
+          make("summary", {}, `${readable(strategy(row))}: ${title} as the model wrote it`), make("pre", {}, texts[column[row]])));
       }
     }
-    if (!parts.length) parts.push(make("p", { class: "absent" }, `${said(strategy(row))}: no text came back (${said(word(rows.status[row]))}).`));
+    if (!parts.length) parts.push(make("p", { class: "absent" }, `${readable(strategy(row))}: no text came back (${readable(word(rows.status[row]))}).`));
     if (rows.reason[row] >= 0) parts.push(make("p", { class: "legend" }, `Why there is no answer: ${texts[rows.reason[row]]}`));
     return parts;
   };
@@ -286,7 +286,7 @@
     for (const row of ofItem[index]) {
       const other = base < 0 ? undefined : ofItem[base].find((one) => rows.arm[one] === rows.arm[row] && rows.strategy[one] === rows.strategy[row]);
       body.append(make("tr", { class: rows.arm[row] === chosenArm ? "chosen" : "" },
-        make("td", {}, arms.length > 1 ? make("a", { href: address(row) }, model(row)) : model(row)), make("td", {}, said(strategy(row))),
+        make("td", {}, arms.length > 1 ? make("a", { href: address(row) }, model(row)) : model(row)), make("td", {}, readable(strategy(row))),
         make("td", {}, word(rows.answer[row]) ?? "–"), make("td", {}, outcome(row)), make("td", {}, breaks(row)),
         ...(base >= 0 ? [make("td", {}, ...(other === undefined ? ["not asked"] : [`${word(rows.answer[other]) ?? "–"} `, outcome(other)]))] : [])));
     }
@@ -313,7 +313,7 @@
       } }, "Copy link"),
       make("button", { type: "button", "data-close": true, click: () => dialog.close() }, "Close"));
     const chips = make("ul", { class: "chips" });
-    for (const [name, value] of facts[index]) chips.append(make("li", {}, make("b", {}, `${said(name)}: `), said(value)));
+    for (const [name, value] of facts[index]) chips.append(make("li", {}, make("b", {}, `${readable(name)}: `), readable(value)));
     const inside = make("div", { class: "inside" }, make("h2", { id: "item-title", tabindex: "-1" }, item.id), chips,
       make("p", { class: "question" }, sentences[item.question]),
       make("p", { class: "legend" }, `Choices: ${item.choices.map((label) => words[label]).join(", ")}. Right answer: ${words[item.answer]}.`),

@@ -3,12 +3,12 @@
 
 (() => {
   const number = (text) => {
-    const found = text.trim();
-    if (found === "–" || found === "") return null;
-    if (found === "∞") return Infinity;
-    if (found === "-∞") return -Infinity;
-    const value = Number(found);
-    return Number.isNaN(value) ? found : value;
+    const trimmed = text.trim();
+    if (trimmed === "–" || trimmed === "") return null;
+    if (trimmed === "∞") return Infinity;
+    if (trimmed === "-∞") return -Infinity;
+    const value = Number(trimmed);
+    return Number.isNaN(value) ? trimmed : value;
   };
   const order = (a, b) => {
     if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1; // what is undefined stays last
@@ -39,12 +39,12 @@
   for (const button of document.querySelectorAll("button[data-table]")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
-      const said = button.parentElement.querySelector(".copied");
+      const status = button.parentElement.querySelector(".copied");
       try {
         await copy((await unpacked).tables[button.dataset.table][button.dataset.form]);
-        said.textContent = "Copied.";
+        status.textContent = "Copied.";
       } catch (error) {
-        said.textContent = `Not copied: ${error.message}`;
+        status.textContent = `Not copied: ${error.message}`;
       }
     });
   }

@@ -1,0 +1,94 @@
+"""A report of a run that is too large for a page: what it holds, what it says of that, and that figures count all."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.reporting.html import build, choice, page
+from tomserve.reporting.html.choice import Choice
+from tomserve.studies import load_study
+
+STUDY = load_study("perturbed")
+
+
+def choose(table: pl.DataFrame, most: int) -> Choice:
+    """What a page holds of this study's scores."""
+    return choice.choose(table, most, versions=STUDY.versions, strata=STUDY.strata)
+
+
+def scores(stages: int, failed: int) -> pl.DataFrame:
+    """Answers of two strategies to two questions of every stage, each in three versions; of the first stages one
+    answer failed."""
+    rows = [
+        {
+            "item": f"S{stage:03d}/{version}/{kind}",
+            "strategy": strategy,
+            "model": "m",
+            "stage": f"S{stage:03d}",
+            "scenario": "false_belief",
+            "question_kind": kind,
+            "swapped": False,
+            "perturbation": version,
+            "answer": "tea",
+            "correct": True,
+            "status": "refusal" if stage < failed and version == "none" and strategy == "cot" else "ok",
+        }
+        for stage in range(stages)
+        for kind in ("belief", "reality")
+        for version in ("none", "open_container", "induction")
+        for strategy in ("vanilla", "cot")
+    ]
+    return pl.DataFrame(rows)
+
+
+def test_what_fits_is_held_whole() -> None:
+    assert choose(scores(5, 1), most=60) == choice.Choice(None, None)
+
+
+def test_whole_questions_are_drawn_failures_first_and_kinds_alike() -> None:
+    table = scores(50, 20)
+    found = choose(table, most=120)
+    assert found == choose(table.sample(fraction=1, shuffle=True, seed=1), most=120)
+    assert found.items is not None
+    kept = table.filter(pl.col("item").is_in(list(found.items)))
+    questions = kept.group_by("stage", "question_kind").len()
+    assert set(questions["len"]) == {6}  # three versions, two strategies
+    assert questions.height == 20
+    assert set(questions.group_by("question_kind").len()["len"]) == {10}
+    assert kept.filter(status="refusal")["stage"].n_unique() >= 5
+    assert kept.filter(status="refusal").height == 10
+    assert found.said is not None
+    assert "120 of 600 answers: 20 of 100 questions" in found.said
+    assert "10 of the 40 of which an answer failed" in found.said
+
+
+def test_room_that_failures_leave_is_for_others() -> None:
+    few, many = (choose(scores(50, failed), most=120).said or "" for failed in (1, 50))
+    assert "2 of the 2 of which an answer failed" in few
+    assert "20 of the 100 of which an answer failed" in many
+
+
+def test_items_without_versions_are_questions_by_themselves() -> None:
+    found = choose(scores(10, 0).drop("swapped"), most=30)
+    assert found.items is not None
+    assert len(found.items) == 15
+    assert "each with all its answers" in (found.said or "")
+
+
+def test_a_page_says_that_it_holds_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = str(ROOT / "runs" / "example")
+    whole = build.report([run])
+    monkeypatch.setattr(build, "choose", lambda scores, **kept: choice.choose(scores, 100, **kept))
+    monkeypatch.setattr(page, "MOST", 5)
+    part = build.report([run])
+    assert "This page holds" not in whole
+    assert "This page holds" in part
+    assert "of 352 answers" in part
+    assert len(part) < len(whole)
+    assert "The first 5 of " in part
+    assert '<span class="line">' in part or "<li>" in part
+    facts = "<dt>answers</dt><dd>352</dd>"
+    assert facts in whole
+    assert facts in part

@@ -1,0 +1,126 @@
+"""Files of items: read with errors that name file, line and field, and replaced in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import orjson
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from tomserve.content import files
+from tomserve.content.yamlfile import explain, first_error, load, validate
+from tomserve.errors import ContentError, JournalError
+from tomserve.items.item import SCHEMA, Item, nfc
+
+
+def read_items(path: str | Path) -> Iterator[Item]:
+    """Yield the items of a file in order: JSONL with one item a line, or, where the name ends in .yaml or .yml, a YAML
+    file with the list `items`.
+
+    Raises ContentError, with line and field, for an entry that is no item, an id that is given twice, and a file that
+    holds no items or cannot be read.
+    """
+    path = Path(path).expanduser()
+    seen: dict[str, int] = {}
+    for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
+        if (first := seen.setdefault(item.id, number)) != number:
+            raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+        yield item
+    if not seen:
+        raise ContentError("holds no items", path=path)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
+    """Yield the items of a JSONL file, each with the number of its line."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, read_line(path, number, line)
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+
+
+class _ItemsFile(BaseModel):
+    """A YAML file of items."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_: Literal[1] = Field(alias="schema")
+    items: list[Item]
+
+
+def _yaml_items(path: Path) -> Iterator[tuple[int, Item]]:
+    """Yield the items of a YAML file, each with the line where it begins."""
+    data, lines = load(path)
+    content = validate(data, _ItemsFile, path=path, lines=lines)
+    for place, item in enumerate(content.items):
+        yield lines[("items", place)], item
+
+
+def read_ids(path: Path) -> Iterator[str]:
+    """Yield the ids of a file of items that was checked when it was written. Raises ContentError for a line that is no
+    item, as `read_items` does.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    identifier = _id_of(line)
+                    yield read_line(path, number, line).id if identifier is None else identifier
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+
+
+def _id_of(line: bytes) -> str | None:
+    """The id that a line written by tomserve states; None where the line is not one of those."""
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    identifier = data.get("id") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
+    return nfc(identifier) if isinstance(identifier, str) else None
+
+
+def read_line(path: Path, number: int, line: bytes) -> Item:
+    """The item of one line of a file.
+
+    path, number: the file and the line's number, for messages; line: its text.
+
+    Raises ContentError with file, line and field where the line is not an item.
+    """
+    try:
+        return Item.from_json(line)
+    except orjson.JSONDecodeError as error:
+        raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
+    except pydantic.ValidationError as error:
+        first = first_error(error)
+        field = ".".join(map(str, first["loc"]))
+        raise ContentError(explain(first, None, Item), path=path, line=number, field=field) from None
+    except ValueError as error:
+        raise ContentError(str(error), path=path, line=number) from None
+
+
+def write_items(path: Path, items: Iterable[Item]) -> None:
+    """Replace `path` by a file with these items in one step: readers see the old file or the new one, never half of
+    one. Raises JournalError or ConfigError as `write_chunks` does.
+    """
+    write_chunks(path, (item.to_json() + b"\n" for item in items))
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """Replace `path` by a file with these bytes in one step; where making the chunks fails nothing is left behind.
+
+    Raises JournalError where the file cannot be written, ConfigError where `path` is a folder, a device or the like.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(path) as file:
+            for chunk in chunks:
+                file.write(chunk)
+    except OSError as error:
+        raise JournalError(
+            f"{path}: cannot be written ({error.strerror}); free space or choose another place"
+        ) from None
