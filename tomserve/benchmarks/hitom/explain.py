@@ -130,7 +130,7 @@ PLACES = Metric(
     places,
     of_item=True,
 )
-"""The metric of explanations: the containers of each, separated by spaces, and how many tells of the story are false, in
+"""The metric of explanations: the containers of each, separated by spaces, and how many tells are false, in
 all and about the object."""
 
 
