@@ -67,7 +67,7 @@ def main() -> None:
 
         def steer(request: Request, fleet: Fleet = fleet) -> None:
             fleet.sent(fleet.pick(request), request.identity)
-            fleet.heard("a", reply, request.identity, fleet.over("a", request.identity))
+            fleet.note_reply("a", reply, request.identity, fleet.returned("a", request.identity))
 
         with tempfile.TemporaryDirectory() as scratch:
             rows = [row_of(request, reply, "http://127.0.0.1:8000/v1", 1) for request in requests]

@@ -1,4 +1,4 @@
-"""Every status that a response can have and what it means: nowhere else is a status spelled.
+"""Every status that a response can have, and what it means. Other modules use these names and spell no status.
 
 | status       | what happened                                              | an answer | asked again           |
 |--------------|------------------------------------------------------------|-----------|-----------------------|
@@ -12,8 +12,8 @@
 | http_<code>  | that HTTP status, whatever the number                      | no        | depends on the number |
 | invalid      | only in score tables: a whole text that holds no answer    | no        | never                 |
 
-"At once" is within a run, "later" is when the command is repeated. Any other text is the status of another tool that
-nobody knows here: an outcome as well, and no answer. So whatever stands there, a row is counted.
+"At once" means within the run, "later" means when the command is repeated. Any other text comes from another tool and
+is not known here. A row with such a status counts as a failure, so that every row is counted, whatever its status.
 
 >>> http(503), transient(http(503)), http(503) in FINAL
 ('http_503', True, False)
@@ -56,7 +56,10 @@ FINAL = SPOKEN | REFUSED
 """Statuses that are never asked again."""
 
 NOT_FOUND = http(404)
+"""The server does not know the model, or not the address."""
+
 TOO_MANY = http(429)
+"""The server has more requests than it takes."""
 
 KEY_REFUSED = frozenset(map(http, (401, 403)))
 """Statuses that end the whole run: no other request would fare better."""
@@ -65,19 +68,22 @@ BUSY = frozenset({TOO_MANY, http(503)})
 """Statuses of a server that has too much to do."""
 
 MAYBE_GONE = frozenset({CONNECTION, http(500), http(503)})
-"""Statuses after which a server of our own is looked at: its process may have ended."""
+"""Statuses after which a server that tomserve itself started is checked, because its process may have ended."""
 
 _TRANSIENT = frozenset({CONNECTION, TIMEOUT, MALFORMED, http(408), http(425), TOO_MANY})
+"""Failures that may go away by themselves, beside every HTTP status from 500 to 599."""
+
 _NAMED = FINAL | _TRANSIENT | {UNFINISHED, INVALID}
 
 KNOWN = f"{OK}, {LENGTH}, {REFUSAL}, {TIMEOUT}, {CONNECTION}, {MALFORMED}, {UNFINISHED}, {INVALID}, {_HTTP}<code>"
-"""All of them, for messages."""
+"""All statuses in words, for messages."""
 
 LONGEST = 40
-"""Characters of a status that are shown; no status of ours is longer."""
+"""How many characters of a status are shown at most; no status of tomserve is longer."""
 
 KINDS = 12
-"""Different statuses that a line lists; whoever makes up a status for each row must not flood a screen."""
+"""How many different statuses a line lists at most, so that a file with a different one in each row cannot flood the
+screen."""
 
 
 def _code(status: str) -> int | None:
@@ -92,12 +98,12 @@ def known(status: str) -> bool:
 
 
 def transient(status: str) -> bool:
-    """Whether what failed may go away by itself: connections, timeouts, garbled replies, 408, 425, 429, every 5xx."""
+    """Whether a failure may go away by itself: connection, timeout, garbled reply, HTTP 408, 425, 429 or 500 to 599."""
     return status in _TRANSIENT or 500 <= (_code(status) or 0) < 600
 
 
 def inert(status: str) -> str:
-    """The status as it is kept in tables and shown: one that nobody knows without control characters, and not long.
+    """The status in a form that is safe to show: an unknown one is shortened and loses its control characters.
 
     >>> inert("http_600"), inert("done"), inert("\\x1b[2J" + "x" * 99)
     ('http_600', 'done', '\ufffd[2Jxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…')
@@ -109,23 +115,23 @@ def inert(status: str) -> str:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """How often each status occurs, as `3 http_500, 1 timeout`, by name; of very many the most frequent.
+    """How often each status occurs, in words and by name; of more than KINDS statuses only the most frequent.
 
     >>> listed({"timeout": 1, "http_500": 3})
     '3 http_500, 1 timeout'
     """
-    shown: Counter[str] = Counter()
+    rows: Counter[str] = Counter()
     for status, count in counts.items():
-        shown[inert(status)] += count
-    most = sorted(shown, key=lambda status: (-shown[status], status))[:KINDS]
-    parts = [f"{shown[status]} {status}" for status in sorted(most)]
-    if rest := len(shown) - len(most):
-        parts.append(f"{shown.total() - sum(shown[status] for status in most)} of {rest} other statuses")
+        rows[inert(status)] += count
+    frequent = sorted(rows, key=lambda status: (-rows[status], status))[:KINDS]
+    parts = [f"{rows[status]} {status}" for status in sorted(frequent)]
+    if rest := len(rows) - len(frequent):
+        parts.append(f"{rows.total() - sum(rows[status] for status in frequent)} of {rest} other statuses")
     return ", ".join(parts)
 
 
 def unknown(statuses: Iterable[tuple[str, int]]) -> str | None:
-    """One sentence for the statuses, of these with their counts, that nobody knows here; None where all are known."""
+    """One sentence that lists the unknown statuses among these (status, number of rows); None where all are known."""
     strange = {status: count for status, count in statuses if not known(status)}
     if not strange:
         return None

@@ -390,7 +390,7 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
     old["schema"] = 1
 
     def go_on(new: dict, asked: set[str]) -> None:
-        Manifest.model_validate(new).went_on(Manifest.model_validate(old), tmp_path, asked)
+        Manifest.model_validate(new).take_over(Manifest.model_validate(old), tmp_path, asked)
 
     go_on({**old, "strategies": {"cot": {"digest": "1", "max_tokens": 5}, "new": {}}}, {"cot"})
     go_on({**old, "model": "n"}, set())  # nothing asked yet: nothing fixed

@@ -163,7 +163,8 @@ def test_a_replica_that_asks_for_a_pause_gets_nothing_meanwhile() -> None:
     from tomserve.engine.transport import Reply
 
     fleet.sent("a", Identity("x", "s", 0))
-    fleet.heard("a", Reply("http_503", retry_after=5.0), Identity("x", "s", 0), fleet.over("a", Identity("x", "s", 0)))
+    sent = fleet.returned("a", Identity("x", "s", 0))
+    fleet.note_reply("a", Reply("http_503", retry_after=5.0), Identity("x", "s", 0), sent)
     assert {send(fleet, ask(number, "story")) for number in range(6)} == {"b"}
     assert fleet.pause <= 0
     now[0] = 6.0

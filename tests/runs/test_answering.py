@@ -252,7 +252,7 @@ def test_a_server_that_makes_up_names_fills_no_memory() -> None:
     accepted: list[str] = []
     answering = Answering((), lambda endpoint, before, name: accepted.append(name))
     for n in range(10 * MOST):
-        answering.heard(Reply("ok", model=f"name {n}"), "http://host/v1")
+        answering.note_reply(Reply("ok", model=f"name {n}"), "http://host/v1")
     assert len(answering.named) == MOST
     assert accepted == [f"name {n}" for n in range(1, MOST)]
 
@@ -260,12 +260,12 @@ def test_a_server_that_makes_up_names_fills_no_memory() -> None:
 def test_replicas_are_compared_with_one_another() -> None:
     answering = Answering()
     for n in range(9):
-        answering.heard(Reply("ok", model="m"), f"http://host{n % 3}/v1")
+        answering.note_reply(Reply("ok", model="m"), f"http://host{n % 3}/v1")
     with pytest.raises(
         ServerError, match="http://host3/v1: a reply names the model 'other' where earlier ones named 'm'"
     ):
-        answering.heard(Reply("ok", model="other"), "http://host3/v1")
-    answering.heard(Reply("ok", model="m"), "http://host0/v1")
+        answering.note_reply(Reply("ok", model="other"), "http://host3/v1")
+    answering.note_reply(Reply("ok", model="m"), "http://host0/v1")
 
 
 def test_replicas_that_differ_are_all_told(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:

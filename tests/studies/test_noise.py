@@ -158,7 +158,10 @@ def test_another_engine_than_the_one_that_answered_is_named(endpoint, cli, askin
     assert "warning" not in cli(*asking, "--noise-check", 0.1).out
     path = tmp_path / "runs/r/manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"0.0.test"', b'"0.0.old"'))
-    said = "warning: engine 0.0.old answered; what changes now may be another's doing"
+    said = (
+        "warning: earlier answers of this run came from engine 0.0.old; an answer that changes in the noise check may "
+        "do so because of that engine rather than by chance"
+    )
     assert said in cli(*asking, "--noise-check", 0.2).out
 
 

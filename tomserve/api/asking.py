@@ -1,4 +1,4 @@
-"""Asking a model from Python: in a script, a notebook, a thread or a coroutine, with nothing printed unless wanted."""
+"""Asking a model from Python, in a script, a notebook, a thread or a coroutine. Nothing is printed unless wanted."""
 
 from __future__ import annotations
 
@@ -20,29 +20,57 @@ from tomserve.runs.planning import EvalOptions
 from tomserve.runs.stopping import INTERRUPTED, Stop
 
 Place = str | Path
-
+"""A file or folder, given as text or as a Path."""
 
 LOOK_EVERY = 0.2
-"""Seconds for which a notebook's thread waits without listening to Ctrl-C. Polars has signals restart what they
-interrupt, so a wait without an end would not notice it."""
+"""Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
+it, because Polars sets signals to restart the system call that they interrupt."""
 
 
 class AskOptions(TypedDict, total=False):
-    """The options of `ask` and `aask` by name; what is left out, or None, is as `tomserve eval` has it.
+    """The options of `ask` and `aask`, given by name. An option that is left out, or None, has the default in brackets.
 
-    Whom to ask
-        base_url: address or addresses of replicas, such as "http://localhost:8000/v1" [a server of `tomserve serve` on
-        this machine, else the embedded one]. model: its id, or a preset [what is served]. revision: of the model, where
-        only you know it. transport: "aiohttp", or "openai" for hosted providers.
-    What to ask
-        path, gold: file and set of answers of a benchmark given by name. limit: only so many items, spread over the
-        classes. max_tokens: of a reply. thinking: "on", "off" or tokens, of a model that thinks. noise_check: share of
-        the items that is asked again with others in flight.
-    How
-        run: name or folder of the run [<benchmark>-<model>]. timeout: seconds a request. concurrency: requests in
-        flight [found out while running]. hedge: seconds after which a second endpoint is asked, too. setup: install
-        vLLM where a server must be started and it is missing. progress: True prints what happens; or a Listener that is
-        told (see tomserve.runs.listening).
+    These options say which model answers:
+
+    base_url
+        The server's address, such as "http://localhost:8000/v1", or a list of addresses of servers with the same model
+        [a server that `tomserve serve` started on this machine, else a small one that is started for you].
+    model
+        The model's id or the name of a preset [the model that the server serves].
+    revision
+        The exact version of the model, for servers that do not report it.
+    transport
+        "aiohttp", or "openai" to send requests by the openai package ["aiohttp"].
+
+    These options say what is asked:
+
+    path
+        The file or folder of a benchmark that is given by name [the benchmark's own].
+    gold
+        Which set of correct answers counts, for a benchmark that has several [the benchmark's first].
+    limit
+        Ask only this many items, spread over the benchmark's classes of items [all].
+    max_tokens
+        How many tokens a reply may have [what the strategy says].
+    thinking
+        "on", "off" or a number of tokens, for a model whose preset says how it thinks [the preset's].
+    noise_check
+        The share of the items, such as 0.02, that is asked again to see how often an answer changes by chance [none].
+
+    These options say how it is done:
+
+    run
+        The name or folder of the run, where everything is kept [<benchmark>-<model>].
+    timeout
+        Seconds that one request may take [600].
+    concurrency
+        How many requests are in flight at the same time [found out while running].
+    hedge
+        Seconds after which a question that is not answered yet is also sent to a second server [never].
+    setup
+        True to install vLLM where a server has to be started and vLLM is missing [False].
+    progress
+        True to print what happens, or a Listener of your own (see tomserve.runs.listening) [False].
     """
 
     base_url: str | Sequence[str] | None
@@ -64,23 +92,31 @@ class AskOptions(TypedDict, total=False):
 
 
 Questions = str | Item | Iterable[Item]
+"""What is asked: the name of a benchmark, one item, or several items."""
+
 Strategies = Place | Strategy | Sequence[Place | Strategy] | None
+"""How it is asked: strategies by name, by folder or loaded; None for those of the benchmark."""
 
 
 def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[AskOptions]) -> Run:
-    """Ask a model, keep every answer in a run folder, and return the run. Repeat the call to resume it.
+    """Ask a model the questions of a benchmark, or your own, and return the run with its answers.
 
-    It works anywhere: in a script, in a thread, and in a notebook, where it asks in a thread of its own. There an
-    interrupt (Ctrl-C) waits for what is in flight, half a minute at most; what was answered is kept.
+    Every answer is kept in the run's folder as soon as it comes. If the asking was interrupted, repeat the same call:
+    it goes on where it ended and asks nothing twice. In a notebook, an interrupt (the stop button or Ctrl-C) waits up
+    to half a minute for the answers that are on their way.
 
-    questions: the name of a benchmark, or items (of `load`, `read_items` or your own making).
-    strategies: one or several: a name, the path of a folder, or a Strategy [the benchmark's own].
-    options: see AskOptions; the usual ones are base_url, model, run, limit and progress.
+    questions
+        The name of a benchmark such as "perturbed", or items (from `load`, `read_items`, or made by you).
+    strategies
+        How each question is put to the model: the name of a prompting strategy such as "vanilla" or "cot", the folder
+        of one, or a list of several [the strategies of the benchmark].
+    options
+        Further options by name, listed in `AskOptions`; the usual ones are base_url, model, run, limit and progress.
 
-    Raises TomserveError with one line that names the way out: ConfigError for what was given, ServerError for a server
-    that is missing or broken, ServerLostError where it went away in the middle, RunMismatchError where the run folder
-    was made of other questions, another model or other prompts. Failed requests raise nothing: they are rows with a
-    status, counted in `Run.failures`.
+    A question that gets no answer raises no error: it is kept with a status such as "timeout", and counted in
+    `Run.failures`. Other problems raise a TomserveError, whose message says what to do about it: ConfigError for a
+    mistake in what was given, ServerError for a server that is missing or does not work, ServerLostError for one that
+    went away meanwhile, RunMismatchError where the run's folder belongs to other questions, prompts or another model.
 
     >>> import tomserve
     >>> items = tomserve.load("perturbed")
@@ -105,9 +141,10 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
 
 
 async def aask(questions: Questions, strategies: Strategies = None, **options: Unpack[AskOptions]) -> Run:
-    """The same as `ask`, as a coroutine of the running event loop, which stays free while a server starts.
+    """Do the same as `ask`, for programs that use asyncio: other coroutines go on while the model is asked.
 
-    Cancelling it ends the asking at once; what was answered is kept. Parameters, result and errors are those of `ask`.
+    Parameters, result and errors are those of `ask`. Cancelling the coroutine ends the asking at once; every answer
+    that has come is kept.
 
     >>> import asyncio, tomserve
     >>> asyncio.run(tomserve.aask("perturbed", base_url="http://localhost:8000/v1"))            # doctest: +SKIP
@@ -126,7 +163,7 @@ async def aask(questions: Questions, strategies: Strategies = None, **options: U
 
 
 class _Opening:
-    """An evaluation that is opened in a thread, because that blocks, and closed again where nobody waits any more."""
+    """Opens an evaluation in a thread of its own, because opening blocks, and closes it again if it was cancelled."""
 
     def __init__(self, manager: AbstractContextManager[Evaluation], stop: Stop) -> None:
         self.manager, self._stop = manager, stop
@@ -134,7 +171,7 @@ class _Opening:
         self._opened = False
 
     async def enter(self) -> Evaluation:
-        """The opened evaluation. Where the task is cancelled meanwhile, nothing stays open."""
+        """Open the evaluation and return it. If the task is cancelled meanwhile, the evaluation is closed again."""
         try:
             return await asyncio.shield(asyncio.to_thread(self._enter))
         except asyncio.CancelledError:
@@ -159,15 +196,16 @@ def _run(result: EvalResult) -> Run:
 
 
 def _options(questions: Questions, strategies: Strategies, given: AskOptions) -> tuple[EvalOptions, Listener]:
-    """The options as an evaluation takes them, and who is told of it. Raises ConfigError."""
+    """The options in the form that an evaluation takes, and the listener. Raises ConfigError, and TypeError for an
+    option that does not exist."""
     if unknown := sorted(set(given) - set(AskOptions.__annotations__)):
         raise TypeError(f"ask() got an unexpected keyword argument {unknown[0]!r}")
-    told = {name: value for name, value in given.items() if value is not None}
-    progress = cast("bool | Listener", told.pop("progress", False))
-    base_url = cast("str | Sequence[str]", told.pop("base_url", ()))
-    path, run = (cast("Place | None", told.pop(name, None)) for name in ("path", "run"))
+    options_given = {name: value for name, value in given.items() if value is not None}
+    progress = cast("bool | Listener", options_given.pop("progress", False))
+    base_url = cast("str | Sequence[str]", options_given.pop("base_url", ()))
+    path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = () if isinstance(questions, str) else _items(questions)
-    if items and (path is not None or "gold" in told):
+    if items and (path is not None or "gold" in options_given):
         raise ConfigError("path and gold belong to a benchmark given by name; these are items already")
     options = EvalOptions(
         benchmark=questions if isinstance(questions, str) else _benchmark(items),
@@ -176,7 +214,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         base_urls=(base_url,) if isinstance(base_url, str) else tuple(base_url),
         path=None if path is None else Path(path).expanduser(),
         run=str(run.absolute()) if isinstance(run, Path) else run,
-        **told,  # type: ignore[arg-type]  # named as the fields are
+        **options_given,  # type: ignore[arg-type]  # these options have the names of the fields
     )
     return options, _listener(progress)
 
@@ -192,7 +230,7 @@ def _items(questions: Item | Iterable[Item]) -> tuple[Item, ...]:
 
 
 def _benchmark(items: Sequence[Item]) -> str:
-    """The benchmark that all these items are of; "items", the name of anybody's own, where they are of several."""
+    """The benchmark that all these items belong to; "items" where they belong to several."""
     names = {item.benchmark for item in items}
     return names.pop() if len(names) == 1 else "items"
 
@@ -204,13 +242,14 @@ def _several(strategies: Strategies) -> Sequence[Place | Strategy]:
 
 
 def _strategy(given: Place | Strategy) -> str:
-    """A name as it is; a folder as an absolute path, so that it is not taken for a name."""
+    """A name as it is; a folder as an absolute path, which is never mistaken for a name."""
     if isinstance(given, str):
         return given
     return str((given.folder if isinstance(given, Strategy) else given).absolute())
 
 
 def _listener(progress: bool | Listener) -> Listener:
+    """Who is told what happens: the screen for True, nobody for False, or the listener that was given."""
     if not isinstance(progress, bool):
         return progress
     if not progress:

@@ -1,4 +1,4 @@
-"""From questions to tables in Python: loading items, scoring answers, analysing and comparing scores; all offline."""
+"""Loading items, scoring answers, analyzing and comparing scores in Python. No function here needs a model server."""
 
 from __future__ import annotations
 
@@ -23,17 +23,24 @@ from tomserve.studies import compare as comparing
 from tomserve.studies.compare import Comparison
 
 Note = Callable[[str], None]
+"""A function that is called with a sentence for each thing worth knowing, such as `print`."""
+
 Source = str | Path | Run
 """A run (its name, its folder, or a Run) or a file with a score table (.parquet, .jsonl, .csv)."""
 
 
 def load(benchmark: str, path: str | Path | None = None, gold: str | None = None) -> list[Item]:
-    """The items of a benchmark, in its order.
+    """Load the items of a benchmark: its stories with their questions, choices and correct answers.
 
-    benchmark: its name, e.g. "perturbed"; "items" for a file of your own. path: the file (or folder) it is read from,
-    where it takes one. gold: which set of answers counts, where a benchmark has several.
+    benchmark
+        Its name, such as "perturbed", or "items" to read a file of your own.
+    path
+        The file or folder to read [the benchmark's own].
+    gold
+        Which set of correct answers counts, for a benchmark that has several [its first].
 
-    Raises ConfigError for an unknown name, ContentError by file, line and field for a mistake in a file.
+    Returns a list of Item in the benchmark's order. Raises ConfigError for a name that does not exist, and ContentError
+    with file, line and field for a mistake in a file.
 
     >>> import tomserve
     >>> items = tomserve.load("perturbed")
@@ -50,14 +57,21 @@ def score(
     model: str | None = None,
     note: Note | None = None,
 ) -> pl.DataFrame:
-    """Score what any tool was answered: one row an item, strategy and model, with the columns of a run's score table.
+    """Score responses that you collected with any other tool.
 
-    responses: a JSONL file, or mappings: each with `item` (an id) and `text` (the reply), and where they are known
-    `strategy` ("vanilla"), `model` and `status` ("ok"). Of two of one item, strategy and model the later counts.
-    items: a JSONL file of items, or the items. model: the name of the model where the responses have none. note: is
-    told, in a sentence, which lines could not be read.
+    responses
+        A JSONL file, or dictionaries, one for each response. Each needs `item` (the item's id) and `text` (the model's
+        reply), and may have `strategy` ["vanilla"], `model` and `status` ["ok"]. Where two responses have the same
+        item, strategy and model, the later one counts.
+    items
+        The items that were asked, as a JSONL file or as Item objects.
+    model
+        The model's name, for responses without one [the name of the file, or "responses"].
+    note
+        A function such as `print` that is told, in a sentence, which lines could not be read.
 
-    Raises ConfigError where no response answers a known item, ContentError for a broken items file.
+    Returns a Polars table with one row for each item, strategy and model, and the columns of `Run.scores`. Raises
+    ConfigError where no response belongs to one of the items, ContentError for a mistake in the file of items.
 
     >>> import tomserve
     >>> item = tomserve.Item(id="q", story=["Tea is in the jar."], question="What is in the jar?",
@@ -67,11 +81,11 @@ def score(
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        known = ItemFile(_items_file(items, folder))
+        asked = ItemFile(_items_file(items, folder))
         name = Path(responses).stem if isinstance(responses, str | Path) else "responses"
-        found = ResponseFile(_responses_file(responses, folder), known, model or name, foreign=True)
-        table.tell(note, found)
-        table.write_scored(known, found, folder / "scores.parquet", run=name, rules=benchmarks.scoring)
+        answered = ResponseFile(_responses_file(responses, folder), asked, model or name, foreign=True)
+        table.tell(note, answered)
+        table.write_scored(asked, answered, folder / "scores.parquet", run=name, rules=benchmarks.scoring)
         return pl.read_parquet(folder / "scores.parquet")
 
 
@@ -85,6 +99,7 @@ def _items_file(items: str | Path | Iterable[Item], folder: Path) -> Path:
 
 
 def _responses_file(responses: str | Path | Iterable[Mapping[str, Any]], folder: Path) -> Path:
+    """The file with the responses; those given as mappings are written to one in `folder`. Raises ConfigError."""
     if isinstance(responses, str | Path):
         return Path(responses).expanduser()
     path = folder / "responses.jsonl"
@@ -98,10 +113,15 @@ def _responses_file(responses: str | Path | Iterable[Mapping[str, Any]], folder:
 
 
 def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl.DataFrame:
-    """The score table of a run (None: the newest), or of a file that `tomserve score` or anybody else wrote.
+    """Load the scores of a run, or of a file with a score table.
 
-    One row an item and strategy; the columns of the README. note: is told which lines could not be read.
-    Raises ConfigError for what is not there or no score table.
+    source
+        A run (its name, its folder, or a Run), or a .parquet, .jsonl or .csv file [the newest run].
+    note
+        A function such as `print` that is told, in a sentence, which lines could not be read.
+
+    Returns a Polars table with one row for each item and strategy, whose columns the README explains. Raises
+    ConfigError where there is no such run or file, or where the file is no score table.
 
     >>> import tomserve
     >>> tomserve.load_scores("example").group_by("strategy").len().sort("strategy").rows()
@@ -113,12 +133,18 @@ def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl
 def analyze(
     scores: pl.DataFrame, study: str | Study | None = None, intervals: str | None = None
 ) -> dict[str, pl.DataFrame]:
-    """The tables of a study, by name.
+    """Compute the tables of a study from scores, such as accuracy with confidence intervals.
 
-    scores: of `Run.scores`, `load_scores` or `score`; several runs are concatenated first. study: its name, the path of
-    a file, or a Study [the one of the scores' benchmark]. intervals: "recommended" or "published" [the study's first].
+    scores
+        The table of `Run.scores`, `load_scores` or `score`. To analyze several runs together, concatenate their tables
+        first (`pl.concat`).
+    study
+        The name of a study such as "accuracy", the path of a study's file, or a Study [that of the scores' benchmark].
+    intervals
+        How confidence intervals are computed, "recommended" or "published" [the study's first].
 
-    Raises ConfigError where a column is missing or holds what the study does not know.
+    Returns the study's tables (Polars) by their names. Raises ConfigError where the scores lack a column that the study
+    needs, or hold a value that it does not know.
 
     >>> import tomserve
     >>> sorted(tomserve.analyze(tomserve.load_scores("example"), "accuracy"))
@@ -129,11 +155,27 @@ def analyze(
 
 
 def compare(a: Source, b: Source, *, common: bool = False, note: Note | None = None) -> Comparison:
-    """Compare run (or score table) b with a, on the same questions: paired effects, flips, what else differs.
+    """Compare two runs, or two score tables, on the same questions: how much better or worse is b than a?
 
-    common: compare what both were asked and leave out the rest, rather than refuse. Returns a Comparison: `effects`
-    (a row a strategy and class, overall last), `flips` (items whose outcome differs), `differences` (of the manifests),
-    `left_out` (rows without a partner), `noise` (the noise floor in words, None where it was not measured).
+    a, b
+        A run (its name, its folder, or a Run) or a file with a score table, each.
+    common
+        True to compare only the questions that both were asked; otherwise different questions are an error.
+    note
+        A function such as `print` that is told, in a sentence, which lines could not be read.
+
+    Returns a Comparison with these fields:
+
+    effects
+        A table with the paired difference for each strategy and class of items, the overall one last.
+    flips
+        A table of the items that one of the two got right and the other did not.
+    differences
+        What else differs between the runs, such as the prompts.
+    left_out
+        How many answers of a, and of b, have no partner in the other.
+    noise
+        How often answers change by chance, in words; None where that was not measured.
 
     Raises ConfigError where the questions differ.
 

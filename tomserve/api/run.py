@@ -1,4 +1,9 @@
-"""A run as a Python script holds it: its folder, its manifest, its scores, its report."""
+"""A run in Python: the folder with everything that was asked and answered, and what can be made of it.
+
+>>> import tomserve
+>>> tomserve.Run.open("example").scores().height
+352
+"""
 
 from __future__ import annotations
 
@@ -11,20 +16,23 @@ from typing import TYPE_CHECKING
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run, without_manifest
+from tomserve.status import ANSWERS
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tomserve.engine.request import Identity
 
-_ANSWERS = frozenset({"ok", "length"})
-
 
 @dataclass(frozen=True)
 class Run:
-    """What was asked and answered, in `folder`. `failures`: how often each status came that is no answer.
+    """One run: what was asked of one model, and what it answered.
 
-    After `ask` the failures are those of the questions of that call, after `Run.open` those of the whole run.
+    folder
+        The run's folder, which holds everything.
+    failures
+        How many questions got no answer, by status, such as {"timeout": 3}; empty where all were answered. After `ask`
+        it counts the questions of that call, after `Run.open` those of the whole run.
 
     >>> import tomserve
     >>> run = tomserve.Run.open("example")
@@ -37,31 +45,45 @@ class Run:
 
     @classmethod
     def open(cls, run: str | Path | None = None) -> Run:
-        """A run that is there already, by name or folder; None is the newest. Raises ConfigError."""
+        """Open a run that exists already.
+
+        run
+            Its name or its folder; without it the newest run.
+
+        Raises ConfigError where there is no such run.
+        """
         folder = existing_run(str(run.absolute()) if isinstance(run, Path) else run)
         return cls(folder, _failures(folder / "responses.jsonl"))
 
     @property
     def manifest(self) -> Manifest:
-        """What was asked of whom, by which prompts, as ``manifest.json`` says now. Raises ConfigError."""
-        found = Manifest.read(self.folder)
-        if found is None:
+        """The record of which benchmark, model, prompts and server were used, read from ``manifest.json``.
+
+        Raises ConfigError where that file is broken, RunMismatchError where it is missing.
+        """
+        manifest = Manifest.read(self.folder)
+        if manifest is None:
             raise without_manifest(self.folder / "responses.jsonl")
-        return found
+        return manifest
 
     def scores(self) -> pl.DataFrame:
-        """The score table: one row an item and strategy, with status, answer, `correct`, chain measures and factors.
+        """The scores as a Polars table with one row for each item and strategy.
 
-        It is made from the folder and kept there as ``scores.parquet``. Raises ConfigError where a file is broken.
+        Its columns hold the status of the response, the answer, whether it is `correct`, the measures of the belief
+        chain, and the factors of the item (see the README). The table is computed from the run's folder and kept there
+        as ``scores.parquet``, so that the next call is quick. Raises ConfigError where a file of the run is broken.
         """
         from tomserve.runs.scores import scores_of
 
         return scores_of(self.folder)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the report, one HTML file that needs nothing else, and return where it is.
+        """Write the report, a single HTML file with tables and figures that any browser shows, and return its path.
 
-        path: the file to write [``report.html`` in the run's folder]. Raises ConfigError.
+        path
+            The file to write; without it ``report.html`` in the run's folder.
+
+        Raises ConfigError where the file cannot be written, or a file of the run is broken.
         """
         from tomserve.reporting.html.build import write_report
 
@@ -69,10 +91,10 @@ class Run:
 
 
 def _failures(journal: Path) -> dict[str, int]:
-    """The statuses of last rows that are no answers, counted."""
+    """How many questions have a last row that is no answer, by its status."""
     failed: dict[Identity, str] = {}
     for _, row in read_rows(journal):
-        if row["status"] in _ANSWERS:
+        if row["status"] in ANSWERS:
             failed.pop(identity_of(row), None)
         else:
             failed[identity_of(row)] = row["status"]

@@ -1,16 +1,20 @@
-"""How many requests are out at one endpoint: grows while that brings throughput, until the server says stop.
+"""The adaptive limit: how many requests may be in flight at one endpoint, found out while the run goes on.
 
-Two sources of evidence. The server's own load (`Load`, where it has vLLM's /metrics): a queue above a small target,
-preemptions, a full KV cache. And what every client sees: refusals (429, 503), and throughput. Throughput at a limit of
-N is N times the work that one request gets done in a second (Little's law), so that an epoch of N answers measures it
-however bursty they are; only requests sent since the last change count.
+The limit grows as long as that brings throughput, and shrinks when the server has too much to do. The evidence for
+this comes from two sources. A server with vLLM's /metrics reports its own load (`Load`): how many requests wait in its
+queue, how many it had to preempt, and how full its KV cache is. Every client, whatever the server, sees refusals (HTTP
+429 and 503) and throughput.
 
-    grow    double as long as each doubling brings throughput and no queue builds up
-    hold    what was found; look again after some epochs, or when throughput changes
-    up      a trial above what is held: kept if it brings throughput
-    down    a trial below, after growth has ended or throughput fell: kept if it costs none
+Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it is
+N times the work that one request gets done in a second, so that an epoch measures it even where answers come in bursts.
+Only requests that were sent after the last change of the limit count. The limit is always in one of four modes:
 
-A refusal or a queue cuts at once and needs no trial. Time is injected; nothing here waits.
+    grow    The limit is doubled as long as each doubling brings throughput and no queue builds up.
+    hold    The limit stays as it is; a trial follows after some epochs, or when throughput changes.
+    up      A trial with a higher limit than the one held, which is kept if it brings throughput.
+    down    A trial with a lower limit, after growth ended or throughput fell, which is kept if it costs no throughput.
+
+A refusal or a queue lowers the limit at once, without a trial. The clock is a parameter, and nothing here waits.
 
 >>> limit = Adaptive(start=8, clock=lambda: 0.0)
 >>> limit.load(Load(running=8, waiting=0, kv=0.1, preemptions=0, queried=0, hit=0, block=None), out=8); limit.limit
@@ -29,54 +33,65 @@ from typing import NamedTuple
 from tomserve.engine.load import Load
 
 START = 16
+"""The limit, in requests, with which an endpoint begins."""
+
 MOST = 1024
+"""The highest limit, in requests, that an endpoint is given unless the caller says otherwise."""
+
 GAIN = 0.06
-"""Relative throughput that a doubling must bring to be kept."""
+"""The relative gain in throughput that a doubling of the limit must bring for the higher limit to be kept."""
 
 TRIAL = 1.25
-"""How far a trial goes from what is held."""
+"""The factor by which the limit is raised or lowered for a trial."""
 
 CUT = 0.7
-"""What a refusal or a preemption leaves of the limit."""
+"""The factor by which a refusal or a preemption lowers the limit."""
 
 FULL = 0.95
-"""Use of the KV cache above which a server begins to preempt."""
+"""The used share of the KV cache above which a server is expected to preempt requests."""
 
 USED = 0.8
-"""An answer tells something of a limit only while at least this share of it is out."""
+"""The share of the limit that must be in flight: below it, an answer says nothing of whether the limit is right."""
 
 LEAST_EPOCH = 16
-"""Answers that an epoch needs at least, but at low limits: four rounds are enough there."""
+"""The fewest answers of an epoch. Limits below 4 need only four times as many answers as the limit."""
 
 OVERDUE = 1.5
-"""An epoch that takes this multiple of its time at the throughput held is judged by what it has: a server that thrashes
-takes ever longer to give evidence of it."""
+"""An epoch is judged early once it takes this multiple of the time that it would take at the throughput held. A server
+that thrashes takes ever longer to finish the answers that would show it."""
 
 NOTHING = 1e-9
-"""Throughput of an epoch without an answer: a number to divide by."""
+"""Stands for the throughput of an epoch without any answer, because other throughputs are divided by it."""
 
 LOST = 0.8
-"""Throughput below this multiple of what was held means that the server has changed."""
+"""Throughput below this multiple of the one held means that the server has changed."""
 
 QUEUE_FLOOR = 8
-"""A queue alone does not push the limit below this: waiting costs the run nothing but latency."""
+"""The limit, in requests, below which a queue alone does not push it: waiting costs the run nothing but latency."""
 
 PATIENCE = (3, 16)
-"""Epochs between two trials: at first, and at most after trials that brought nothing."""
+"""How many epochs pass between two trials: at first, and at most, after several trials that brought nothing."""
 
 PROMPT_WEIGHT = 1 / 16
-"""Work of a prompt token in completion tokens: it is computed in bulk."""
+"""The work of one prompt token, measured in completion tokens. A server computes all prompt tokens at once, so that
+each of them costs much less than a token that it generates."""
 
 
 def work(usage: Mapping[str, int] | None) -> float:
-    """The work in an answer: its tokens where they are told, else one unit an answer."""
+    """The work in one answer, in completion tokens; 1.0 where the server did not report the answer's tokens."""
     if not usage or "completion" not in usage:
         return 1.0
     return usage["completion"] + PROMPT_WEIGHT * usage.get("prompt", 0)
 
 
 class _Base(NamedTuple):
-    """What a trial is compared with: throughput at a level, mean work and seconds of an answer there."""
+    """What was measured in one epoch; a later epoch is compared with it.
+
+    level: the limit of that epoch, in requests (not yet rounded).
+    rate: throughput, in work a second.
+    work: the mean work of an answer.
+    seconds: the mean time of an answer.
+    """
 
     level: float
     rate: float
@@ -87,7 +102,9 @@ class _Base(NamedTuple):
 class Adaptive:
     """The limit of one endpoint.
 
-    held_back: set by the runner while the client itself is what limits. found: whether the limit rests on evidence.
+    start: the limit to begin with, in requests. most: the highest limit. clock: returns monotonic seconds.
+    held_back: set from outside while the client itself is too busy for more requests; the limit does not grow then.
+    found: whether the limit rests on evidence rather than being the one it began with.
     """
 
     def __init__(self, start: int = START, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,22 +114,22 @@ class Adaptive:
         self.restart()
 
     def restart(self) -> None:
-        """Forget everything: the server behind the endpoint is another, or was away."""
+        """Begin anew, without what was learned: the server behind the endpoint was exchanged or was unreachable."""
         self._level = float(self.start)
         self._mode = "grow"
         self._base: _Base | None = None
         self._upward = True  # the direction of the next trial
-        self._settled = True  # whether no more than the limit was out at the last poll
-        self._growing = 0  # polls in a row that found no queue
+        self._settled = True  # whether no more than the limit was in flight when the load was last read
+        self._growing = 0  # how many readings of the load in a row showed no queue
         self._patience, self._holds = PATIENCE[0], 0
         self._load: Load | None = None
         self._cut_at, self._answered = -math.inf, True
-        self._queued = False  # whether a queue ended the growth, so that its absence may start it again
+        self._queued = False  # whether a queue ended the growth, which may go on once the queue is gone
         self._begin()
 
     @property
     def limit(self) -> int:
-        """Requests that may be out; at least one."""
+        """How many requests may be in flight; at least one."""
         return max(1, round(self._level))
 
     def _begin(self) -> None:
@@ -128,10 +145,14 @@ class Adaptive:
             self._begin()
         self._level = level
 
-    # what the client sees
+    # The evidence that every client sees.
 
     def answered(self, began: float, seconds: float, done: float, out: int) -> None:
-        """An answer to a request sent at `began` took `seconds` for `done` units of work while `out` were out."""
+        """Count an answer, and end the epoch if it was the last one needed.
+
+        began: when the request was sent, by the clock. seconds: how long the answer took.
+        done: its work (see `work`). out: how many requests were in flight when it came, itself included.
+        """
         self._answered = True
         if began < self._since or out < USED * self.limit or seconds <= 0:
             return
@@ -143,17 +164,17 @@ class Adaptive:
 
     @property
     def _epoch(self) -> int:
-        """Answers that it takes to tell the throughput at this limit."""
+        """How many answers it takes to measure the throughput at this limit."""
         return max(self.limit, min(LEAST_EPOCH, 4 * self.limit))
 
     def tick(self, out: int) -> None:
-        """Look at the clock while `out` are out: an epoch that is overdue ends."""
+        """End an epoch that is overdue; called several times a second with the `out` requests in flight."""
         if self._base is None or self._mode == "down" or out < USED * self.limit:
             return
         elapsed = self.clock() - self._since
         expected = self._epoch * self._base.work / self._base.rate
         if elapsed > OVERDUE * expected + 2 * self._base.seconds:
-            if self._mode == "hold":  # a server that got slower, or requests that got longer: the trial will tell
+            if self._mode == "hold":  # either the server got slower or the answers longer; a trial tells which
                 self._base = self._base._replace(rate=max(self._work / elapsed, NOTHING))
                 self._move(self._level / TRIAL, "down")
                 self._begin()
@@ -161,14 +182,21 @@ class Adaptive:
                 self._judge(self._work / elapsed)
 
     def refused(self, began: float) -> None:
-        """429 or 503 to a request sent at `began`. One cut answers for all that were out together."""
-        if began <= self._cut_at or not self._answered:  # a second cut tells nothing before the first has been tried
+        """Lower the limit because a request sent at `began` was refused with 429 or 503.
+
+        Refusals of requests that were in flight together lower it only once.
+        """
+        if began <= self._cut_at or not self._answered:  # the lower limit must be tried before it is lowered again
             return
-        self._cut(self._level, 4 * PATIENCE[1])  # a refusal costs more than the trial: it is asked again, later
+        # More patience than after other trials: a refused request is asked again after a wait, which costs more.
+        self._cut(self._level, 4 * PATIENCE[1])
         self._queued = False
 
     def _cut(self, level: float, patience: int) -> None:
-        """Less at once: what was held before, if this came of a trial."""
+        """Lower the limit at once: from `level` by the factor CUT, or back to the one held if a trial was too high.
+
+        patience: how many epochs may pass at most until the next trial.
+        """
         self._cut_at, self._answered, self.found = self.clock(), False, True
         if self._mode == "up" and self._base is not None:
             self._patience = min(2 * self._patience, patience)
@@ -180,24 +208,24 @@ class Adaptive:
         self._move(level, "hold")
 
     def _judge(self, rate: float) -> None:
-        """End an epoch: throughput at this level is `rate`."""
+        """End the epoch, in which the throughput was `rate`, and choose the limit of the next one."""
         self.found = True
         base, count, rate = self._base, max(1, self._count), max(rate, NOTHING)
-        found = _Base(self._level, rate, self._work / count, self._seconds / count)
+        epoch = _Base(self._level, rate, self._work / count, self._seconds / count)
         if not self._count and base is not None:
-            found = found._replace(work=base.work, seconds=base.seconds)
+            epoch = epoch._replace(work=base.work, seconds=base.seconds)
         self._begin()
         if base is None:
-            self._base = found
+            self._base = epoch
             if self._mode == "grow":
                 self._raise(2.0)
             return
         gain = rate / base.rate - 1
         if self._mode in ("grow", "up"):
-            if gain >= GAIN * math.log2(found.level / base.level):
-                self._base, self._patience = found, PATIENCE[0]
+            if gain >= GAIN * math.log2(epoch.level / base.level):
+                self._base, self._patience = epoch, PATIENCE[0]
                 self._raise(2.0 if self._mode == "grow" else TRIAL)
-            elif self._mode == "grow":  # too much already, perhaps
+            elif self._mode == "grow":  # the level before this doubling may already have been too high
                 self._queued = False
                 self._move(base.level / TRIAL, "down")
             else:
@@ -207,27 +235,28 @@ class Adaptive:
         elif self._mode == "down":
             self._upward = True
             if gain >= -GAIN / 4 and self._level > 1:
-                self._base, self._patience = found, PATIENCE[0]
+                self._base, self._patience = epoch, PATIENCE[0]
                 self._move(self._level / TRIAL, "down")
             else:
                 self._move(base.level, "hold")
         else:
-            self._hold(found, gain)
+            self._hold(epoch, gain)
 
-    def _hold(self, found: _Base, gain: float) -> None:
+    def _hold(self, epoch: _Base, gain: float) -> None:
+        """After an epoch at the limit held: begin a trial when one is due or throughput changed, else go on holding."""
         assert self._base is not None
         self._holds += 1
         if 1 + gain < LOST:
-            self._base, self._patience = found, PATIENCE[0]
+            self._base, self._patience = epoch, PATIENCE[0]
             self._move(self._level * max(0.25, min(1 + gain, 1 / TRIAL)), "down")
         elif 1 + gain > 1 / LOST or self._holds >= self._patience:
-            self._base, self._holds = found, 0
+            self._base, self._holds = epoch, 0
             if self._upward or 1 + gain > 1 / LOST:
                 self._raise(TRIAL, "up")
             else:
                 self._move(self._level / TRIAL, "down")
         else:
-            self._base = found._replace(rate=(self._base.rate + found.rate) / 2)
+            self._base = epoch._replace(rate=(self._base.rate + epoch.rate) / 2)
 
     def _raise(self, factor: float, mode: str | None = None) -> None:
         factor = min(factor, self._room())
@@ -236,15 +265,15 @@ class Adaptive:
         else:
             self._move(self._level, "hold")
 
-    # what the server says
+    # The evidence that only a server with metrics gives.
 
     def load(self, load: Load, out: int) -> None:
-        """The server's load, with `out` of ours among it."""
+        """Take note of the server's load while `out` of our requests are in flight, and move the limit by it."""
         before, self._load = self._load, load
         settled, self._settled = self._settled, out <= 1.1 * self._level
         self._growing = self._growing + 1 if load.waiting == 0 else 0
         if before is not None and load.preemptions > before.preemptions:
-            if settled or self.clock() - self._cut_at >= 2.0:  # not what is still draining since the last cut
+            if settled or self.clock() - self._cut_at >= 2.0:  # else the requests above the last cut still cause it
                 self._cut(min(self._level, out), PATIENCE[1])
         elif load.waiting > self._target(load):
             ours = min(1.0, out / max(1, load.running + load.waiting))
@@ -260,11 +289,11 @@ class Adaptive:
 
     @staticmethod
     def _target(load: Load) -> float:
-        """Requests that may wait, so that the server never does."""
+        """How many requests may wait in the server's queue, so that the server itself never waits for requests."""
         return max(2.0, 0.1 * load.running)
 
     def _room(self) -> float:
-        """The multiple of the limit that nothing speaks against: cache use grows with what runs."""
+        """The factor by which the limit may grow: the use of the KV cache grows with the requests that run."""
         if self.held_back or self._level >= self.most:
             return 1.0
         load = self._load

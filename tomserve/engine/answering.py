@@ -1,12 +1,12 @@
-"""Which model answers: what the replies themselves say, so that another one cannot step in unseen.
+"""Which model answers, by the name in the replies themselves, so that another model cannot take over unnoticed.
 
-The first reply of a run decides; one that names another model ends the run, and is not kept. All replies are compared
-with all before them, whatever endpoint they came from: replicas behind one address do not disagree, and where they do,
-the answers come from different models.
+The first reply of a run decides. A later reply that names another model ends the run and is not kept. Every reply is
+compared with all earlier ones, whatever endpoint it came from: replicas of one model name the same model, and where
+they do not, the answers come from different models.
 
 >>> answering = Answering(["m-2024"])
->>> answering.heard(Reply("ok", model="m-2024"), "http://host/v1")
->>> answering.heard(Reply("ok", model="m-2025"), "http://host/v1")
+>>> answering.note_reply(Reply("ok", model="m-2024"), "http://host/v1")
+>>> answering.note_reply(Reply("ok", model="m-2025"), "http://host/v1")
 Traceback (most recent call last):
 tomserve.errors.ServerError: http://host/v1: a reply names the model 'm-2025' where earlier ones named 'm-2024'; ...
 """
@@ -20,13 +20,16 @@ from tomserve.errors import ServerError
 from tomserve.status import SPOKEN
 
 MOST = 64
-"""Different names that are kept; a server that makes one up for each reply must not fill the memory."""
+"""How many different names are kept at most: a server that makes up a name for each reply must not fill the memory."""
 
 
 class Answering:
-    """The models that replies name: `known` from earlier sessions of the run, `named` in this one.
+    """The models that replies name.
 
-    accept: called with (endpoint, names so far, new name) where a change is accepted; without it a change is an error.
+    known: the names that replies gave in earlier sessions of the run.
+    named: the names that replies gave in this session.
+    accept: called with (endpoint, the names so far, the new name) where the user accepts a change of the model; without
+    it a change raises an error.
     """
 
     def __init__(self, known: Iterable[str] = (), accept: Callable[[str, list[str], str], None] | None = None) -> None:
@@ -34,19 +37,22 @@ class Answering:
         self.named: set[str] = set()
         self._accept = accept
 
-    def heard(self, reply: Reply, endpoint: str) -> None:
-        """Take note of a reply. Raises ServerError where it names another model than those before, unless accepted."""
+    def note_reply(self, reply: Reply, endpoint: str) -> None:
+        """Take note of the model that a reply names.
+
+        Raises ServerError where it is another one than those of the replies before, unless such a change is accepted.
+        """
         name = reply.model
         if name is None or name in self.named or reply.status not in SPOKEN:
             return
         before = sorted(self.known | self.named)
         if before and name not in self.known:
             if self._accept is None:
-                shown = ", ".join(map(repr, before[:3])) + (", ..." if len(before) > 3 else "")
+                earlier = ", ".join(map(repr, before[:3])) + (", ..." if len(before) > 3 else "")
                 raise ServerError(
-                    f"{endpoint}: a reply names the model {name!r} where earlier ones named {shown}; it was not kept, "
-                    "all earlier ones are: use --run NEW (make: RUN=NEW), or go on with both by --accept-change, which "
-                    "the manifest records"
+                    f"{endpoint}: a reply names the model {name!r} where earlier ones named {earlier}; it was not "
+                    "kept, all earlier ones are: use --run NEW (make: RUN=NEW), or go on with both by --accept-change, "
+                    "which the manifest records"
                 )
             if len(before) < MOST:
                 self._accept(endpoint, before, name)

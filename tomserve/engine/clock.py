@@ -1,4 +1,4 @@
-"""The time as rows and manifests hold it."""
+"""The current time in the form in which the rows of a journal and the manifest of a run hold it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""The endpoints of a run: which one gets the next request, which are out, and when the run has lost them all.
+"""The endpoints of a run: which of them gets the next request, which are down, and when all of them are lost.
 
-A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that one's prefix
-cache holds it, unless another has much more room; with one prompt as good as another, to the one with the most room.
-Every endpoint has its own limit of requests out, fixed or adaptive.
+A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's prefix
+cache holds the beginning, unless another endpoint has much more room. Where the prompts make no difference, it goes to
+the endpoint with the most room. The limit of requests in flight is fixed for the whole run or adaptive by endpoint.
 
-An endpoint that cannot be reached, or that keeps failing while another works, is taken out and probed until it is back.
-An outage is told from bad items by counting: when many different items fail in a row, nothing succeeds, no older
-request is still being answered and a probe fails too, no item is given up any more, and after `lost_after` seconds the
-run ends with a diagnosis instead of thousands of error rows.
+An endpoint that cannot be reached, or that keeps failing while another one works, is marked as down. It gets no
+requests, and is probed until it answers again. An outage of the server is told from items that it cannot answer by
+counting: where many different items fail in a row, nothing succeeds, no older request is still being answered and a
+simple probe fails too, it is an outage. No item is given up during an outage, and after `lost_after` seconds the run
+ends with a diagnosis instead of thousands of error rows.
 """
 
 from __future__ import annotations
@@ -24,27 +25,35 @@ from tomserve.engine.transport import Reply
 from tomserve.status import BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
 
 SUSPECT = 8
-"""Different items that fail in a row, without a success of any other, before an outage is suspected."""
+"""How many different items must fail in a row, without one that succeeds, before an outage is suspected."""
 
 STRIKES = 4
-"""Failures of one endpoint in a row after which it is taken out while another works."""
+"""How many failures in a row mark an endpoint as down while another one works."""
 
 PATIENCE = 3
-"""Multiples of `lost_after` for which a request that is still being answered may hold up the end of a run."""
+"""For how many multiples of `lost_after` a request that is still being answered keeps the run from being ended."""
 
 ALIVE = FINAL | {TOO_MANY}
-"""Statuses of a server that works, whatever it thinks of the request."""
+"""Statuses that only a working server gives, even where it refuses the request."""
 
 GOOD = FINAL - {NOT_FOUND}
-"""Statuses that speak for the endpoint itself: a replica that lost its model, or is over its limit, is no help."""
+"""Statuses of an endpoint that can answer questions: not of a replica that lost its model, nor of one that is over its
+limit of requests."""
 
 IMBALANCE = 0.25
-"""How much more of its limit an endpoint may have in use than the emptiest, for the sake of its prefix cache."""
+"""By how much the used share of an endpoint's limit may exceed the lowest among the endpoints, if its prefix cache
+speaks for it."""
 
 
 class Fleet:
-    """`concurrency`: requests out at most, over all endpoints (None: adaptive, each endpoint by itself). `clock`:
-    monotonic seconds, injectable. A single endpoint is a fleet of one."""
+    """All endpoints of a run; a single endpoint is a fleet of one.
+
+    endpoints: their addresses, each ``.../v1``.
+    lost_after: seconds without contact, or without an answer, after which the run counts as lost.
+    clock: returns monotonic seconds.
+    concurrency: how many requests may be in flight over all endpoints; None for an adaptive limit of each endpoint.
+    most: the highest adaptive limit of an endpoint, in requests.
+    """
 
     def __init__(
         self,
@@ -72,23 +81,26 @@ class Fleet:
 
     @property
     def up(self) -> list[str]:
-        """The endpoints not known to be down; all of them where none is up."""
+        """The endpoints that are not marked as down; all of them where every one is down."""
         return [endpoint for endpoint in self.endpoints if endpoint not in self.down] or self.endpoints
 
     @property
     def capacity(self) -> int:
-        """Requests that may be out in all."""
+        """How many requests may be in flight over all endpoints."""
         if self.fixed is not None:
             return self.fixed
         return sum(self.limits[endpoint].limit for endpoint in self.up)
 
     def used(self, endpoint: str) -> float:
-        """The share of an endpoint's limit that is out."""
+        """The share of an endpoint's limit that is in flight."""
         limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.up)
         return len(self.out[endpoint]) / limit
 
     def pick(self, request: Request, avoid: str | None = None) -> str:
-        """The endpoint for a request, of those that are up (of all where none is), not `avoid` if there is another."""
+        """Choose the endpoint for a request among those that are up, or among all where none is.
+
+        avoid: an endpoint that is chosen only where there is no other, such as one that has just failed.
+        """
         if len(self.endpoints) == 1:
             return self.endpoints[0]
         up = self.up
@@ -107,48 +119,55 @@ class Fleet:
 
     @property
     def pause(self) -> float:
-        """Seconds until some endpoint takes requests again; 0 or less for now."""
+        """Seconds until some endpoint takes requests again; 0 or less where one takes them now."""
         if len(self.endpoints) == 1:
             return self.pauses[self.endpoints[0]].left
         return min(self.pauses[endpoint].left for endpoint in self.up)
 
     def sent(self, endpoint: str, identity: Identity) -> None:
-        """A request goes out."""
+        """Take note that a request is sent to that endpoint now."""
         self.out[endpoint][identity] = self.clock()
 
-    def over(self, endpoint: str, identity: Identity) -> float | None:
-        """It came back, or was given up; when it went out."""
+    def returned(self, endpoint: str, identity: Identity) -> float | None:
+        """Take note that a request is no longer in flight, because its reply came or it was cancelled.
+
+        Returns the time of the clock at which it was sent, or None where it was not in flight.
+        """
         return self.out[endpoint].pop(identity, None)
 
     @property
     def in_flight(self) -> int:
-        """Requests that are out in all."""
+        """How many requests are in flight over all endpoints."""
         if len(self.endpoints) == 1:
             return len(self.out[self.endpoints[0]])
         return sum(map(len, self.out.values()))
 
     def oldest(self) -> tuple[Identity, float] | None:
-        """The request that has been out for longest, and since when."""
+        """The request that has been in flight for longest, with the time at which it was sent; None without any."""
         firsts = [next(iter(out.items())) for out in self.out.values() if out]
         return min(firsts, key=lambda entry: entry[1], default=None)
 
     @property
     def others_up(self) -> bool:
-        """Whether some endpoint is not known to be down."""
+        """Whether at least one endpoint is not marked as down."""
         return len(self.down) < len(self.endpoints)
 
     @property
     def refusing(self) -> bool:
-        """Whether 429 is all that is heard, again and again."""
+        """Whether the server has answered nothing but 429 for several requests in a row."""
         return self._refused >= SUSPECT
 
     @property
     def suspected(self) -> bool:
-        """Whether so many items failed in a row that it is the server rather than they."""
+        """Whether so many items failed in a row that the server is the likely cause rather than the items."""
         return len(self._failing) >= SUSPECT
 
-    def heard(self, endpoint: str, reply: Reply, identity: Identity, sent: float | None = None) -> None:
-        """Take note of what came back for what went out at `sent`."""
+    def note_reply(self, endpoint: str, reply: Reply, identity: Identity, sent: float | None = None) -> None:
+        """Take note of a reply: whether the endpoint is up, and what its limit and pause follow from.
+
+        endpoint: the one that replied. reply: what came back. identity: whose request it was.
+        sent: when the request was sent, by the clock; None leaves limit and pause as they are.
+        """
         now = self.clock()
         if sent is not None:
             self._steer(endpoint, reply, sent, now)
@@ -165,7 +184,7 @@ class Fleet:
         if reply.status == TOO_MANY:
             self._refused += 1
             self._announced = max(self._announced, announced(reply) or 0.0)
-            self._last = _said(endpoint, reply)
+            self._last = _in_words(endpoint, reply)
         elif reply.status in FINAL:
             self._refused, self._announced, self._answered_at = 0, 0.0, now
         if reply.status in ALIVE:
@@ -173,10 +192,10 @@ class Fleet:
             self._failing.clear()
         elif identity not in self._bad:
             self._failing.add(identity)
-            self._last = _said(endpoint, reply)
+            self._last = _in_words(endpoint, reply)
 
     def _steer(self, endpoint: str, reply: Reply, sent: float, now: float) -> None:
-        """Let the endpoint's limit and pause know."""
+        """Pass the reply on to the endpoint's limit and pause."""
         if reply.status in SPOKEN:
             self.pauses[endpoint].answered()
             if self.fixed is None:
@@ -187,20 +206,23 @@ class Fleet:
                 self.limits[endpoint].refused(sent)
 
     def revived(self, endpoint: str) -> None:
-        """A probe was answered: the endpoint gets requests again, and may fail once before it is out again."""
+        """Take note that a probe was answered: the endpoint gets requests again.
+
+        Its next failure marks it as down once more, while another endpoint works.
+        """
         if endpoint in self.down:
             self.limits[endpoint].restart()
         self.down.pop(endpoint, None)
         self._strikes[endpoint] = STRIKES - 1
 
-    def acquit(self) -> None:
-        """The server answers a probe: it is the items that fail, and they may be given up."""
+    def suspect_items(self) -> None:
+        """Take note that the server answered a probe: the failures are due to the items, which may be given up."""
         self._bad |= self._failing
         self._failing.clear()
         self._good = self.clock()
 
     def lost(self) -> str | None:
-        """Why the run is to end: since when, how many failed, the last error. None while there is hope."""
+        """Why the run has to end: since when nothing is answered, how many failed, the last error. Else None."""
         now = self.clock()
         silence, fruitless = now - self._reached, now - self._good
         if self._being_answered(now):
@@ -218,7 +240,8 @@ class Fleet:
         return None
 
     def _being_answered(self, now: float) -> bool:
-        """Whether a request has been out for a while where nothing was refused: a slow server is not a lost one."""
+        """Whether the server still works on a request: one that it took at least half of `lost_after` ago and that is
+        younger than PATIENCE times `lost_after`. A slow server is not a lost one."""
         begun = [start for out in self.out.values() for start in out.values()]
         patient = now - self.lost_after * PATIENCE
         return any(patient < start <= now - self.lost_after / 2 for start in begun)
@@ -228,5 +251,5 @@ class Fleet:
         return f" (since {began:%H:%M:%S} UTC)"
 
 
-def _said(endpoint: str, reply: Reply) -> str:
+def _in_words(endpoint: str, reply: Reply) -> str:
     return f"{endpoint}: {reply.status}" + (f" ({reply.error})" if reply.error else "")

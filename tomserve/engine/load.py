@@ -1,4 +1,4 @@
-"""What a server says of its own load: vLLM's Prometheus metrics, read for the handful that steer a client.
+"""What a server reports of its own load: the few of vLLM's Prometheus metrics that steer the adaptive limit.
 
 >>> text = b'vllm:num_requests_running{engine="0"} 3.0\\nvllm:num_requests_waiting{engine="0"} 2.0\\n'
 >>> read_load(text)
@@ -16,16 +16,26 @@ _NAMES = (
     b"num_requests_running|num_requests_waiting|kv_cache_usage_perc|num_preemptions_total|"
     b"prefix_cache_queries_total|prefix_cache_hits_total"
 )
+"""The metrics that are read, without their prefix ``vllm:``, as a regular expression."""
+
 LARGEST = 2.0**53
-"""A larger number is no count."""
+"""A value above this is ignored: a float cannot hold every whole number beyond it, so it counts nothing exactly."""
 
 _SAMPLE = re.compile(rb"^vllm:(" + _NAMES + rb")(?:\{[^}\n]*\})? ([0-9.eE+-]+)\s*$", re.MULTILINE)
 _BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*\bblock_size="([1-9]\d{0,8})"', re.MULTILINE)
 
 
 class Load(NamedTuple):
-    """Requests running and waiting, use of the KV cache (0 to 1), and counters since the server's start: preemptions,
-    prompt tokens looked up in the prefix cache and found there. `block`: tokens a cache block, where it is told."""
+    """The load of one server, summed over its engines.
+
+    running: requests that are being computed.
+    waiting: requests in the server's queue.
+    kv: the used share of the KV cache, from 0 to 1; of several engines that of the fullest.
+    preemptions: how many requests were preempted since the server started.
+    queried: how many prompt tokens were looked up in the prefix cache since the server started.
+    hit: how many of those were found in the prefix cache.
+    block: tokens of one block of the cache; None where the server does not report it.
+    """
 
     running: int
     waiting: int
@@ -37,14 +47,14 @@ class Load(NamedTuple):
 
 
 def read_load(metrics: bytes) -> Load | None:
-    """The load in a page of metrics, summed over engines; None where it is not vLLM's."""
+    """The load that a page of Prometheus metrics reports; None where the page is not one of vLLM."""
     sums: dict[bytes, float] = {}
     for name, value in _SAMPLE.findall(metrics):
         try:
             number = float(value)
         except ValueError:
             continue
-        if not 0 <= number <= LARGEST:  # NaN and infinity as well
+        if not 0 <= number <= LARGEST:  # this leaves out NaN and infinity as well
             continue
         sums[name] = max(sums.get(name, 0), number) if name == b"kv_cache_usage_perc" else sums.get(name, 0) + number
     if b"num_requests_running" not in sums or b"num_requests_waiting" not in sums:

@@ -1,7 +1,8 @@
-"""What a run is doing, for whoever looks: the observer's protocol, and the watch that keeps it and the limits informed.
+"""What a run is doing: the status that an observer is told, and the watch that measures it while the run goes on.
 
-A few times a second the watch takes stock; once in a while it asks the endpoints for their load. It also looks at the
-client itself: an event loop that wakes up late, or a core used up, means that more requests would only wait here.
+A few times a second the watch reports the status; every second or so it asks the endpoints for their load and passes it
+on to the adaptive limits. It also looks at the client itself: where the event loop wakes up late, or one CPU core is
+used up, more requests would only wait in this process, and the limits must not grow.
 """
 
 from __future__ import annotations
@@ -19,25 +20,37 @@ from tomserve.engine.request import Identity
 from tomserve.engine.transport import Transport
 
 TICK = 0.25
-"""Seconds between two looks."""
+"""Seconds between two reports of the status."""
 
 ASK_EVERY = (0.5, 2.0)
-"""Seconds between two questions for an endpoint's load: where they steer, and where they are only shown."""
+"""Seconds between two requests for an endpoint's metrics: where they steer an adaptive limit, and where the limit is
+fixed and they are only shown."""
 
 SILENT = (3, 30.0)
-"""After so many questions for metrics without an answer, the seconds between two further ones."""
+"""After how many requests for metrics without an answer an endpoint is asked less often, and then how many seconds
+apart."""
 
 LATE = 0.15
+"""The client counts as too busy where its event loop wakes up this many seconds late."""
+
 BUSY_CORE = 0.9
-"""Seconds by which the event loop wakes up late, and share of one core, from which on the client is the limit."""
+"""The client counts as too busy where it uses at least this share of one CPU core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a run is doing. out, limit: requests in flight and how many may be; found: whether the limit was found out
-    rather than given; queue: requests waiting in the servers
-    (None: unknown); cached, shareable: shares of the prompt tokens from the prefix cache, and the most it could be;
-    client_bound: whether the client is what limits; oldest: the longest request out, with its seconds."""
+    """What a run is doing at one moment.
+
+    out: requests in flight.
+    limit: how many requests may be in flight.
+    found: whether that limit was found out while running rather than given by the user.
+    retrying: requests that wait to be asked again.
+    queue: requests that wait in the servers' queues; None where no server reports it.
+    cached: the share of the prompt tokens that came from the servers' prefix cache; None where it is not known.
+    shareable: the largest share that a prefix cache of any size could have reached; None before the first answer.
+    client_bound: whether this process, rather than a server, keeps the run from going faster.
+    oldest: the request that has been in flight for longest, with its age in seconds; None without any.
+    """
 
     out: int = 0
     limit: int = 0
@@ -51,27 +64,34 @@ class Status:
 
 
 class Observer(Protocol):
-    """Told what happens; a progress display or nothing."""
+    """Something that is told what a run does, such as a progress display."""
 
     def row(self, row: dict[str, Any]) -> None:
-        """A row was written."""
+        """Called for every row that was written to the journal."""
 
     def status(self, status: Status) -> None:
-        """Now and then: how things are."""
+        """Called several times a second with what the run is doing."""
 
 
 class Silent:
     """An Observer that shows nothing."""
 
     def row(self, row: dict[str, Any]) -> None:
-        """See Observer."""
+        """Ignore the row that was written."""
 
     def status(self, status: Status) -> None:
-        """See Observer."""
+        """Ignore what the run is doing."""
 
 
 class Watch:
-    """Looks at `fleet` and tells `observer`. retrying: how many requests wait to be asked again."""
+    """Measures what a run is doing, and tells the adaptive limits and an observer.
+
+    fleet: the endpoints with their limits.
+    transport: asks the endpoints for their metrics.
+    prefix: counts the prompt tokens that came from the prefix cache.
+    observer: told the status.
+    retrying: returns how many requests wait to be asked again.
+    """
 
     def __init__(
         self,
@@ -85,12 +105,12 @@ class Watch:
         self.observer, self.retrying = observer, retrying
         self.client_bound = False
         self._loads: dict[str, Load] = {}
-        self._counted: dict[str, Load] = {}  # the first seen, for counters since the run's start
+        self._counted: dict[str, Load] = {}  # the first load of each endpoint: its counters began before this run
         self._silent = dict.fromkeys(fleet.endpoints, 0)
         self._asked = dict.fromkeys(fleet.endpoints, -1e9)
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Look until cancelled; `changed` is called where limits may have moved."""
+        """Measure and report until cancelled; `changed` is called each time after the limits may have moved."""
         asking: dict[str, asyncio.Task[None]] = {}
         suspicious = 0
         try:
@@ -116,6 +136,7 @@ class Watch:
             await asyncio.gather(*asking.values(), return_exceptions=True)
 
     def _due(self) -> list[str]:
+        """The endpoints whose metrics are to be asked for now."""
         usual, now = ASK_EVERY[self.fleet.fixed is not None], self.fleet.clock()
         every = {e: SILENT[1] if self._silent[e] >= SILENT[0] else usual for e in self.fleet.up}
         due = [endpoint for endpoint, seconds in every.items() if now - self._asked[endpoint] >= seconds]
@@ -123,6 +144,7 @@ class Watch:
         return due
 
     async def _ask(self, endpoint: str) -> None:
+        """Ask an endpoint for its load, and pass it on to its limit."""
         page = await self.transport.metrics(endpoint)
         load = read_load(page) if page else None
         if load is None:
@@ -132,7 +154,7 @@ class Watch:
         self._silent[endpoint] = 0
         self._loads[endpoint] = load
         first = self._counted.setdefault(endpoint, load)
-        if load.queried < first.queried:  # the server was started anew
+        if load.queried < first.queried:  # the server was restarted, and its counters began at 0 again
             self._counted[endpoint] = load
         if load.block:
             self.prefix.block = load.block
@@ -140,15 +162,15 @@ class Watch:
             self.fleet.limits[endpoint].load(load, len(self.fleet.out[endpoint]))
 
     def _cached(self) -> float | None:
-        """From the answers where they tell, else from the servers' own counters."""
-        if self.prefix.told:
+        """The share of prompt tokens from the cache: by the answers where they report it, else by servers' counters."""
+        if self.prefix.reported:
             return self.prefix.cached_share
         pairs = [(self._counted[endpoint], load) for endpoint, load in self._loads.items()]
         queried = sum(load.queried - first.queried for first, load in pairs)
         return sum(load.hit - first.hit for first, load in pairs) / queried if queried > 0 else None
 
     def tell(self) -> None:
-        """Tell the observer how things are."""
+        """Tell the observer what the run is doing now."""
         oldest = self.fleet.oldest()
         self.observer.status(
             Status(

@@ -1,7 +1,9 @@
-"""The openai SDK as a transport, for hosted providers whose requests its client knows best (`--transport openai`).
+"""A transport that sends requests by the openai SDK (`--transport openai`), for hosted providers that expect its
+client.
 
-Its own retries are off: the runner's policy decides, so that journal and statuses are the same as with aiohttp. It
-costs some milliseconds of CPU a request, which does not matter where a provider's answer takes seconds.
+The SDK's own retries are switched off: the runner's policy decides when to ask again, so that journal and statuses are
+the same as with the aiohttp transport. The SDK costs some milliseconds of CPU time a request, which does not matter
+where a provider takes seconds to answer.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
 
 class OpenAITransport:
-    """See tomserve.engine.transport.Transport. Raises MachineError where the package openai is missing."""
+    """Sends requests by the openai SDK; each method does what `tomserve.engine.transport.Transport` says.
+
+    api_key: sent as a bearer token. timeouts: in seconds (see Timeouts).
+    Raises MachineError where the package openai is not installed.
+    """
 
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         try:
@@ -27,7 +33,7 @@ class OpenAITransport:
         except ImportError:
             raise MachineError("--transport openai needs the package openai: pip install openai") from None
         self._openai = openai
-        # The SDK has changed its HTTP library before; its errors are those of the one it brings.
+        # The SDK has changed its HTTP library before, and the errors to catch are those of the library that it uses.
         bases = (kind.__module__.partition(".")[0] for kind in openai.DefaultAsyncHttpxClient.__mro__)
         self._http: Any = importlib.import_module(next(name for name in bases if name.startswith("httpx")))
         self._timeouts = timeouts or Timeouts()
@@ -35,6 +41,7 @@ class OpenAITransport:
         self._clients: dict[str, Any] = {}
 
     def _client(self, endpoint: str) -> Any:
+        """The SDK's client for an endpoint, made on first use."""
         if endpoint not in self._clients:
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
             timeout = self._openai.Timeout(self._timeouts.stall, connect=self._timeouts.connect)
@@ -48,7 +55,7 @@ class OpenAITransport:
         return self._clients[endpoint]
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """See Transport."""
+        """Send one chat completion and return its reply; every failure is a status of the reply."""
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeouts.total):
@@ -60,11 +67,13 @@ class OpenAITransport:
         return reply
 
     async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
+        """Send a request by the SDK, and turn its response, or the error that it raises, into a reply."""
         create = self._client(endpoint).chat.completions.with_streaming_response.create
-        known = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
-        named = {name: body.pop(name) for name in known if name in body}
+        parameters = ("model", "messages", "temperature", "seed", "max_tokens", "response_format")
+        named = {name: body.pop(name) for name in parameters if name in body}
         try:
-            # Streamed, so that a body without end is cut off; read as bytes, so that one reader judges every reply.
+            # Streamed, so that a body without end can be cut off; read as bytes rather than by the SDK's own parser,
+            # so that `read_reply` judges the replies of both transports.
             async with create(**named, extra_body=body or None) as response:
                 return await self._read(response.http_response, response.http_response.status_code)
         except self._openai.APIStatusError as error:
@@ -84,6 +93,7 @@ class OpenAITransport:
             return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
 
     async def _read(self, response: Any, code: int) -> Reply:
+        """Read the body of a response, of at most MAX_BODY bytes, as a reply."""
         if response.is_closed or response.is_stream_consumed:
             return read_reply(code, response.content)
         pieces, size = [], 0
@@ -95,7 +105,7 @@ class OpenAITransport:
         return read_reply(code, b"".join(pieces))
 
     async def alive(self, endpoint: str) -> bool:
-        """See Transport."""
+        """Whether the endpoint lists its models within two seconds."""
         try:
             await self._client(endpoint).models.list(timeout=2.0)
         except self._openai.APIStatusError as error:
@@ -105,11 +115,11 @@ class OpenAITransport:
         return True
 
     async def metrics(self, endpoint: str) -> bytes | None:
-        """See Transport: hosted providers have none."""
+        """Always None: hosted providers offer no page of metrics."""
         del endpoint
         return None
 
     async def close(self) -> None:
-        """See Transport."""
+        """Close the connections to all endpoints."""
         for client in self._clients.values():
             await client.close()

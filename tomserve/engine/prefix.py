@@ -1,8 +1,9 @@
-"""What requests share: the common beginning of prompts, and how much of it a prefix cache could save.
+"""How much of its prompts a server can take from its prefix cache: the beginnings that prompts have in common.
 
 Requests come in the order in which a depth-first walk of the radix tree of their prompts meets them
-(`Strategy.order`), so that what a prompt shares with any earlier one it shares with the one just before. A walk
-therefore needs one prompt in memory to tell the most that a perfect cache could save: the radix-tree bound.
+(`Strategy.order`). In that order, the longest beginning that a prompt shares with any earlier prompt is the one that it
+shares with the prompt just before. So one prompt in memory is enough to tell how much a cache that forgets nothing
+could save at most, which is called the radix-tree bound.
 
     >>> common(b"Story: 1. Ann", b"Story: 1. Bob")
     10
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 from tomserve.engine.request import Request
 
 LEARNED = 16
-"""Answers from which on the tokens a byte are believed."""
+"""How many answers it takes before the number of tokens a byte is learned from them."""
 
 
 def common(first: bytes, second: bytes) -> int:
-    """Length of the common beginning, by halving: a comparison of slices is quicker than one of bytes."""
+    """The number of bytes with which both begin alike."""
+    # Found by bisection: comparing two slices is much quicker than comparing byte by byte.
     low, high = 0, min(len(first), len(second))
     if first[:high] == second[:high]:
         return high
@@ -35,31 +37,40 @@ def common(first: bytes, second: bytes) -> int:
 
 @dataclass
 class PrefixMeter:
-    """Tokens of the prompts answered so far, those that the server took from its cache, those that it could have.
+    """Counts, over the prompts answered so far, the tokens that the server took from its prefix cache.
 
-    block: tokens a cache block, where the server tells (vLLM shares whole blocks only). What a prompt shares with
-    earlier ones is known in bytes of the request; how many tokens those are is learned from the answers, as the slope
-    of tokens over bytes, which leaves out the fixed end of a prompt (labels, chat template), where tokens are denser.
-    So `shareable` is an estimate; bench/prefix.py compares it with the true tokens.
+    block: tokens of one block of the cache, 1 where the server does not report it; vLLM shares whole blocks only.
+    prompt: all prompt tokens.
+    cached: the prompt tokens that came from the cache.
+    shareable: an estimate of the prompt tokens that could have come from a cache that forgets nothing.
+    reported: whether the server reports cached tokens with its answers.
+
+    What a prompt shares with earlier ones is known in bytes of the request. How many tokens those bytes are is learned
+    from the answers by least squares, as the slope of tokens over bytes. The slope leaves out the fixed end of a prompt
+    (labels, chat template), which has more tokens a byte. bench/prefix.py compares the estimate with the true number.
     """
 
     block: int = 1
     prompt: int = 0
     cached: int = 0
     shareable: int = 0
-    told: bool = False  # whether the server reports cached tokens with its answers
+    reported: bool = False
 
     def __post_init__(self) -> None:
         self._last = b""
         self._answers, self._bytes, self._squares, self._products = 0, 0.0, 0.0, 0.0
 
     def share(self, request: Request) -> int:
-        """Bytes of the prompt that the request before it has too. Call it in the order of the requests."""
+        """How many bytes the prompt shares with that of the request before; to be called in the order of requests."""
         before, self._last = self._last, request.prefix
         return common(before, self._last)
 
     def answered(self, shared: int, size: int, usage: Mapping[str, int] | None) -> None:
-        """Take note of an answer to a prompt of `size` bytes, of which `shared` were the one's before."""
+        """Count the prompt of an answer.
+
+        shared: how many bytes it shares with the prompt before it (see `share`). size: its length in bytes.
+        usage: the tokens that the server reports, as "prompt" and "cached"; without them the answer is not counted.
+        """
         if not usage or not (tokens := usage.get("prompt")) or size <= 0:
             return
         self.prompt += tokens
@@ -67,14 +78,14 @@ class PrefixMeter:
         self._bytes += size
         self._squares += size * size
         self._products += size * tokens
-        # the last token is always computed: without it there would be no logits
+        # A server always computes the last token of a prompt, because the answer is sampled from its logits.
         self.shareable += min(int(shared * self._density(tokens / size)), tokens - 1) // self.block * self.block
         if (cached := usage.get("cached")) is not None:
-            self.told = True
+            self.reported = True
             self.cached += cached
 
     def _density(self, usual: float) -> float:
-        """Tokens a byte where prompts differ in length: least squares, once there is something to go by."""
+        """Tokens a byte, by least squares; `usual` while there are few answers or all prompts have the same length."""
         spread = self._answers * self._squares - self._bytes**2
         if self._answers < LEARNED or spread < (0.05 * self._bytes) ** 2:
             return usual
@@ -83,15 +94,15 @@ class PrefixMeter:
 
     @property
     def cached_share(self) -> float | None:
-        """Of all prompt tokens, those from the cache; None where the server does not tell."""
-        return self.cached / self.prompt if self.told and self.prompt else None
+        """The share of all prompt tokens that came from the cache, 0 to 1; None where the server does not report it."""
+        return self.cached / self.prompt if self.reported and self.prompt else None
 
     @property
     def bound(self) -> float | None:
-        """Of all prompt tokens, those that a cache that forgets nothing would have had."""
+        """The share of all prompt tokens that a cache that forgets nothing would have had; None before any answer."""
         return self.shareable / self.prompt if self.prompt else None
 
     def to_dict(self) -> dict[str, int]:
-        """For the manifest."""
-        known = {"cached": self.cached} if self.told else {}
-        return {"prompt": self.prompt, **known, "shareable": self.shareable, "block": self.block}
+        """The token counts as the manifest holds them; without "cached" where the server does not report it."""
+        cached = {"cached": self.cached} if self.reported else {}
+        return {"prompt": self.prompt, **cached, "shareable": self.shareable, "block": self.block}

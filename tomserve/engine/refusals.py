@@ -1,8 +1,9 @@
-"""The same refusal for the first requests is one mistake of the run, not a row for each of ten thousand items.
+"""Ends a run whose first requests are all refused for the same reason, such as an option that the server rejects.
 
-Until a request succeeds, rows with a final 4xx are held back. Once LIMIT of them say the same the run ends, and nothing
-was written, so that it can be repeated when the mistake is mended. Anything else sets them free: they are those items'
-rows.
+Until a request succeeds, rows with a final refusal (HTTP 400, 404, 413, 422) are held back. Once LIMIT questions were
+refused for the same reason, the run ends and none of these rows is written: a row for each of ten thousand items would
+never be asked again, while so the command can be repeated when the mistake is mended. As soon as a reply differs, the
+rows held back are written: these refusals concern those items alone.
 """
 
 from __future__ import annotations
@@ -14,24 +15,33 @@ from tomserve.errors import ServerError
 from tomserve.status import REFUSED
 
 LIMIT = 8
+"""How many different questions must be refused for the same reason, with nothing else before, to end the run."""
+
 Row = dict[str, Any]
+"""One row of the journal."""
 
 
 class FirstRefusals:
-    """Rows go through `take`; `finish` at the end of the requests. Raises ServerError for a refusal of all."""
+    """Every row of a run goes through `take`; `finish` is called once all requests have been asked.
+
+    decided: True where rows are written at once, because the run has a reply that shows its requests to be well-formed.
+    """
 
     def __init__(self, decided: bool = False) -> None:
-        self.decided = decided  # a run that has answers already knows that its requests are well-formed
+        self.decided = decided
         self._held: list[Row] = []
         self._ended: ServerError | None = None
 
     def take(self, row: Row) -> list[Row]:
-        """The rows that may be written now, in order: none, this one, or this one after those held back."""
+        """The rows that may be written now, in order: none, this one, or this one after those held back.
+
+        Raises ServerError where this was the last refusal needed to end the run.
+        """
         if self.decided:
             return [row]
-        if self._ended is not None:  # in flight when the run ended: no worker is to go on
+        if self._ended is not None:  # this request was in flight when the run ended; its worker must end, too
             raise self._ended
-        same = not self._held or _said(row) == _said(self._held[0])
+        same = not self._held or _refusal(row) == _refusal(self._held[0])
         self._held.append(row)
         if row["status"] not in REFUSED or not same:
             self.decided = True
@@ -41,13 +51,16 @@ class FirstRefusals:
         return []
 
     def finish(self) -> list[Row]:
-        """What is still held, at the end: a single refusal is its item's row."""
+        """The row still held back at the end, if any: the refusal of a single question concerns that item alone.
+
+        Raises ServerError where several questions were asked and all of them were refused for the same reason.
+        """
         if self._questions() > 1:
             self._end()
         return self._release()
 
     def give_up(self) -> list[Row]:
-        """What is still held when the run is stopped: kept, as everything that completed."""
+        """The rows still held back when the run is stopped; they are kept, as everything else that completed."""
         return self._release()
 
     def _questions(self) -> int:
@@ -67,6 +80,6 @@ class FirstRefusals:
         raise self._ended
 
 
-def _said(row: Row) -> tuple[str, str]:
-    """The refusal without its numbers: "requested 1,234 tokens" says the same of every question."""
+def _refusal(row: Row) -> tuple[str, str]:
+    """Status and error without their numbers: "requested 1,234 tokens" is the same reason for every question."""
     return row["status"], re.sub(r"[0-9]+", "#", row["error"] or "")

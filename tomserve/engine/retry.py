@@ -1,4 +1,4 @@
-"""When to ask again, and how long to wait first: a value made of tenacity's wait objects.
+"""When a failed request is sent again, and how long to wait before; waiting times come from tenacity's wait objects.
 
 >>> RetryPolicy(attempts=3).again(Reply("http_503"), attempt=1)
 True
@@ -19,30 +19,39 @@ from tenacity.wait import wait_base
 from tomserve.engine.transport import Reply
 from tomserve.status import TIMEOUT, transient
 
-LONGEST_WAIT = 120.0  # seconds; what a server asks for beyond that is not honoured
+LONGEST_WAIT = 120.0
+"""Seconds for which a server's Retry-After is obeyed at most."""
 
 
 def announced(reply: Reply) -> float | None:
-    """The seconds that a server asked to be left alone, as far as that is honoured; None where it did not ask."""
+    """The seconds to wait that a reply asks for by Retry-After, at most LONGEST_WAIT; None where it does not ask."""
     return None if reply.retry_after is None else min(reply.retry_after, LONGEST_WAIT)
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """`attempts` a request in all; `wait` between them; `lost_after` seconds without any contact end the run."""
+    """How often and how long a run tries.
+
+    attempts: how many times a request is sent at most.
+    wait: tenacity's rule for the seconds between two attempts.
+    lost_after: seconds without any contact, or without any answer, after which the run ends.
+    """
 
     attempts: int = 6
     wait: wait_base = field(default_factory=lambda: wait_random_exponential(multiplier=0.5, max=20))
     lost_after: float = 60.0
 
     def again(self, reply: Reply, attempt: int) -> bool:
-        """Whether a reply to the `attempt`-th copy (from 1) calls for another; a timeout gets one more."""
+        """Whether to send a request again after the reply to its `attempt`-th attempt (from 1).
+
+        Only failures that may go away by themselves are sent again; after a timeout only once, as it costs so long.
+        """
         limit = min(self.attempts, 2) if reply.status == TIMEOUT else self.attempts
         return attempt < limit and transient(reply.status)
 
     def seconds(self, reply: Reply, attempt: int) -> float:
-        """How long to wait after the `attempt`-th copy; a server's Retry-After is honoured up to two minutes."""
-        # Never quicker than our own backing off: a server that says 0 is not to be hammered.
+        """The seconds to wait after the `attempt`-th attempt: the server's Retry-After or our own, the longer one."""
+        # A server that answers Retry-After: 0 must not be flooded with requests.
         return max(announced(reply) or 0.0, self._backoff(attempt))
 
     def _backoff(self, attempt: int) -> float:
@@ -52,9 +61,10 @@ class RetryPolicy:
 
 
 class Pause:
-    """Nobody sends while a server that refuses (429, 503) recovers: one refusal stops all workers, not one.
+    """A pause of all requests to an endpoint that refuses some with 429 or 503, so that it can recover.
 
-    As long as the server asks for by Retry-After; else a quarter of a second, doubled while nothing succeeds between.
+    The pause lasts as long as the server asks for by its Retry-After header. Without that header it lasts a quarter of
+    a second, and twice as long as the one before (at most 8 s) for each further refusal without a success in between.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,7 +78,10 @@ class Pause:
         return self._until - self.clock()
 
     def refused(self, reply: Reply, sent: float) -> None:
-        """A refusal of what went out at `sent`; of those that were out together the first begins a round."""
+        """Begin a pause, or prolong it, because a request that was sent at `sent` was refused.
+
+        Refusals of requests that were in flight together count as one.
+        """
         if sent > self._began:
             self._began = self.clock()
             self._rounds += 1
@@ -77,5 +90,5 @@ class Pause:
         self._until = max(self._until, self._began + seconds)
 
     def answered(self) -> None:
-        """The server works again."""
+        """Take note that the server answers again: the next pause is a short one."""
         self._rounds = 0

@@ -1,6 +1,6 @@
-"""What the runner needs of whatever keeps its rows, so that the engine knows nothing of run folders and files.
+"""What the runner needs of the place that keeps its rows, so that the engine knows nothing of run folders and files.
 
-`tomserve.runs.journal.Journal` keeps them in a file; a test or a benchmark may keep them in memory.
+`tomserve.runs.journal.Journal` keeps the rows in a file; a test may keep them in memory.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from tomserve.engine.request import Identity, Request
 from tomserve.engine.transport import Reply
 
 Row = dict[str, Any]
-"""One row: a reply with the identity it answers, as the data contract Response has it."""
+"""One row: a reply with the identity that it answers, with the fields of the data contract Response."""
 
 
 class Identities(Protocol):
-    """A set of identities that can be asked for its size and its members."""
+    """A set of identities of which only its size and its members can be asked."""
 
     def __contains__(self, identity: Identity, /) -> bool:
         """Whether that identity is in the set."""
         ...
 
     def __len__(self) -> int:
-        """How many there are."""
+        """How many identities are in the set."""
         ...
 
 
 class Rows(Protocol):
-    """The rows of a run: read to see what is never to be asked again, appended to as replies come in."""
+    """The rows of a run: they tell which questions need not be asked again, and grow as replies come in."""
 
     @property
     def final(self) -> Identities:
@@ -40,7 +40,7 @@ class Rows(Protocol):
         ...
 
     def append(self, row: Row) -> None:
-        """Keep one more row. Raises JournalError where that is no longer possible."""
+        """Keep one more row. Raises JournalError where it cannot be written."""
         ...
 
     def sync(self) -> None:
@@ -49,10 +49,12 @@ class Rows(Protocol):
 
 
 def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
-    """The journal row of one exchange (data contract: Response).
+    """The journal row of a request and its reply, with the fields of the data contract Response.
 
-    `served_model` is the model that the reply names; in `model` scoring would take it for that of the score table.
+    request: what was asked. reply: what came back. endpoint: the one that replied.
+    attempts: how many times the request was sent.
     """
+    # The model that the reply names is `served_model`: scoring reads a field `model` as the score table's column.
     item, strategy, turn = request.identity
     return {
         "item": item,

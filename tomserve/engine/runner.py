@@ -1,8 +1,9 @@
-"""The runner: workers pull requests from one lazy iterator; every completion becomes one row.
+"""The runner: workers take requests from one iterator, and every reply becomes one row of the journal.
 
-There are as many workers as requests may be out: a fixed number, or what the endpoints' limits come to. Requests with
-equal keys are sent once. Nothing is created up front, so a million requests cost no more memory than a thousand. A
-stop ends the asking and drains what is in flight; what has completed is in the journal.
+There are as many workers as requests may be in flight: a fixed number, or the sum of the endpoints' adaptive limits.
+Requests with equal keys are sent only once. A request is made when a worker is free for it, so that a million requests
+take no more memory than a thousand. A stop ends the asking and leaves what is in flight some seconds to complete;
+everything that has completed is in the journal.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from tomserve.engine.adaptive import MOST
 from tomserve.engine.answering import Answering
 from tomserve.engine.fleet import GOOD, Fleet
+from tomserve.engine.hedging import hedged
 from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
@@ -28,27 +30,33 @@ from tomserve.errors import JournalError, ServerError, ServerLostError
 from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
 
 PROBE_EVERY = 2.0
-"""Seconds between two probes of a server that could not be reached, or fails."""
+"""Seconds between two probes of a server that could not be reached, or that fails."""
 
 PROBE_WAITS = 30.0
-"""Seconds that a server has for a simple question."""
+"""Seconds within which a server must answer the simple question that probes it."""
 
 FEW = 8
-"""Workers that there may be, waiting ones included, however low the limits are that were found."""
+"""How many workers there may be in any case, even if some wait to ask again and the adaptive limits are lower."""
 
 
 @dataclass
 class Runner:
-    """Drives `endpoints` (each ``.../v1``) through `transport`, writing to `journal`.
+    """Sends requests to endpoints until each has its final row.
 
-    concurrency: requests in flight, over all endpoints; None finds it out, up to `most` an endpoint (see
-    tomserve.engine.adaptive). stop: set it to stop asking; what is in flight gets `drain` seconds. alive: returns a
-    reason once the server is known to be gone (an embedded one whose process ended), else None. hedge: seconds after
-    which a request without an answer is sent to a second endpoint as well, the first answer counting (None: never).
-    probe: a simple question (a request's body) that tells a failing server from failing items. answering: the models
-    that replies name, with those of earlier sessions. clock: seconds, injectable.
-
-    After a run `prefix` has the tokens that the server's prefix cache saved, beside the most it could have.
+    endpoints: their addresses, each ``.../v1``.
+    transport: sends a request and returns the reply.
+    journal: keeps the rows, and tells which requests need no asking.
+    concurrency: requests in flight over all endpoints; None has the number found out (see tomserve.engine.adaptive).
+    most: the highest number that may be found out, for each endpoint.
+    policy: how often and when to ask again.
+    observer: told every row and, several times a second, the status.
+    stop: set it to stop asking. drain: seconds that requests in flight then have to complete.
+    alive: returns a reason once an embedded server's process has ended, else None.
+    hedge: seconds after which a second endpoint is asked, too, and the first answer counts; None for never.
+    probe: the body of a simple request that tells a failing server from failing items.
+    answering: compares the model that replies name with that of earlier replies and sessions.
+    clock: returns monotonic seconds.
+    prefix: after a run, the prompt tokens that the servers' prefix cache saved and could have saved.
     """
 
     endpoints: list[str]
@@ -82,24 +90,24 @@ class Runner:
         return Fleet(self.endpoints, self.policy.lost_after, self.clock, self.concurrency, self.most)
 
     async def run(self, requests: Iterable[Request]) -> bool:
-        """Ask everything not final yet; True when all was asked, False when stopped early by `stop`.
+        """Ask everything that has no final row yet. Returns True when all was asked, False when `stop` ended it early.
 
-        Raises ServerLostError after `policy.lost_after` seconds without contact, or of failures without an answer;
-        ServerError for a refused key, where the first requests are all refused alike, or where a reply names another
-        model than those before it (it is not kept, and its question asked again on resume); JournalError when rows
-        cannot be written. In all cases what completed is kept.
+        Raises ServerLostError after `policy.lost_after` seconds without contact, or with nothing but failures.
+        Raises ServerError for a refused API key, where the first requests are all refused for the same reason, and
+        where a reply names another model than those before it (that reply is not kept; a resumed run asks it again).
+        Raises JournalError where rows cannot be written. In all cases everything that completed is kept.
         """
         self._requests = ahead(requests)
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
-        endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._hire))]
-        helpers = [asyncio.create_task(job) for job in (self._probe(), self._stopped())]
-        self._hire()
+        endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._start_workers))]
+        helpers = [asyncio.create_task(job) for job in (self._revive(), self._drain())]
+        self._start_workers()
         try:
             await asyncio.wait([self._finished, *endless], return_when=asyncio.FIRST_COMPLETED)
             for task in endless:
-                if task.done():  # they only ever end by failing: the disk takes nothing any more, say
+                if task.done():  # these tasks end only by an error, such as a full disk, which is raised here
                     await task
             await self._finished
             if not self.stop.is_set():
@@ -113,51 +121,54 @@ class Runner:
                 task.cancel()
             self._finished.cancel()
             await asyncio.gather(*workers, *helpers, *endless, return_exceptions=True)
-            with contextlib.suppress(JournalError):  # where the disk is full that is being reported already
+            with contextlib.suppress(JournalError):  # a full disk is being reported already
                 self._write(self._refusals.give_up())
             self.journal.sync()
             watch.tell()
         return not self.stop.is_set()
 
-    def _hire(self) -> None:
-        """As many workers as requests may be out; those too many leave by themselves."""
+    def _start_workers(self) -> None:
+        """Start workers up to the number of requests that may be in flight; surplus workers end by themselves."""
         if self._used_up or self.stop.is_set() or self._finished.done():
             return
         while len(self._workers) - self._idle < self._fleet.capacity:
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
-            worker.add_done_callback(self._left)
+            worker.add_done_callback(self._worker_ended)
 
     @property
     def _idle(self) -> int:
-        """Workers that only wait to ask again, of a few: at a low limit a bad question must not hold up the others."""
+        """How many waiting workers are not counted: at a low limit a failing question must not hold up the others."""
         return 0 if self.concurrency else min(self._retrying, max(0, FEW - self._fleet.capacity))
 
-    def _left(self, worker: asyncio.Task[None]) -> None:
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        """Called when a worker has ended: an error, or the end of the last worker, ends the run."""
         self._workers.discard(worker)
-        error = None if worker.cancelled() else worker.exception()  # looked at, or asyncio complains of each
+        error = None if worker.cancelled() else worker.exception()  # asyncio logs each exception that nobody retrieves
         if self._finished.done():
             return
         if worker.cancelled():
             self._finished.cancel()
         elif error is not None:
             self._finished.set_exception(error)
-        elif not self._workers:  # one alone is never too many: the requests are used up
+        elif not self._workers:  # the last worker is never surplus, so it ended because no request was left
             self._finished.set_result(None)
 
-    async def _stopped(self) -> None:
+    async def _drain(self) -> None:
+        """Once the run is stopped, leave requests in flight `drain` seconds, then cancel their workers."""
         await self.stop.wait()
         await asyncio.sleep(self.drain)
         for worker in list(self._workers):
             worker.cancel()
 
     async def _sync(self) -> None:
+        """Make sure twice a second that the rows survive a power cut."""
         while True:
             await asyncio.sleep(0.5)
             await asyncio.to_thread(self.journal.sync)
 
-    async def _probe(self) -> None:
-        """Let replicas back in that answer again."""
+    async def _revive(self) -> None:
+        """Give replicas that were down requests again as soon as they answer a probe."""
         while len(self.endpoints) > 1:
             await asyncio.sleep(PROBE_EVERY)
             for endpoint in list(self._fleet.down):
@@ -165,6 +176,7 @@ class Runner:
                     self._fleet.revived(endpoint)
 
     async def _work(self) -> None:
+        """One worker: it asks one request after the other while the limits allow it."""
         while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
             request = next(self._requests, None)
             if request is None:
@@ -175,21 +187,22 @@ class Runner:
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
                 self._pending[request.key].append(request.identity)
                 continue
-            if (known := self.journal.find(request.key)) is not None:
-                self._reuse(known, [request.identity])
+            if (row := self.journal.find(request.key)) is not None:
+                self._reuse(row, [request.identity])
                 continue
             await self._ask(request)
         if (task := asyncio.current_task()) is not None:
-            self._workers.discard(task)  # at once, or others that end in the same moment would be too many as well
+            self._workers.discard(task)  # already here, so that the other workers do not count it
 
     async def _ask(self, request: Request) -> None:
+        """Ask one request, and write its row and those of equal requests that came meanwhile."""
         self._pending[request.key] = []
         shared = self.prefix.share(request)
         try:
             answered = await self._exchange(request)
             if answered is None:
                 return
-            self.answering.heard(answered[0], answered[1])
+            self.answering.note_reply(answered[0], answered[1])
             self.prefix.answered(shared, request.prompt, answered[0].usage)
             row = row_of(request, *answered)
             self._write(self._refusals.take(row))
@@ -209,10 +222,11 @@ class Runner:
             self._write(self._refusals.take(copy))
 
     async def _exchange(self, request: Request) -> tuple[Reply, str, int] | None:
-        """Ask until the policy is satisfied; None when the run was stopped while waiting to ask again.
+        """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint and how often it was
+        sent; None where the run was stopped while this request waited to be asked again.
 
-        A server that cannot be reached, or fails for everybody, costs no attempt: either it comes back, or the run ends
-        as lost.
+        Failures of a server that cannot be reached, or fails for every item, do not count as attempts of the policy:
+        either the server comes back, or the run ends because it is lost.
         """
         attempt = sent = 0
         endpoint: str | None = None
@@ -221,21 +235,21 @@ class Runner:
             while (pause := self._fleet.pause) > 0:
                 if await self._wait(pause):
                     return None
-            if self.concurrency is None:  # else there are as many workers as requests may be out
-                await self._turn()
+            if self.concurrency is None:  # a fixed number is kept by the number of workers
+                await self._wait_for_room()
             sent += 1
             if self.hedge is None or len(self.endpoints) < 2:
                 endpoint = self._fleet.pick(request, endpoint)
                 reply = await self._send(endpoint, request)
             else:
-                reply, endpoint = await self._hedged(request, endpoint, self.hedge)
+                reply, endpoint = await hedged(self._send, self._fleet, request, avoid=endpoint, late=self.hedge)
             if self._fleet.suspected:
-                await self._acquit()
+                await self._probe_when_suspected()
             self._raise_if_hopeless(reply, endpoint)
             if reply.final and reply.status != NOT_FOUND:
                 return reply, endpoint, sent
             if reply.status == NOT_FOUND and endpoint not in missing and len(missing) + 1 < len(self.endpoints):
-                missing.add(endpoint)  # a replica may have lost its model; what all say is true
+                missing.add(endpoint)  # one replica may have lost its model; 404 counts once all replicas say it
                 continue
             outage = not reply.reached or (self._fleet.suspected and transient(reply.status))
             outage = outage or self._crowded(reply, endpoint)
@@ -243,25 +257,25 @@ class Runner:
             if not outage and not self.policy.again(reply, attempt):
                 return reply, endpoint, sent
             if not reply.reached and self._fleet.others_up:
-                continue  # another replica can have it at once
+                continue  # another replica is asked without waiting
             if await self._wait(self.policy.seconds(reply, min(sent, 10))):
                 return None
 
     def _crowded(self, reply: Reply, endpoint: str) -> bool:
-        """Whether a refusal is not the question's own: the server refuses all of them, or too many were out."""
+        """Whether a refusal is due to the number of requests rather than to this question."""
         if reply.status not in BUSY:
             return False
         return self._fleet.refusing or (self.concurrency is None and len(self._fleet.out[endpoint]) > 0)
 
-    async def _turn(self) -> None:
-        """Wait until the limits have room: more workers than that may be about, waiting to ask again."""
+    async def _wait_for_room(self) -> None:
+        """Wait until the limits have room: there may be more workers than that, as some wait to ask again."""
         while self._fleet.in_flight >= self._fleet.capacity and not self.stop.is_set():
             if self._room is None or self._room.done():
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._room], timeout=1.0)
 
     async def _wait(self, seconds: float) -> bool:
-        """Wait to ask again; whether the run was stopped meanwhile."""
+        """Wait to ask again. Returns whether the run was stopped meanwhile."""
         self._retrying += 1
         try:
             with contextlib.suppress(TimeoutError):
@@ -270,8 +284,8 @@ class Runner:
             self._retrying -= 1
         return self.stop.is_set()
 
-    async def _acquit(self) -> None:
-        """Many items fail: ask something simple before the server is blamed, now and then."""
+    async def _probe_when_suspected(self) -> None:
+        """Where many items fail, ask the server a simple question: if it answers, the failures are due to the items."""
         if self.probe is None or self.clock() - self._probed < PROBE_EVERY:
             return
         self._probed = self.clock()
@@ -279,38 +293,19 @@ class Runner:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_WAITS):
                 if (await self.transport.send(endpoint, self.probe)).status in GOOD:
-                    self._fleet.acquit()
-
-    async def _hedged(self, request: Request, avoid: str | None, late: float) -> tuple[Reply, str]:
-        """One exchange; once it takes `late` seconds a second copy elsewhere, and the slower one dropped."""
-        first = self._fleet.pick(request, avoid)
-        tasks = {asyncio.create_task(self._send(first, request)): first}
-        try:
-            done, _ = await asyncio.wait(tasks, timeout=late)
-            second = self._fleet.pick(request, first)
-            if not done and second != first:
-                tasks[asyncio.create_task(self._send(second, request))] = second
-            while True:
-                done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                good = [task for task in done if task.result().final]
-                if good or not waiting:
-                    best = (good or list(done))[0]
-                    return best.result(), tasks[best]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+                    self._fleet.suspect_items()
 
     async def _send(self, endpoint: str, request: Request) -> Reply:
+        """Send a request once, and let the fleet know when it is sent and what comes back."""
         self._fleet.sent(endpoint, request.identity)
         began = None
         try:
             reply = await self.transport.send(endpoint, request.body)
         finally:
-            began = self._fleet.over(endpoint, request.identity)
+            began = self._fleet.returned(endpoint, request.identity)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
-        self._fleet.heard(endpoint, reply, request.identity, began)
+        self._fleet.note_reply(endpoint, reply, request.identity, began)
         return reply
 
     def _raise_if_hopeless(self, reply: Reply, endpoint: str) -> None:

@@ -1,6 +1,7 @@
-"""One method: send a body to an endpoint, say what came back. Nothing is raised for what a server does wrong.
+"""The transport: sends the body of a request to an endpoint and returns the reply.
 
-aiohttp + orjson, because an evaluation client must cost less than the cheapest server: see bench/.
+Whatever a server does wrong is a status of the reply, never an exception. aiohttp and orjson are used because they
+take the least CPU time: a client that costs more than the server would be what limits the run (measured in bench/).
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ import yarl
 
 from tomserve.status import CONNECTION, FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, http
 
-MAX_BODY = 16 * 2**20  # a larger reply is not a chat completion
-LONGEST_NAME = 200  # characters kept of the name that a server gives its model
+MAX_BODY = 16 * 2**20
+"""Bytes of a reply that are read at most: a larger one is no chat completion."""
+
+LONGEST_NAME = 200
+"""Characters kept of the name that a server gives its model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: `connect` to connect, `stall` between two pieces of a reply, `total` from sending to the end."""
+    """How many seconds each part of an exchange may take.
+
+    connect: to open a connection. stall: between two pieces of a reply. total: from sending to the end of the reply.
+    """
 
     connect: float = 10.0
     stall: float = 600.0
@@ -33,9 +40,18 @@ class Timeouts:
 
 @dataclass(slots=True)
 class Reply:
-    """What the transport saw. `status`: one of tomserve.status. `model`: which model the server says that answered.
+    """What came back for one request.
 
-    reached: whether there was a connection at all; a server that drops connections is there, one that refuses is not.
+    status: one of those that tomserve.status lists.
+    text: the model's answer. reasoning: its thinking, where the server returns it apart from the answer.
+    finish_reason: why the model ended, as the server says it ("stop", "length", ...).
+    usage: tokens under "prompt", "completion" and "cached", as far as the server reports them.
+    model: the name that the server gives the model that answered.
+    error: what went wrong, in one line.
+    retry_after: seconds that the server asks to wait before the next request.
+    reached: whether there was a connection at all. A server that drops connections is there; one that refuses them
+    is not.
+    timings: seconds by name; "total_s" from sending to the end of the reply.
     """
 
     status: str
@@ -51,7 +67,7 @@ class Reply:
 
     @property
     def final(self) -> bool:
-        """Whether this is the item's last word."""
+        """Whether the status is one that is never asked again."""
         return self.status in FINAL
 
 
@@ -59,7 +75,7 @@ class Transport(Protocol):
     """What the runner needs of a client."""
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """POST a chat completion to ``<endpoint>/chat/completions``; never raises but for cancellation."""
+        """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
         ...
 
     async def alive(self, endpoint: str) -> bool:
@@ -67,16 +83,19 @@ class Transport(Protocol):
         ...
 
     async def metrics(self, endpoint: str) -> bytes | None:
-        """The page of metrics of the server behind the endpoint, or None where there is none."""
+        """The server's page of Prometheus metrics, or None where it has none."""
         ...
 
     async def close(self) -> None:
-        """Release connections."""
+        """Close all connections."""
         ...
 
 
 class AiohttpTransport:
-    """Keep-alive connections to OpenAI-compatible endpoints. `api_key` is sent as a bearer token and nowhere else."""
+    """Sends requests by aiohttp, over connections to OpenAI-compatible endpoints that stay open between requests.
+
+    api_key: sent as a bearer token in the header, and nowhere else. timeouts: in seconds (see Timeouts).
+    """
 
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         timeouts = timeouts or Timeouts()
@@ -90,9 +109,9 @@ class AiohttpTransport:
         self._key = api_key
         self._urls: dict[str, yarl.URL] = {}
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the runner's workers are the limit
+            connector=aiohttp.TCPConnector(limit=0),  # the runner limits how many requests are in flight
             timeout=aiohttp.ClientTimeout(
-                total=None,  # kept by _sweep
+                total=None,  # `_sweep` ends what takes too long
                 sock_connect=timeouts.connect,
                 sock_read=timeouts.stall if timeouts.stall < timeouts.total else None,
             ),
@@ -101,7 +120,7 @@ class AiohttpTransport:
         )
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        """See Transport."""
+        """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
         began = time.perf_counter()
         task = self._watched(began)
         try:
@@ -133,7 +152,10 @@ class AiohttpTransport:
         return reply
 
     def _watched(self, began: float) -> asyncio.Task[Any]:
-        """The task that asks, its time to be looked at: one timer for all requests costs less than one for each."""
+        """The current task, which `_sweep` will cancel when its time is over.
+
+        One timer for all requests takes less CPU time than one for each.
+        """
         task = asyncio.current_task()
         assert task is not None
         self._due[task] = began + self._total
@@ -142,10 +164,10 @@ class AiohttpTransport:
         return task
 
     def _sweep(self) -> None:
-        """Cancel what is overdue; `send` makes a timeout of it. The oldest requests stand first."""
+        """Cancel the tasks that are overdue; `send` turns that into the status timeout."""
         now = time.perf_counter()
         for task, due in self._due.items():
-            if due > now:
+            if due > now:  # tasks stand in the order in which they began
                 break
             if task not in self._overdue:
                 self._overdue.add(task)
@@ -154,7 +176,7 @@ class AiohttpTransport:
         self._sweeping = asyncio.get_running_loop().call_later(every, self._sweep) if self._due else None
 
     async def alive(self, endpoint: str) -> bool:
-        """See Transport: whether it lists its models within two seconds."""
+        """Whether the endpoint answers a request for its models within two seconds."""
         try:
             async with self._session.get(f"{endpoint}/models", timeout=aiohttp.ClientTimeout(total=2)) as response:
                 return response.status < 500
@@ -162,7 +184,7 @@ class AiohttpTransport:
             return False
 
     async def metrics(self, endpoint: str) -> bytes | None:
-        """See Transport: ``/metrics`` beside ``/v1``, asked for two seconds."""
+        """The page at ``/metrics`` beside ``/v1``, or None where it does not come within two seconds."""
         try:
             url = f"{endpoint.removesuffix('/v1')}/metrics"
             timeout = aiohttp.ClientTimeout(total=2)
@@ -172,7 +194,7 @@ class AiohttpTransport:
             return None
 
     async def close(self) -> None:
-        """See Transport."""
+        """Close all connections."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         await self._session.close()
@@ -180,7 +202,7 @@ class AiohttpTransport:
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body, or None where it exceeds MAX_BODY."""
+    """The body of a response, or None where it is longer than MAX_BODY."""
     announced = response.content_length
     if announced is not None and announced <= MAX_BODY and "Content-Encoding" not in response.headers:
         return await response.read()
@@ -196,7 +218,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def without_key(reply: Reply, key: str | None) -> None:
-    """Take the key out of what a server says of itself and of an error, and bound both: servers echo what they like."""
+    """Replace the API key in a reply's error and model name, and shorten both: a server may echo whatever it got."""
     reply.error = masked(reply.error, key)
     if reply.model:
         if key and key in reply.model:
@@ -205,14 +227,15 @@ def without_key(reply: Reply, key: str | None) -> None:
 
 
 def masked(error: str | None, key: str | None) -> str | None:
-    """One line of bounded length without the key: masked before it is cut, or half a key would be left."""
+    """The error as one line of at most 500 characters in which the API key is replaced by ***."""
     if not error:
         return error
+    # The key is replaced before the text is cut, else half a key might be left at the end.
     return " ".join((error.replace(key, "***") if key else error).split())[:500]
 
 
 def retry_after(header: str | None) -> float | None:
-    """Retry-After in seconds from now, given as seconds or as an HTTP date; nonsense is None."""
+    """The seconds from now that a Retry-After header (a number or an HTTP date) asks for; None if it is neither."""
     if not header:
         return None
     try:
@@ -226,12 +249,12 @@ def retry_after(header: str | None) -> float | None:
 
 
 def read_reply(code: int, raw: bytes) -> Reply:
-    """Classify an HTTP status and body as a Reply. Pure, so that it can be tested on its own."""
+    """Read an HTTP status code and the body of a response as a Reply. It raises nothing, whatever the body holds."""
     try:
         data = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        shown = raw[:2000].decode("utf-8", "replace")
-        return Reply(http(code) if code != 200 else MALFORMED, error=f"not JSON: {shown!r}")
+        beginning = raw[:2000].decode("utf-8", "replace")
+        return Reply(http(code) if code != 200 else MALFORMED, error=f"not JSON: {beginning!r}")
     if code != 200:
         return Reply(http(code), error=error_text(data))
     try:
@@ -257,7 +280,7 @@ def read_reply(code: int, raw: bytes) -> Reply:
 
 
 def error_text(data: Any) -> str:
-    """The message of an OpenAI-style, FastAPI-style or other error object, on one line."""
+    """The message of an error object, on one line: that of OpenAI's or FastAPI's style, or the object as it is."""
     if isinstance(data, dict):
         inner = data.get("error", data.get("detail", data.get("message", data)))
         data = inner.get("message", inner) if isinstance(inner, dict) else inner
@@ -265,18 +288,19 @@ def error_text(data: Any) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """Servers send what they like; only text goes into a row."""
+    """The value if it is text, else None: a server may send anything, and only text goes into a row."""
     return value if isinstance(value, str) else None
 
 
 def _usage(data: dict[str, Any]) -> dict[str, int] | None:
+    """The numbers of tokens that a response reports, without those that cannot be right; None where it reports none."""
     usage = data.get("usage")
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    found = {"prompt": usage.get("prompt_tokens"), "completion": usage.get("completion_tokens"), "cached": cached}
-    counts = {name: count for name, count in found.items() if type(count) is int and 0 <= count < 2**40}
+    reported = {"prompt": usage.get("prompt_tokens"), "completion": usage.get("completion_tokens"), "cached": cached}
+    counts = {name: count for name, count in reported.items() if type(count) is int and 0 <= count < 2**40}
     if counts.get("cached", 0) > counts.get("prompt", 0):
         del counts["cached"]
     return counts

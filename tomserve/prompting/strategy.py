@@ -1,9 +1,14 @@
-"""A prompting strategy: a folder ``prompts/<name>/`` that turns an Item into messages and a JSON schema.
+"""A prompting strategy: a folder ``prompts/<name>/`` of templates that turn an Item into messages and a JSON schema.
 
-``strategy.yaml`` (max_tokens, demonstrations), ``system.j2``, ``user.j2``, ``schema.j2`` (renders to JSON) and, where
-there are demonstrations, ``reply.j2``. Templates see ``story`` (list of sentences), ``question``, ``choices``;
-``reply.j2`` also ``chain`` (the first gold chain) and ``answer``. Item text is data: it is never itself rendered.
-A demonstration is an item of any file of items (see tomserve.items.read_items), by default ``prompts/practice.yaml``.
+``strategy.yaml``   a description, the number of tokens of a reply, and which items are demonstrations
+``system.j2``       the system message (optional)
+``user.j2``         the message that asks about an item
+``schema.j2``       the JSON schema of the reply
+``reply.j2``        the model reply that is shown with a demonstration (needed only where there are demonstrations)
+
+Templates see ``story`` (a list of sentences), ``question`` and ``choices``; ``reply.j2`` also sees ``chain`` (the first
+gold chain) and ``answer``. The text of an item is data and is never rendered as a template. A demonstration is an item
+of any file of items (see tomserve.items.read_items), usually of ``prompts/practice.yaml``.
 
     >>> turn = Strategy.load("cot").turn(item)                          # doctest: +SKIP
     >>> [message["role"] for message in turn.messages]                  # doctest: +SKIP
@@ -32,16 +37,23 @@ from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item, read_items
 
 PARTS = ("system", "user", "schema", "reply")
+"""The templates of a strategy; each is in a file PART.j2."""
+
 VARIABLES = frozenset({"story", "question", "choices"})
+"""The variables that the templates ``user`` and ``schema`` see."""
+
 Message = dict[str, str]
+"""One message of a chat, with its `role` and its `content`."""
+
 _LOOP = frozenset({"index", "index0", "first", "last", "length"})
+"""Attributes of jinja's ``loop`` that are harmless whatever an item holds."""
 
 
 class _Generator(jinja2.compiler.CodeGenerator):
-    """Compiles ``loop.index`` and its like as they stand: the sandbox's check took half of the time of a prompt."""
+    """Compiles ``loop.index`` and the like without the sandbox's check, which took half of the time of a prompt."""
 
     def visit_Getattr(self, node: jinja2.nodes.Getattr, frame: jinja2.compiler.Frame) -> None:  # noqa: N802
-        """See CodeGenerator."""
+        """Write the access to an attribute as Python code; called by jinja for each in a template."""
         if isinstance(node.node, jinja2.nodes.Name) and node.node.name == "loop" and node.attr in _LOOP:
             self.visit(node.node, frame)
             self.write(f".{node.attr}")
@@ -54,7 +66,13 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
 
 class Turn(NamedTuple):
-    """One request of a strategy: `number` counts from 0; `schema` is the JSON schema of the reply."""
+    """What one request of a strategy asks.
+
+    number: the place of the request in its conversation, from 0.
+    messages: what is sent, each with `role` and `content`.
+    schema: the JSON schema of the reply.
+    max_tokens: how many tokens the reply may have.
+    """
 
     number: int
     messages: tuple[Message, ...]
@@ -63,7 +81,10 @@ class Turn(NamedTuple):
 
 
 class _Demonstration(BaseModel):
-    """Which item is shown: its id, and the file that holds it, relative to the strategy's folder."""
+    """Which item is shown as a demonstration.
+
+    file: the file that holds it, relative to the strategy's folder. item: the id of the item in that file.
+    """
 
     model_config = ConfigDict(extra="forbid")
     file: str
@@ -71,6 +92,8 @@ class _Demonstration(BaseModel):
 
 
 class _StrategyFile(BaseModel):
+    """What ``strategy.yaml`` may hold. max_tokens: how many tokens a reply may have."""
+
     model_config = ConfigDict(extra="forbid")
     schema_: Literal[1] = Field(alias="schema")
     description: str
@@ -79,14 +102,30 @@ class _StrategyFile(BaseModel):
 
 
 def names() -> list[str]:
-    """Every strategy that can be found."""
+    """The names of all strategies that can be found."""
     return list(content.names("prompts", "/strategy.yaml"))
 
 
 class Strategy:
-    """A loaded strategy. `digest` covers everything that shapes a request; `system_role` False merges the system
-    text into the first user message; `overrides` replaces template parts by a preset's own; `thinking` tokens come on
-    top of those of the answer."""
+    """A loaded strategy.
+
+    folder
+        Where its files are; the folder's name is the name of the strategy.
+    system_role
+        False for models without a system role: the system text then goes into the first user message.
+    overrides
+        Texts of templates that replace the folder's own, by part ("user") or strategy and part ("cot/user").
+    max_tokens
+        How many tokens an answer may have; 0 for the number in ``strategy.yaml``.
+    thinking
+        Tokens for the model's thinking, which come on top of those of the answer.
+    digest
+        A digest of everything that shapes a request.
+    chain
+        Whether the reply is asked to hold a belief chain.
+
+    Raises ContentError by file and line for a mistake in the folder.
+    """
 
     def __init__(
         self,
@@ -110,7 +149,7 @@ class Strategy:
         for part in ("user", "schema"):
             if sources[part] is None:
                 raise ContentError("is missing", path=folder / f"{part}.j2")
-        self.chain = "beliefs" in (sources["schema"] or "")  # whether the reply is asked to hold a belief chain
+        self.chain = "beliefs" in (sources["schema"] or "")
         self._templates = {part: self._compile(part, text) for part, text in sources.items() if text is not None}
         self._contexts = {part: template.new_context({}, shared=True) for part, template in self._templates.items()}
         used = jinja2.meta.find_undeclared_variables(self._environment.parse(sources["schema"] or ""))
@@ -129,23 +168,26 @@ class Strategy:
 
     @classmethod
     def load(cls, name: str, **options: Any) -> Strategy:
-        """The strategy of that name, or of a folder given by path. Raises ConfigError, ContentError."""
+        """Load a strategy by its name, or by the path of its folder. options: those of `Strategy`, by name.
+
+        Raises ConfigError where there is no strategy of that name, ContentError for a mistake in its files.
+        """
         if "/" in name:
             folder = Path(name).expanduser().resolve()
         else:
-            found = content.names("prompts", "/strategy.yaml").get(name)
-            if found is None:
+            file = content.names("prompts", "/strategy.yaml").get(name)
+            if file is None:
                 raise ConfigError(one_of("strategy", name, names()))
-            folder = found.parent
+            folder = file.parent
         return cls(folder, **options)
 
     @property
     def turns(self) -> int:
-        """How many requests make up one conversation; only what was answered to the last of them is scored."""
+        """How many requests make up one conversation; only the reply to the last of them is scored."""
         return 1
 
     def turn(self, item: Item) -> Turn:
-        """Messages and schema for one item: shared text first, the item last."""
+        """The messages and the schema for one item: text that all prompts share comes first, the item last."""
         variables = _variables(item)
         messages = [*self._opening, {"role": "user", "content": self._text("user", variables)}]
         if not self.system_role and messages[0]["role"] == "system":
@@ -155,22 +197,22 @@ class Strategy:
         return Turn(0, tuple(messages), schema, self.max_tokens)
 
     def order(self, item: Item) -> tuple[Any, ...]:
-        """Sorts items so that those whose prompts share the longest beginning stand together.
+        """A key to sort items by, so that those whose prompts share the longest beginning stand together.
 
-        It lists the item's parts as the user template does; sorting by it walks the radix tree of the prompts depth
-        first, so that a server's prefix cache computes what is shared once.
+        It lists the parts of the item in the order in which the user template shows them. Sorting by it walks the radix
+        tree of the prompts depth first, so that a server with a prefix cache computes shared beginnings once.
         """
         variables = _variables(item)
         return tuple(variables[name] for name in self._reading_order)
 
     @cached_property
     def _reading_order(self) -> tuple[str, ...]:
-        """The variables in the order in which the user prompt first shows them."""
+        """The names of the variables in the order in which the user prompt first shows them."""
         marks = {"story": "\x01story", "question": "\x01question", "choices": "\x01choices"}
         variables = {"story": (marks["story"],), "question": marks["question"], "choices": (marks["choices"],) * 2}
         try:
             text = self._templates["user"].render(variables).replace("\\u0001", "\x01")
-        except Exception:  # a template may do anything with its data; then the usual order is a good guess
+        except Exception:  # a template may fail on this made-up data; the usual order is a good guess then
             return tuple(marks)
         return tuple(sorted(marks, key=lambda name: text.find(marks[name]) % (len(text) + 1)))
 
@@ -196,7 +238,7 @@ class Strategy:
 
     def _text(self, part: str, variables: Mapping[str, Any]) -> str:
         template, context = self._templates[part], self._contexts[part]
-        try:  # as Template.render does, with one context for all items
+        try:  # this is what Template.render does, but with one context for all items, which takes less time
             context.parent = {**self._globals, **variables}
             context.vars, context.exported_vars = {}, set()
             return "".join(template.root_render_func(context)).strip()
@@ -204,7 +246,7 @@ class Strategy:
             return self._slowly(part, variables)
 
     def _slowly(self, part: str, variables: Mapping[str, Any]) -> str:
-        """The same by jinja's own way, which knows the line of an error."""
+        """Render by jinja's own slower method, which tells the line of an error. Raises ContentError."""
         try:
             return self._templates[part].render(variables).strip()
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
@@ -235,11 +277,11 @@ def _variables(item: Item) -> dict[str, Any]:
 
 def _to_json(value: Any) -> str:
     if isinstance(value, jinja2.Undefined):
-        str(value)  # raises, naming the variable
+        str(value)  # jinja raises an error here that names the variable
     return orjson.dumps(value).decode()
 
 
-@lru_cache(maxsize=1024)  # few schemas for many items: most depend on the labels and the number of sentences
+@lru_cache(maxsize=1024)  # many items share a schema, which mostly depends on choices and sentence count
 def _parse_schema(text: str, path: Path) -> dict[str, Any]:
     try:
         schema = orjson.loads(text)

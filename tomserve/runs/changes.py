@@ -1,4 +1,8 @@
-"""One run, one server, one model: a change of who answers is noticed, recorded, and stops the run unless accepted."""
+"""What happens when a run's answers begin to come from another server or another model than before.
+
+A run has one server and one model. Such a change is recorded in the manifest, and it stops the run unless the user
+accepts it with `--accept-change`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,11 @@ from tomserve.serving.vigil import Vigil
 
 @dataclass
 class Changes:
-    """What is done with changes of the server in one session.
+    """Records the changes of the server, or of the model that answers, in one session.
 
-    accepted: whether the user goes on in spite of them (`--accept-change`). say: told of each, in a sentence.
+    session: the record of the session in the manifest.
+    accepted: whether the user goes on in spite of changes (`--accept-change`).
+    say: functions that are called with a sentence for each change, such as that which writes the run's log.
     """
 
     session: Session
@@ -26,33 +32,35 @@ class Changes:
     say: tuple[Callable[[str], None], ...]
 
     def check(self, folder: Path, manifest: Manifest) -> None:
-        """Compare the server with that of the last session that had answers.
+        """Compare the server with that of the last session that had answers, and record each difference.
 
-        Raises RunMismatchError where it is another, unless that is accepted; then it is recorded.
+        folder: the run's folder, for messages. manifest: holds the earlier sessions. Raises RunMismatchError where the
+        server is another one, unless the user accepts that.
         """
         sessions = [session.to_dict() for session in manifest.sessions]
         for change in identity.check(folder, sessions, self.session.to_dict(), accepted=self.accepted):
             self.note(change)
 
     def note(self, change: Mapping[str, Any]) -> None:
-        """Record a change, accepted or not."""
-        self.session.changed(change, accepted=self.accepted)
+        """Record a change, and say so. The change has `what` changed, and its value `before` and `now`."""
+        self.session.note_change(change, accepted=self.accepted)
         for listener in self.say:
             listener(f"{'accepted ' if self.accepted else ''}change: {identity.said(change)}")
 
     def answering(self, models: Collection[str]) -> Answering:
-        """What listens to the models that replies name. models: those that the run's earlier replies named."""
+        """The comparison of the models that replies name. models: the names in the run's earlier replies."""
         return Answering(models, self._another_model if self.accepted else None)
 
     def _another_model(self, endpoint: str, before: list[str], name: str) -> None:
         self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})
 
     def vigil(self, target: Target) -> Vigil:
-        """What looks now and then whether the server is still the one that was checked."""
-        told = portable(target.server)
-        return Vigil(target.endpoints, target.model, told, self._exchanged, accepted=self.accepted, portable=portable)
+        """The watch that looks every now and then whether the server is still the one that was checked."""
+        server = portable(target.server)
+        return Vigil(target.endpoints, target.model, server, self._exchanged, accepted=self.accepted, portable=portable)
 
     def _exchanged(self, change: identity.Change) -> None:
+        """Record that the server was exchanged while it was being asked."""
         self.note(change)
         if self.accepted:
-            self.session.widened(change["what"], identity.both(change["before"], change["now"]))
+            self.session.set_server(change["what"], identity.both(change["before"], change["now"]))

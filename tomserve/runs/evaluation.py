@@ -1,7 +1,8 @@
-"""An evaluation: options become a plan, the plan is asked in phases, and what comes back is kept in a run folder.
+"""An evaluation: the options become a plan, the plan is asked in phases, and the replies are kept in a run folder.
 
-Opening it (finding the server, starting one where none runs, checking it) and closing it block and need no event loop;
-the asking between them is a coroutine. So it fits a command line, a thread and a notebook, each with its own signals:
+Opening an evaluation means finding the server, starting one where none runs, and checking it. Opening and closing block
+and need no event loop; the asking between them is a coroutine. So an evaluation can run in a command line, in a thread
+and in a notebook, which handle signals differently:
 
     with opened(EvalOptions("perturbed", base_urls=("http://localhost:8000/v1",))) as evaluation:
         asyncio.run(evaluation.ask())
@@ -34,8 +35,14 @@ from tomserve.status import UNFINISHED
 
 @dataclass(frozen=True)
 class EvalResult:
-    """`folder` of the run; rows wanted, rows added by this evaluation (re-asked ones too), the failures of what was
-    wanted by status, seconds."""
+    """What an evaluation did.
+
+    folder: the run's folder.
+    total: how many rows were wanted, one for each item, strategy and turn.
+    added: how many rows this evaluation added, those of questions asked again among them.
+    failures: how many of the wanted rows are no answer, by status.
+    seconds: how long the evaluation took.
+    """
 
     folder: Path
     total: int
@@ -46,10 +53,18 @@ class EvalResult:
 
 @dataclass
 class Evaluation:
-    """An evaluation whose run folder is held and whose server has been checked. `ask` asks; `stop` ends it early.
+    """An evaluation whose run folder is locked and whose server has been checked: `ask` asks what is left.
 
-    target: who is asked, the embedded server once it runs. known: ids of all items that the run was ever to ask.
-    alive: returns a reason once our own server is gone.
+    plan: what is to be asked.
+    folder, journal, manifest: the run's folder, its rows and its record.
+    known: the ids of all items that the run was ever to ask, in this session or an earlier one.
+    listener: told what happens.
+    stop: ends the asking early.
+    began: when the evaluation began, in seconds of the monotonic clock.
+    target: the server and model that are asked; once it runs, the embedded server.
+    alive: returns a reason once the process of an embedded server has ended, else None.
+    added: how many rows were added.
+    session: the record of this session in the manifest.
     """
 
     plan: Plan
@@ -66,9 +81,11 @@ class Evaluation:
     session: Session = field(default_factory=Session)
 
     async def ask(self) -> None:
-        """Ask everything that is not final yet, phase by phase. Raises TomserveError; whatever completed is kept.
+        """Ask everything that has no final row yet, phase by phase.
 
-        Raises StoppedError where `stop` was set. Where the task is cancelled, what has completed is kept as well."""
+        Raises TomserveError, and StoppedError where `stop` was set. Everything that completed is kept in all cases,
+        also where the task is cancelled.
+        """
         if not self.anything_left():
             return
         options = self.plan.options
@@ -84,7 +101,7 @@ class Evaluation:
             options.policy,
             self.alive,
             self._changes.answering(self.journal.models),
-            None if self.plan.target.embedded else self._changes.vigil(self.target),  # ours is not exchanged
+            None if self.plan.target.embedded else self._changes.vigil(self.target),  # nobody exchanges an embedded one
         )
         try:
             with contextlib.closing(self.phases()) as phases:
@@ -94,7 +111,7 @@ class Evaluation:
             self.added += asker.added
 
     def phases(self) -> Generator[Phase, None, None]:
-        """What is to be asked, in order: the questions, then those of the noise check once more at each number."""
+        """The phases in order: the questions, then those of the noise check for each of its concurrencies."""
         questions = self._questions(self._begin_session())
         yield questions
         if self.plan.again.items:
@@ -107,22 +124,23 @@ class Evaluation:
     def check_server(self) -> None:
         """Compare the server with the one that answered before.
 
-        Raises RunMismatchError where it is another, unless `accept_change` was given. A session that only re-asks for
-        the noise check may use another server: that check says so itself.
+        Raises RunMismatchError where it is another one, unless `accept_change` was given. A session that only asks for
+        the noise check may use another server, because the noise check reports that itself.
         """
         left = self._questions().left()
-        told = portable(self.target.server)
-        self.session = Session.begun(self.target, told, asked=bool(left), limit=self.plan.options.limit)
+        server = portable(self.target.server)
+        self.session = Session.begun(self.target, server, asked=bool(left), limit=self.plan.options.limit)
         if left:
             self._changes.check(self.folder.path, self.manifest)
 
     def _begin_session(self) -> Session:
         if self.session.asked and self.plan.options.concurrency:
-            self.session.concurrency = self.plan.options.concurrency  # now, in case that this session is killed
-        self.manifest.began(self.session, portable(self.target.server))
+            self.session.concurrency = self.plan.options.concurrency  # written now, as the session may be killed
+        self.manifest.add_session(self.session, portable(self.target.server))
         return self.session
 
     def _questions(self, session: Session | None = None) -> Phase:
+        """The phase that asks the run's own questions. session: the record in which it notes what it found out."""
         options, questions = self.plan.options, self.plan.questions
         where = f"{self.target.model} at {', '.join(self.target.endpoints)}"
         return Phase(
@@ -136,12 +154,12 @@ class Evaluation:
         )
 
     def requests(self, questions: Questions, done: Done | None = None) -> Iterator[Request]:
-        """The requests of these questions as they are sent to the target, but those that are done."""
+        """The requests of these questions to the target, without those that are `done` already."""
         asked = self.target.model, self.target.revision, self.plan.sampling
         return questions.requests(*asked, done) if done else questions.requests(*asked)
 
     def noise_check(self) -> NoiseCheck:
-        """The noise check, of no questions where none is wanted."""
+        """The noise check; it has no questions where none is wanted."""
         again, options = self.plan.again, self.plan.options
         return NoiseCheck(
             again,
@@ -163,7 +181,7 @@ class Evaluation:
         """Whether every item of the run has a final row for every turn of every strategy of the run."""
         wanted = len(self.known) * sum(strategy.turns for strategy in self.manifest.strategies.values())
         if len(self.journal.final) < wanted:
-            return False  # without a look at each of a million
+            return False  # the number alone decides, without a look at each of a million rows
         return all(
             Identity(item, name, turn) in self.journal.final
             for item in self.known
@@ -172,41 +190,42 @@ class Evaluation:
         )
 
     def save(self) -> None:
-        """Write the manifest as things stand. Raises JournalError."""
+        """Write the manifest with everything noted so far. Raises JournalError where it cannot be written."""
         self.manifest.complete = self.complete()
         self.folder.write_manifest(self.manifest)
 
     def result(self) -> EvalResult:
-        """What came of it so far."""
+        """What the evaluation did so far."""
         failures = dict(sorted(self._failures().items()))
         seconds = time.monotonic() - self.began
         return EvalResult(self.folder.path, len(self.plan.questions), self.added, failures, seconds)
 
     def _failures(self) -> Counter[str]:
-        """Statuses of the last rows that are no answers, and conversations that have begun but not ended."""
-        found: Counter[str] = Counter()
+        """How many wanted rows are no answer, by status; a conversation that was not finished is one of them."""
+        failures: Counter[str] = Counter()
         questions = self.plan.questions
         items, turns = set(questions.items.ids), {one.name: one.turns for one in questions.strategies}
         for identity, status in self.journal.failed.items():
-            found[status] += identity.item in items and identity.turn < turns.get(identity.strategy, 0)
+            failures[status] += identity.item in items and identity.turn < turns.get(identity.strategy, 0)
         for name in (name for name, count in turns.items() if count > 1):
             for item in items:
                 begun, *_, last = (Identity(item, name, turn) for turn in range(turns[name]))
                 missing = last not in self.journal.final and last not in self.journal.failed
-                found[UNFINISHED] += missing and begun in self.journal.final and begun not in self.journal.failed
-        return +found
+                failures[UNFINISHED] += missing and begun in self.journal.final and begun not in self.journal.failed
+        return +failures
 
 
 @contextlib.contextmanager
 def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | None = None) -> Iterator[Evaluation]:
-    """An evaluation, ready to be asked: its run folder held, and a server there where something is left to ask.
+    """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
 
-    Blocks while the server starts. Leaving it stops that server and writes the manifest. Raises TomserveError.
+    options: what to ask of whom. listener: told what happens [nobody]. stop: ends the evaluation early.
+    Blocks while a server starts. Leaving the context stops that server and writes the manifest. Raises TomserveError.
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     made = plan(options)
     path = runfolder.run_path(options.run or runfolder.default_name(made.called, made.name))
-    if made.target.embedded and not path.exists():  # or an empty run would stay behind where vLLM is missing
+    if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         preflight.need_engine(listener, setup=options.setup)
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:
         evaluation = _resumed(made, folder, journal, listener, stop, began)
@@ -222,7 +241,10 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
 def _resumed(
     made: Plan, folder: runfolder.RunFolder, journal: Journal, listener: Listener, stop: Stop, began: float
 ) -> Evaluation:
-    """The evaluation with what the run folder holds of it already. Raises RunMismatchError."""
+    """The evaluation, with the rows and the record that its run folder holds already.
+
+    Raises RunMismatchError where the folder belongs to another benchmark, model or prompts.
+    """
     options = made.options
     manifest = Manifest.new(
         folder.path,
@@ -239,7 +261,7 @@ def _resumed(
         sampling=made.sampling.to_dict(),
     )
     if (old := Manifest.read(folder.path)) is not None:
-        manifest.went_on(old, folder.path, journal.asked)
+        manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
         raise runfolder.without_manifest(journal.path)
     known = runfolder.keep_items(folder.path, made.questions.items, fresh=not journal.asked)
@@ -250,7 +272,7 @@ def _resumed(
 
 
 def _reach(evaluation: Evaluation, stack: contextlib.ExitStack) -> None:
-    """Start a server where one is needed, and check that it can answer."""
+    """Start a server where one is needed, and check that it can answer the questions."""
     made, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
     if made.target.embedded:
 
@@ -272,10 +294,14 @@ def evaluate(
     drive: Callable[[Evaluation], None] = lambda evaluation: asyncio.run(evaluation.ask()),
     stop: Stop | None = None,
 ) -> EvalResult:
-    """Open an evaluation, ask all of it, close it; in a thread without a running event loop.
+    """Open an evaluation, ask everything that is left, close it, and return what it did.
 
-    drive: runs `Evaluation.ask` to its end; a command line hears signals meanwhile. stop: ends it early. Raises
-    TomserveError.
+    options: what to ask of whom.
+    listener: told what happens [nobody].
+    drive: runs `Evaluation.ask` to its end; a command line gives its own, which handles signals meanwhile.
+    stop: ends the evaluation early.
+
+    The calling thread must have no running event loop. Raises TomserveError.
     """
     with opened(options, listener, stop) as evaluation:
         drive(evaluation)

@@ -1,7 +1,8 @@
-"""What is known of millions of rows in a few bytes each: a sorted multimap of integers, and a set built on it.
+"""Containers for millions of rows that take a few bytes an entry: a multimap of integers, and a set built on it.
 
-A Python set of a million identities takes some 400 MB, these 13 bytes an entry. Entries are spread over buckets that
-stay sorted, so that an insertion moves a few kilobytes and nothing is ever rebuilt: no pause, no peak.
+A Python set of a million identities takes some 400 MB; these containers take 13 bytes an entry. Entries are spread over
+buckets that are kept sorted, so that an insertion moves a few kilobytes. Nothing is ever rebuilt, and so there is
+neither a pause nor a moment of doubled memory.
 
     >>> index = Index(64, 64)
     >>> index.add(7, 100)
@@ -23,12 +24,21 @@ from collections.abc import Iterator
 from typing import Literal
 
 BUCKETS = 256
+"""Over how many buckets the entries are spread; a power of two."""
+
 _TYPES = {32: "I", 64: "Q"}
+"""The type code of an array by the number of bits of its integers."""
+
 _MASK = 2**64 - 1
+"""Makes a hash, which may be negative, an unsigned integer of 64 bits."""
 
 
 class Index:
-    """From keys to values, unsigned integers of that many bits; keys should be evenly spread, as hashes are."""
+    """A multimap from unsigned integers to unsigned integers.
+
+    keys, values: how many bits they have. Keys should be spread evenly, as hashes are: their first bits choose the
+    bucket.
+    """
 
     def __init__(self, keys: Literal[32, 64], values: Literal[32, 64]) -> None:
         self._shift = keys - BUCKETS.bit_length() + 1
@@ -40,7 +50,7 @@ class Index:
         return self._size
 
     def add(self, key: int, value: int) -> None:
-        """Insert; several values of one key stay in no particular order."""
+        """Add a value to a key. The values of one key have no particular order."""
         bucket = key >> self._shift
         keys = self._keys[bucket]
         at = bisect_left(keys, key)
@@ -59,15 +69,16 @@ class Index:
 
 
 def short(text: str) -> int:
-    """32 bits of a text."""
+    """A checksum of a text: CRC-32, an integer of 32 bits."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 class Seen:
-    """A set of identities (item, strategy, turn), of which it keeps 96 bits each.
+    """A set of identities (item, strategy, turn) that keeps 96 bits of each.
 
-    64 of them are Python's own keyed hash, 32 a checksum of the item: the odds that any two of a million agree are less
-    than 1 in 10**16. Good for this process only, as every hash of Python.
+    64 of these bits are Python's hash of the identity, 32 are a checksum of the item. The probability that any two of a
+    million identities agree in all of them is less than 1 in 10**16. The set is valid within this process only, because
+    Python's hashes of texts differ between processes.
     """
 
     def __init__(self) -> None:
@@ -80,7 +91,7 @@ class Seen:
         return short(identity[0]) in self._index.get(hash(identity) & _MASK)
 
     def add(self, identity: tuple[str, str, int]) -> bool:
-        """Whether it was new."""
+        """Add an identity. Returns whether it was new."""
         key, value = hash(identity) & _MASK, short(identity[0])
         if value in self._index.get(key):
             return False

@@ -1,7 +1,8 @@
-"""The journal ``responses.jsonl``: append-only, one unbuffered write a row, readable after any crash.
+"""The journal ``responses.jsonl``: every reply of a run as one line of JSON, readable after any crash.
 
-A row that was written is never lost by kill -9 (it is in the kernel's cache) and, by an fsync at least once a second,
-by a power cut older than that. Rows are never changed: of two rows of one identity the later wins.
+Rows are only appended, each by one unbuffered write, and never changed: where an identity has several rows, the last
+one counts. A row is not lost if the process is killed, because the kernel has it. It is not lost by a power cut either,
+once an fsync has put it on the disk, which happens at least once a second.
 
     >>> with Journal(folder / "responses.jsonl") as journal:           # doctest: +SKIP
     ...     journal.append({"item": "a", "strategy": "cot", "turn": 0, "key": "k", "status": "ok"})
@@ -26,16 +27,20 @@ from tomserve.runs.index import Index, Seen, short
 from tomserve.status import ANSWERS, FINAL, SPOKEN
 
 Row = dict[str, Any]
+"""One row, with the fields of the data contract Response."""
+
 MODELS = 64
-"""Different names of models that are kept of a file; nobody reads more."""
+"""How many different names of models are kept of a file at most."""
+
 _NEEDED = ("item", "strategy", "turn", "key", "status")
+"""Fields that every row must have."""
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """(byte offset, row) of every complete line. A torn last line is left out.
+    """Read the rows of a journal, each with the byte offset of its line. An incomplete last line is left out.
 
-    Raises ConfigError naming the line for anything that is not a row: somebody edited the file; and where `path` is a
-    link, a pipe or the like.
+    Raises ConfigError that names the line where it is no row, as somebody may have edited the file, and where `path` is
+    a link, a pipe or the like.
     """
     offset = 0
     try:
@@ -52,6 +57,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def _parse(path: Path, number: int, line: bytes) -> Row:
+    """The row on one line. Raises ConfigError that names the line and the field where it is no row."""
     way_out = "repair or delete that line, or start over with --run NEW"
     try:
         row = orjson.loads(line)
@@ -69,17 +75,23 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
 
 
 def identity_of(row: Row) -> Identity:
-    """The identity a row answers."""
+    """The identity that a row answers."""
     return Identity(row["item"], row["strategy"], row["turn"])
 
 
 class Journal:
-    """Open for appending. `final`: identities never to be asked again, in few bytes each; `asked`: strategies that
-    have any row; `failed`: status of the identities whose last row is no answer; `models`: which models the answers
-    that were there on opening say they come from (field `served_model`), as far as they say, and at most MODELS.
+    """A journal that is open for appending.
 
-    marks: fields that every row is to carry. Rows of the file that carry others belong to another journal in the same
-    file, and are neither counted nor reused here.
+    path: the file; it is made where it does not exist.
+    marks: fields that every row of this journal carries. Rows of the file with other values belong to another journal
+    in the same file, and are neither counted nor reused here.
+    final: the identities that are never asked again.
+    asked: the strategies that have at least one row.
+    failed: the status of each identity whose last row is no answer.
+    models: the models that earlier answers name (field `served_model`), at most MODELS of them.
+    torn: the file to which an incomplete last line was moved; None where there was none.
+
+    Raises ConfigError as `read_rows` does, and where the file cannot be written.
     """
 
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
@@ -113,6 +125,7 @@ class Journal:
         self.close()
 
     def _index(self, row: Row, offset: int) -> None:
+        """Take note of a row that stands at that byte offset of the file."""
         identity, status = identity_of(row), row["status"]
         self.asked.add(identity.strategy)
         if status not in ANSWERS:
@@ -121,7 +134,7 @@ class Journal:
             self.failed.pop(identity, None)
         if status in FINAL:
             self.final.add(identity)
-            if not row.get("reused"):  # the row that it repeats is already there
+            if not row.get("reused"):  # a reused row repeats one that has an offset already
                 self._offsets.add(short(row["key"]), offset)
 
     def _note_model(self, row: Row) -> None:
@@ -130,7 +143,7 @@ class Journal:
             self.models.add(name[:LONGEST_NAME])
 
     def _move_torn_line(self) -> None:
-        """A crash can leave half a line at the end; keep it beside, so that the next append starts a line."""
+        """Move half a line that a crash left at the end to a file of its own, so that the next row begins a line."""
         try:
             with os.fdopen(files.opened(self.path, os.O_RDWR), "r+b") as file:
                 data_end = file.seek(0, os.SEEK_END)
@@ -158,9 +171,9 @@ class Journal:
             raise ConfigError(f"{self.path}: cannot be written ({error.strerror})") from None
 
     def find(self, key: str) -> Row | None:
-        """The first final row of that key, read back from the file."""
-        found = (self._read(offset) for offset in sorted(self._offsets.get(short(key))))
-        return next((row for row in found if row["key"] == key), None)
+        """The first final row of a request with that key, read from the file; None where there is none."""
+        rows = (self._read(offset) for offset in sorted(self._offsets.get(short(key))))
+        return next((row for row in rows if row["key"] == key), None)
 
     def _read(self, offset: int) -> Row:
         line = b""
@@ -171,7 +184,10 @@ class Journal:
         return dict(orjson.loads(line))
 
     def append(self, row: Row) -> None:
-        """Write one row in one call. Raises JournalError (disk full, folder gone); no half line stays behind."""
+        """Write one row in one call.
+
+        Raises JournalError where that fails (disk full, folder gone); half a line that was written is then removed.
+        """
         line = orjson.dumps({"schema": 1, **row, **self._marks}, option=orjson.OPT_APPEND_NEWLINE)
         try:
             if os.write(self._file, line) != len(line):
@@ -185,7 +201,7 @@ class Journal:
         self._size += len(line)
 
     def sync(self) -> None:
-        """Force what was written to the disk; cheap where nothing is new."""
+        """Force the rows to the disk; does nothing where no row is new. Raises JournalError where that fails."""
         if self._synced != self._size:
             size = self._size
             try:
@@ -195,7 +211,7 @@ class Journal:
             self._synced = size
 
     def close(self) -> None:
-        """Sync and close; safe to call twice."""
+        """Force the rows to the disk and close the file; it may be called twice."""
         if self._file >= 0:
             try:
                 self.sync()

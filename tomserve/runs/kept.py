@@ -1,8 +1,9 @@
-"""``scores.json``: what ``scores.parquet`` beside it was made from, so that a table is kept just as long as it holds.
+"""The record ``scores.json`` of what ``scores.parquet`` beside it was made from, so that an outdated table is noticed.
 
-A kept table is believed where this user's own tomserve made it (see tomserve.content.seal), by the same code, from what
-lies in the folder now, byte for byte. File times say nothing: copying sets them, and editing can leave them. Only what
-scoring reads of the manifest counts, since every session writes the manifest anew.
+A kept table is used again only where tomserve made it for the same user (see tomserve.content.seal), with the same
+code, from files that are byte for byte those that the folder holds now. The times of files prove nothing, since copying
+changes them and editing need not. Of the manifest only the fields that scoring reads count, because every session
+writes the manifest anew.
 """
 
 from __future__ import annotations
@@ -25,36 +26,46 @@ from tomserve.scoring.pinned import PinnedFile, changed, digest_of, measured
 from tomserve.scoring.sources import NOISE
 
 TABLE = "scores.parquet"
+"""The file that keeps a run's score table."""
 
 JOURNAL, ITEMS = "responses.jsonl", "items.jsonl"
+"""The files of a run folder that hold its rows and its items."""
 
 FILES = (JOURNAL, ITEMS, NOISE)
-"""Files of a run folder that are scored, as far as they are there."""
+"""Files of a run folder that scores are made from, if they exist."""
 
 Record = Mapping[str, Any]
-"""What a table was made from, as JSON holds it: fields of Sources, `scorer`, and `table`, the table's own digest."""
+"""What a table was made from, as JSON holds it: the fields of Sources, `scorer` (see SCORER), and `table`, the digest
+of the table's file."""
 
 _CODE = ("items", "scoring", "benchmarks")
-"""What decides over a score, below the package."""
+"""The parts of the package whose code decides what a score is."""
 
 
 def _scorer() -> str:
+    """The versions and the digest of the code that scores are made with."""
     package = Path(tomserve.__file__).parent
     versions = f"tomserve {tomserve.__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}"
     return f"{versions}, {content.code_digest(package / name for name in _CODE)}"
 
 
 SCORER = _scorer()
-"""Versions and code that make scores. Taken on import, when the code is loaded: a long run is scored by the code with
-which it began, whatever has been edited or installed since."""
+"""The versions and the code that scores are made with. It is determined on import, when the code is loaded, because a
+long run is scored by the code with which it began, whatever was edited or installed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a run is scored from: the folder's name (a column of the table), of the manifest the model, the strategies
-    that ask for a chain and how many turns those of several have, and by name the files, each with its `bytes` and
-    `digest`. benchmark_file: digest of the file that declares the run's benchmark, where this process was given it;
-    None for what is built in, and where only the standard metrics are computed."""
+    """What the scores of a run are made from.
+
+    run: the folder's name, which is a column of the table.
+    model: the model's id.
+    chains: the strategies whose replies are asked to hold a belief chain.
+    turns: the number of turns of each strategy that has more than one.
+    files: the files by their names, each with its `bytes` (length) and `digest`.
+    benchmark_file: the digest of the file that declares the run's benchmark, where this process was given that file;
+    None for a built-in benchmark, and where only the standard metrics are computed.
+    """
 
     run: str
     model: str
@@ -65,7 +76,7 @@ class Sources:
 
     @classmethod
     def asked(cls, folder: Path) -> Sources:
-        """Those of a run without its files. Raises ConfigError where the folder is no run."""
+        """The sources of a run, still without its files. Raises ConfigError where the folder is no run."""
         check_files(folder)
         manifest = Manifest.read(folder)
         if manifest is None:
@@ -77,13 +88,15 @@ class Sources:
         return cls(folder.resolve().name, manifest.model, tuple(chains), turns, {}, digest)
 
     def having(self, files: Iterable[tuple[str, int, str]]) -> Sources:
-        """These with files, each given as name, length in bytes, digest."""
-        found = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
-        return replace(self, files=found)
+        """The same sources with files, each given as (name, length in bytes, digest)."""
+        described = {name: {"bytes": size, "digest": digest} for name, size, digest in files}
+        return replace(self, files=described)
 
     def read(self, files: Iterable[PinnedFile]) -> Sources:
-        """These with the files that were scored. Raises ConfigError where one was changed in the meantime, so that
-        what was made of it is of no state that it ever had."""
+        """The same sources with the files that were scored.
+
+        Raises ConfigError where a file was changed while it was read, because the table then mixes two states of it.
+        """
         files = list(files)
         for file in files:
             if not file.unchanged():
@@ -91,7 +104,7 @@ class Sources:
         return self.having((file.path.name, file.size, file.digest) for file in files)
 
     def record(self, table: bytes) -> Record:
-        """What is kept of a table, given as the bytes of its file."""
+        """The record of a table; table: the bytes of its file."""
         made = {"schema": 1, **asdict(self), "chains": list(self.chains), "scorer": SCORER, "table": digest_of(table)}
         if self.benchmark_file is None:
             del made["benchmark_file"]
@@ -99,10 +112,11 @@ class Sources:
 
 
 def believed(path: Path) -> tuple[bytes, Record] | None:
-    """The kept table at that path of a run folder, as bytes, with its record; None where it has to be made again.
+    """The kept table at that path of a run folder, as the bytes of its file, with its record; None where the table has
+    to be made again.
 
-    Where the file of the run's benchmark is not at hand, a table that was made with it is still the best there is.
-    Reads the table and the sources once. Raises ConfigError where the folder is no run.
+    Where the run's benchmark is declared in a file that this process was not given, a table that was made with that
+    file is used, since it could not be made again now. Raises ConfigError where the folder is no run.
     """
     folder = path.parent
     asked = Sources.asked(folder)
@@ -120,9 +134,10 @@ def believed(path: Path) -> tuple[bytes, Record] | None:
 
 
 def keep(path: Path, record: Record) -> None:
-    """Write the record of the table at that path, as far as that is possible (see seal.keep)."""
+    """Write the record of the table at that path, if the folder can be written (see seal.keep)."""
     seal.keep(_beside(path), record)
 
 
 def _beside(path: Path) -> Path:
+    """The file that holds the record of the table at that path."""
     return path.with_suffix(".json")

@@ -1,4 +1,4 @@
-"""Who is told what an evaluation does: a screen, a notebook, a log, or nobody."""
+"""The listener: whoever is told what an evaluation does, such as a screen, a notebook, a log, or nobody."""
 
 from __future__ import annotations
 
@@ -9,54 +9,60 @@ from tomserve.engine.observe import Status
 
 
 class Listener(Protocol):
-    """Told what an evaluation does, always from the thread that does it.
+    """Something that is told what an evaluation does. Its methods are called from the thread that evaluates.
 
-    Between `started` and `finished` lies one phase (see tomserve.runs.phases), and `row` and `status` belong to it.
+    An evaluation has one or several phases (see tomserve.runs.phases). `started` begins a phase and `finished` ends it;
+    every `row` and `status` between them belongs to that phase.
     """
 
     def message(self, text: str) -> None:
-        """One line for whoever waits: what happens now, or a warning."""
+        """Called with one line for the user: what happens now, or a warning."""
         ...
 
     def started(self, total: int, done: int) -> None:
-        """A phase of `total` rows begins, `done` of which were there before."""
+        """Called when a phase of `total` rows begins, of which `done` were there before."""
         ...
 
     def row(self, row: dict[str, Any]) -> None:
-        """A row was written."""
+        """Called for every row that was written to the journal."""
         ...
 
     def status(self, status: Status) -> None:
-        """How things are; several times a second."""
+        """Called several times a second with what the run is doing."""
         ...
 
     def finished(self) -> None:
-        """The phase has ended, well or not."""
+        """Called when the phase has ended, whether everything was asked or not."""
         ...
 
 
 class Silent:
-    """A Listener that says nothing."""
+    """A Listener that shows nothing."""
 
     def message(self, text: str) -> None:
-        """See Listener."""
+        """Ignore the message."""
 
     def started(self, total: int, done: int) -> None:
-        """See Listener."""
+        """Ignore the beginning of a phase."""
 
     def row(self, row: dict[str, Any]) -> None:
-        """See Listener."""
+        """Ignore the row that was written."""
 
     def status(self, status: Status) -> None:
-        """See Listener."""
+        """Ignore what the run is doing."""
 
     def finished(self) -> None:
-        """See Listener."""
+        """Ignore the end of a phase."""
 
 
 class Tally:
-    """Counts what one phase writes and tells its listener: `written` and `reused` rows, `statuses` with how many rows
-    each, and `now`, the last status. It is an Observer of the runner."""
+    """Counts the rows of one phase and passes everything on to a listener; it is the runner's Observer.
+
+    written: how many rows were written.
+    reused: how many of them repeat the answer to an equal request.
+    statuses: how many rows have which status.
+    now: the last status of the run that was reported.
+    """
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -65,13 +71,13 @@ class Tally:
         self.now = Status()
 
     def row(self, row: dict[str, Any]) -> None:
-        """See Listener."""
+        """Count a row that was written, and pass it on."""
         self.written += 1
         self.reused += bool(row["reused"])
         self.statuses[row["status"]] += 1
         self._listener.row(row)
 
     def status(self, status: Status) -> None:
-        """See Listener."""
+        """Keep what the run is doing, and pass it on."""
         self.now = status
         self._listener.status(status)

@@ -1,7 +1,7 @@
-"""The manifest of a run, ``manifest.json``: what was asked of whom, by which prompts, in which sessions.
+"""The manifest of a run, ``manifest.json``: which model was asked what, by which prompts, and in which sessions.
 
-A manifest is changed through the methods of `Manifest` and nowhere else. Fields that this version does not know, as a
-later one may write them, are kept as they are.
+A manifest is changed by the methods of `Manifest` and `Session` only. Fields that this version does not know, because a
+later one wrote them, are kept as they are.
 """
 
 from __future__ import annotations
@@ -25,23 +25,30 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.serving.target import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
+"""What a user can do about a manifest that is broken."""
 
 FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
-"""Fields that may not change within a run; prompts are compared strategy by strategy."""
+"""Fields that must stay the same within a run. Prompts must, too; they are compared strategy by strategy."""
 
 HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise")
-"""Fields of a run in which something was asked: who answered, and when. Only a session that asks adds to them."""
+"""Fields that say who answered, and when. They are taken over when a run is resumed in which something was asked."""
 
 
 class _Record(BaseModel):
-    """A part of the manifest. Only what was given is written again, unknown fields among it."""
+    """A part of the manifest. When it is written, it holds the fields that were given, also unknown ones, and no
+    others."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
 class AskedStrategy(_Record):
-    """What the manifest keeps of a strategy. digest: of everything that shapes its requests; max_tokens: of a reply;
-    chain: whether its replies are to hold a belief chain; turns: requests a question, written where it is not one."""
+    """What the manifest keeps of a strategy.
+
+    digest: a digest of everything that shapes its requests.
+    max_tokens: how many tokens a reply may have.
+    chain: whether its replies are asked to hold a belief chain.
+    turns: how many requests one question takes; written only where it is more than one.
+    """
 
     digest: str | None = None
     max_tokens: int | None = None
@@ -58,10 +65,19 @@ class AskedStrategy(_Record):
 class Session(_Record):
     """One call of the command that had something to ask.
 
-    What the server told of itself (engine_version, root, hardware, ...) stands beside these fields. asked: whether it
-    asked the run's own questions rather than the noise check alone; concurrency: requests in flight that it found or
-    was given; prompt_tokens: what the server's prefix cache saved; answers: replies in which the model said something;
-    served_models: the models that these named; changes: when the server or that model became another.
+    What the server reports of itself (engine_version, root, hardware, ...) stands beside these fields.
+
+    time: when the session began, in UTC.
+    endpoints: the addresses that were asked.
+    model, revision: the model's id, and its exact version where that is known.
+    asked: whether the run's own questions were asked, rather than the noise check alone.
+    tomserve: the version of tomserve.
+    limit: to how many items the user limited the run; None for all.
+    concurrency: how many requests were in flight, as the user said or as was found out.
+    prompt_tokens: how many prompt tokens there were, and how many of them the prefix cache saved and could have saved.
+    answers: how many replies held something that the model said.
+    served_models: the models that these replies named.
+    changes: each change of the server, or of the model that answers, with its time.
     """
 
     time: str | None = None
@@ -78,10 +94,14 @@ class Session(_Record):
     changes: list[dict[str, Any]] | None = None
 
     @classmethod
-    def begun(cls, target: Target, told: Mapping[str, Any], *, asked: bool, limit: int | None) -> Session:
-        """A session that begins now. told: what the server says of itself."""
-        known = {name: value for name, value in told.items() if value is not None or name != "revision"}
-        named = {"model": target.model, "revision": target.revision, **known}
+    def begun(cls, target: Target, server: Mapping[str, Any], *, asked: bool, limit: int | None) -> Session:
+        """A session that begins now.
+
+        target: who is asked. server: what the server reports of itself. asked: whether the run's own questions are
+        asked. limit: to how many items the user limits the run, None for all.
+        """
+        reported = {name: value for name, value in server.items() if value is not None or name != "revision"}
+        named = {"model": target.model, "revision": target.revision, **reported}
         own = {"asked": asked, "tomserve": tomserve.__version__, "limit": limit}
         return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
 
@@ -89,29 +109,34 @@ class Session(_Record):
         """The fields that were set, and those that this version does not know."""
         return self.model_dump(exclude_unset=True)
 
-    def found(self, concurrency: int | None, prompt_tokens: dict[str, Any]) -> None:
-        """Note what asking found out."""
+    def note_load(self, concurrency: int | None, prompt_tokens: dict[str, Any]) -> None:
+        """Note how many requests were in flight (None: as before), and the prompt tokens with those saved."""
         if concurrency is not None:
             self.concurrency = concurrency
         self.prompt_tokens = prompt_tokens
 
-    def answered(self, answers: int, served_models: Sequence[str]) -> None:
-        """Note how many answers came in one phase, and which models the replies named so far."""
+    def note_answers(self, answers: int, served_models: Sequence[str]) -> None:
+        """Add the answers of one phase, and note which models the replies of the session named so far."""
         self.answers = (self.answers or 0) + answers
         self.served_models = list(served_models)
 
-    def changed(self, change: Mapping[str, Any], *, accepted: bool) -> None:
-        """Note that the server, or the model that answers, is no longer what it was."""
+    def note_change(self, change: Mapping[str, Any], *, accepted: bool) -> None:
+        """Note that the server, or the model that answers, changed, and whether the user accepts that."""
         self.changes = [*(self.changes or []), {"time": now(), **change, "accepted": accepted}]
 
-    def widened(self, name: str, value: Any) -> None:
-        """From now on the session stands for servers of which this field has this value."""
+    def set_server(self, name: str, value: Any) -> None:
+        """Set a field that the server reports, after a change of the server that the user accepts."""
         setattr(self, name, value)
 
 
 class NoiseRecord(_Record):
-    """What the noise check asks again: `items` of `of` items, the `share` drawn with `seed`, at these concurrencies.
-    other_engines: the engines that the run's answers came from and that were not the last session's."""
+    """What the noise check asks again.
+
+    share: the share of the items that was drawn. seed: that of the draw.
+    items, of: how many items were drawn, of how many.
+    concurrencies: the numbers of requests in flight at which they are asked again.
+    other_engines: engines that answers of the run came from and that differ from the engine of the last session.
+    """
 
     share: float | None = None
     seed: int | None = None
@@ -122,7 +147,7 @@ class NoiseRecord(_Record):
 
 
 class Manifest(_Record):
-    """The whole manifest; the fields stand in the order in which they are written."""
+    """The whole manifest; its fields are written in the order in which they stand here."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str | None = None
@@ -151,7 +176,10 @@ class Manifest(_Record):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """The manifest of a run folder, None where there is none. Raises ConfigError by file and field."""
+        """Read the manifest of a run folder; None where there is none.
+
+        Raises ConfigError that names the file, the field and what was found, where the manifest is broken.
+        """
         path = folder / "manifest.json"
         try:
             with files.reading(path) as file:
@@ -193,13 +221,15 @@ class Manifest(_Record):
         return cls.model_validate(given)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is written: the fields that were set, in their order, then those that this version does not know."""
+        """The manifest as it is written: the fields that were set, in their order, then the unknown ones."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
-    def went_on(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
-        """Take over what a run was before. asked: the strategies that have rows; a run without any binds nobody.
+    def take_over(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
+        """Take over the history of a run that is resumed, after checking that it asks the same of the same model.
 
-        Raises RunMismatchError at the first fixed field in which the two differ.
+        old: the manifest as it was. folder: the run's folder, for messages. asked: the strategies that have rows in the
+        journal; where there are none, the run may still become a different one.
+        Raises RunMismatchError at the first difference that a run may not have.
         """
         if asked:
             self._check_same(old, folder, asked)
@@ -213,23 +243,28 @@ class Manifest(_Record):
                 setattr(self, name, value)
 
     def _check_same(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
+        """Raise RunMismatchError at the first difference to the old manifest that a run may not have."""
         way_out = "use --run NEW for a new run (make: RUN=NEW)"
         for name in FIXED:
             before, wanted = getattr(old, name), getattr(self, name)
             if before != wanted:
-                found = f"{name} of this run is {_short(before)}, now it would be {_short(wanted)}"
-                raise RunMismatchError(f"{folder}: {found}; {way_out}")
+                difference = f"{name} of this run is {_short(before)}, now it would be {_short(wanted)}"
+                raise RunMismatchError(f"{folder}: {difference}; {way_out}")
         for name, strategy in self.strategies.items():
             former = old.strategies.get(name)
             if name not in asked or former is None:
                 continue
             for field in AskedStrategy.model_fields:
                 if (was := getattr(former, field)) != (is_now := getattr(strategy, field)):
-                    found = f"{field} was {_short(was)} when it was asked, now it is {_short(is_now)}"
-                    raise RunMismatchError(f"{folder}: strategy {name!r}, {found}; {way_out}")
+                    difference = f"{field} was {_short(was)} when it was asked, now it is {_short(is_now)}"
+                    raise RunMismatchError(f"{folder}: strategy {name!r}, {difference}; {way_out}")
 
-    def began(self, session: Session, server: Mapping[str, Any]) -> None:
-        """Add a session. A server that only answers the noise check is not the one that answered the run."""
+    def add_session(self, session: Session, server: Mapping[str, Any]) -> None:
+        """Add a session. server: what its server reports of itself.
+
+        That server is noted as the run's own only where the session asks the run's questions, as one that answers the
+        noise check alone did not answer the run.
+        """
         if session.asked or not self.server:
             self.server, self.endpoints = dict(server), session.endpoints
         if session.asked:
@@ -242,9 +277,10 @@ class Manifest(_Record):
 
 
 def portable(value: Any) -> Any:
-    """Paths of this machine in a form that can be shared: the checkout as ".", the home as "~", Python as "python".
+    """A value in which paths of this machine are replaced, so that it can be shared.
 
-    Applied to what only tells where something lay; nothing reads these fields back.
+    The checkout becomes ".", the home folder "~", and the Python interpreter "python", in lists and dictionaries as
+    well. It is for fields that only say where something was; nothing reads such a path back.
     """
     if isinstance(value, dict):
         return {name: portable(inner) for name, inner in value.items()}

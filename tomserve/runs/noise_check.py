@@ -1,9 +1,10 @@
-"""The noise check of a run (`eval --noise-check SHARE`): what was asked is asked again, with more or fewer beside it.
+"""The noise check of a run (`eval --noise-check SHARE`): it measures how often an answer changes by chance.
 
-Greedy decoding is not batch-invariant: the shape of a batch decides in which order a GPU sums, and near ties between
-tokens fall one way or the other. How often that turns an answer is measured, not assumed: a seeded share of the items
-is re-asked, the same bytes, at two fixed numbers of requests in flight that are not the run's own. The replies go to
-``noise.jsonl`` beside the journal, a row as there with `concurrency`; they are never scored as answers.
+Greedy decoding is not batch-invariant: the requests that a GPU computes together decide in which order it adds up
+numbers, and so which of two nearly equally likely tokens is chosen. How often that changes an answer is measured: a
+share of the items, drawn with a fixed seed, is asked again with the same bytes, at two numbers of requests in flight
+that differ from the run's own. The replies go to ``noise.jsonl`` beside the journal, as the same rows with a field
+`concurrency`. They are never scored as answers of the run.
 
 >>> levels([]), levels([64]), levels([1])
 ((1, 64), (1, 16), (16, 64))
@@ -26,30 +27,40 @@ from tomserve.runs.phases import Phase, Questions
 from tomserve.scoring.sources import NOISE
 
 LEVELS = (1, 64, 16)
-"""Requests in flight to re-ask at, the most telling first: alone, in a large batch, in a small one."""
+"""The numbers of requests in flight at which items can be asked again, the most informative first: a request alone, in
+a large batch, and in a small batch."""
 
 
 def check_share(share: float | None) -> None:
-    """Raise ConfigError unless 0 < share <= 1 (None: no check was wanted)."""
+    """Raise ConfigError unless 0 < share <= 1. None means that no noise check is wanted, which is fine."""
     if share is not None and not 0 < share <= 1:
         raise ConfigError(f"--noise-check {share:g}: expected a share of the items above 0, at most 1, e.g. 0.02")
 
 
 def levels(own: Sequence[int]) -> tuple[int, ...]:
-    """Two of LEVELS, at least twice or at most half of what the run was asked at (`own`, found or fixed)."""
+    """Two of LEVELS, if possible at least twice or at most half of each number in `own`.
+
+    own: the numbers of requests in flight at which the sessions of the run asked.
+    """
     apart = [level for level in LEVELS if not any(level / 2 < used < level * 2 for used in own)]
     return tuple(sorted(list(dict.fromkeys([*apart, *LEVELS]))[:2]))
 
 
 def concurrencies(manifest: Manifest) -> list[int]:
-    """At how many in flight a run is asked again: as in its first check, else apart from what it was asked at."""
+    """The numbers of requests in flight for the noise check of a run: those of its first check, if there was one."""
     own = [session.concurrency for session in manifest.sessions if session.concurrency]
     return (manifest.noise and manifest.noise.concurrencies) or list(levels(own))
 
 
 def record(manifest: Manifest, share: float, items: int, of: int) -> NoiseRecord:
-    """What the manifest is to say of a check of `items` of `of` items. The numbers in flight stay those of a run's
-    first check, and a check of fewer items takes nothing back."""
+    """The record of a noise check for the manifest.
+
+    manifest: that of the run, with the record of an earlier check if there was one.
+    share: the share of the items that was drawn. items: how many items these are. of: how many there are in all.
+
+    The numbers of requests in flight stay those of the first check. After a check of more items, a later one of fewer
+    items leaves share, seed and counts as they are.
+    """
     before = manifest.noise or NoiseRecord()
     drawn = {"share": share, "seed": LIMIT_SEED, "items": items, "of": of}
     return NoiseRecord(
@@ -60,35 +71,48 @@ def record(manifest: Manifest, share: float, items: int, of: int) -> NoiseRecord
 
 
 def other_engines(manifest: Manifest) -> list[str]:
-    """The engines that the run's own answers came from and that are not the last session's: then what changes when it
-    is asked again may be the engine's doing. Only what is known of both is compared."""
+    """The engines that answers of the run came from and that differ from the engine of the last session.
+
+    An answer that changes in the noise check may then change because of the engine. Only properties that are known of
+    both engines are compared.
+    """
     *_, last = manifest.sessions
     return sorted({_engine(session) for session in manifest.sessions if session.asked and _differ(session, last)})
 
 
-_TELLING = ("engine_version", "hardware", "dtype", "quantization", "tensor_parallel")
+_ENGINE = ("engine_version", "hardware", "dtype", "quantization", "tensor_parallel")
+"""Fields of a session that say what its server computed with."""
 
 
-def _told(session: Session) -> list[Any]:
-    """What a session's server computed with; None for what is not known."""
-    return [(session.model_extra or {}).get(name) for name in _TELLING]
+def _properties(session: Session) -> list[Any]:
+    """What a session's server computed with, one value for each of _ENGINE; None for what is not known."""
+    return [(session.model_extra or {}).get(name) for name in _ENGINE]
 
 
 def _differ(one: Session, other: Session) -> bool:
-    pairs = zip(_told(one), _told(other), strict=True)
+    """Whether the engines of two sessions differ in a property that is known of both."""
+    pairs = zip(_properties(one), _properties(other), strict=True)
     return any(a is not None and b is not None and a != b for a, b in pairs)
 
 
 def _engine(session: Session) -> str:
     """The engine in words: version, hardware, data type, parallelism, as far as they are known."""
-    known = (part for part in _told(session) if part is not None)
-    return " ".join("+".join(part) if isinstance(part, list) else str(part) for part in known)
+    parts = (part for part in _properties(session) if part is not None)
+    return " ".join("+".join(part) if isinstance(part, list) else str(part) for part in parts)
 
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """The noise check of an evaluation: `questions`, whose items are `share` of the `of` items that the evaluation
-    asks. requests: makes the requests of these questions. journal: the run's own, with what was answered."""
+    """The noise check of an evaluation.
+
+    questions: what is asked again.
+    share: the share of the evaluation's items that they are about.
+    of: how many items the evaluation asks in all.
+    folder: the run's folder.
+    journal: the run's own journal, with the answers that the new ones are compared with.
+    requests: makes the requests of the questions.
+    listener: told what happens.
+    """
 
     questions: Questions
     share: float
@@ -99,28 +123,31 @@ class NoiseCheck:
     listener: Listener
 
     def left(self, manifest: Manifest) -> int:
-        """How many answers are still to come at all its numbers in flight, as far as the run itself is answered."""
-        found = 0
+        """How many requests the noise check has still to send, over all its numbers of requests in flight."""
+        left = 0
         for level in concurrencies(manifest):
             with self._opened(level) as noise:
-                found += self._phase(noise, level).left()
-        return found
+                left += self._phase(noise, level).left()
+        return left
 
     def phases(self, manifest: Manifest) -> Iterator[Phase]:
-        """One phase for each number in flight, noted in the manifest first. Each closes its file when the next begins.
+        """One phase for each number of requests in flight; the check is recorded in the manifest first.
 
-        To be called when the run itself was asked: only then is it known how many were in flight there."""
+        Each phase closes its file when the next one begins. To be called after the run itself was asked, because only
+        then it is known how many requests were in flight there.
+        """
         manifest.noise = record(manifest, self.share, len(self.questions.items), self.of)
         if others := manifest.noise.other_engines:
             self.listener.message(
-                f"warning: engine {', '.join(others)} answered; what changes now may be another's doing"
+                f"warning: earlier answers of this run came from engine {', '.join(others)}; an answer that changes in "
+                "the noise check may do so because of that engine rather than by chance"
             )
         for level in manifest.noise.concurrencies:
             with self._opened(level) as noise:
                 yield self._phase(noise, level)
 
     def _phase(self, noise: Journal, level: int) -> Phase:
-        """The same bytes again, with so many in flight. Not hedged: a second copy would be one more."""
+        """The phase with `level` requests in flight. It is not hedged, because a second copy would be one more."""
         what = f"to ask again, {level} in flight"
         return Phase(
             noise,
@@ -132,17 +159,17 @@ class NoiseCheck:
         )
 
     def _answered(self) -> Iterator[Identity]:
-        """The identities that the run has an answer to, with which another can be compared."""
+        """The identities that the run has an answer to, so that a second answer can be compared with it."""
         return (one for one in self.questions.identities() if answered(self.journal, one))
 
     def _sent(self) -> Iterator[Request]:
-        """The requests that were sent before, byte for byte, and answered."""
+        """The requests that the run sent with the same bytes, and that were answered."""
         for request in self.requests():
             if answered(self.journal, request.identity) and self.journal.find(request.key) is not None:
                 yield request
 
     def _opened(self, level: int) -> Journal:
-        """The rows of ``noise.jsonl`` that were asked with so many in flight, as a journal of their own."""
+        """The rows of ``noise.jsonl`` that were asked with `level` requests in flight, as a journal of their own."""
         noise = Journal(self.folder / NOISE, {"concurrency": level})
         if noise.torn:
             torn = f"the last line was torn by a crash; moved to {noise.torn.name}"
@@ -151,5 +178,5 @@ class NoiseCheck:
 
 
 def answered(journal: Journal, identity: Identity) -> bool:
-    """Whether the run has an answer there (ok or length)."""
+    """Whether the journal has an answer (status ok or length) to that identity."""
     return identity in journal.final and identity not in journal.failed

@@ -1,8 +1,8 @@
-"""A phase of an evaluation: some requests to some endpoints, into a journal, until done, stopped or lost.
+"""A phase of an evaluation: it asks some questions at one number of requests in flight and keeps the replies.
 
-An evaluation is a sequence of phases: it asks its questions and, where its noise floor is measured, asks some of them
-again at two other numbers of requests in flight (see noise_check.py). Each leaves the manifest true: it is saved
-before, and when it ends badly.
+An evaluation is a sequence of phases. The first asks its questions; where the user wants a noise check, two more ask
+some of them again at other numbers of requests in flight (see noise_check.py). The manifest is saved before each phase,
+and also where a phase ends by an error, so that it always says what was done.
 """
 
 from __future__ import annotations
@@ -34,23 +34,27 @@ from tomserve.serving.vigil import Vigil
 from tomserve.status import SPOKEN
 
 TRANSPORTS = ("aiohttp", "openai")
-SPARE_FILES = 128
-"""Open files that are no connections."""
+"""The transports that a user can choose by name."""
 
+SPARE_FILES = 128
+"""How many of the open files that the system allows are kept for other things than connections."""
 
 Done = Callable[[Identity], bool]
-"""Whether an identity has its final row already."""
+"""A function that says whether an identity has its final row already."""
 
 
 def _nothing(identity: Identity) -> bool:
-    """Nothing is done yet."""
+    """The Done of a run in which nothing has been asked yet."""
     del identity
     return False
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Items and the strategies that ask about each: in all, items times the turns of every strategy."""
+    """Items, and the strategies that ask about each of them.
+
+    Its length is the number of rows wanted: the number of items times the turns of all strategies.
+    """
 
     items: Stock
     strategies: Sequence[Strategy]
@@ -59,7 +63,7 @@ class Questions:
         return len(self.items) * sum(strategy.turns for strategy in self.strategies)
 
     def identities(self) -> Iterator[Identity]:
-        """What a row is wanted for: every turn of every strategy for every item."""
+        """Everything that a row is wanted for: every turn of every strategy for every item."""
         for strategy in self.strategies:
             for item in self.items.ids:
                 for turn in range(strategy.turns):
@@ -68,9 +72,11 @@ class Questions:
     def requests(
         self, model: str, revision: str | None, sampling: Sampling, done: Done = _nothing
     ) -> Iterator[Request]:
-        """The requests, made as they are needed; those that share the longest beginning of a prompt come together.
+        """Make the requests one by one, in an order in which prompts that share a long beginning come together.
 
-        done: tells which identities need no request, so that a resumed run renders only what is left.
+        model: the id that the server knows the model by. revision: that of the model, None where nobody knows it.
+        sampling: temperature, seed and further fields of each request.
+        done: tells which identities need no request, so that a resumed run renders only those that are left.
         """
         for strategy in self.strategies:
             for place in self._in_order(strategy, done):
@@ -80,7 +86,7 @@ class Questions:
                 yield Request.build(identity, turn, model=model, revision=revision, sampling=sampling)
 
     def _in_order(self, strategy: Strategy, done: Done) -> list[int]:
-        """The places of the items that the strategy has still to ask about, in the order in which it asks."""
+        """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
         last = strategy.turns - 1
         left = [place for place, item in enumerate(self.items.ids) if not done(Identity(item, strategy.name, last))]
         keys = {place: strategy.order(self.items[place]) for place in left}
@@ -89,17 +95,22 @@ class Questions:
 
 @dataclass(frozen=True)
 class Phase:
-    """What is asked in one go, at one number of requests in flight.
+    """What is asked in one phase.
 
-    identities: what a row is wanted for. requests: what is sent for them, made as they are needed. concurrency:
-    requests in flight, None to find it out. hedge: seconds after which a second endpoint is asked, too. what: how it is
-    called in messages. said: what is announced of the number left and the whole. session: told what asking found out.
+    journal: keeps the rows.
+    identities: returns everything that a row is wanted for.
+    requests: returns the requests to send, each made when it is needed.
+    announcement: the message for the user, from the number of rows left and of all rows.
+    concurrency: how many requests are in flight; None to find it out.
+    hedge: seconds after which a second endpoint is asked, too; None for never.
+    what: ends messages such as "5 of 10 left to ask".
+    session: the record in which the phase notes what it found out, if any.
     """
 
     journal: Journal
     identities: Callable[[], Iterable[Identity]]
     requests: Callable[[], Iterable[Request]]
-    said: Callable[[int, int], str]
+    announcement: Callable[[int, int], str]
     concurrency: int | None = None
     hedge: float | None = None
     what: str = "to ask"
@@ -110,17 +121,27 @@ class Phase:
         return sum(identity not in self.journal.final for identity in self.identities())
 
     def total(self) -> int:
-        """How many identities there are."""
+        """How many identities a row is wanted for."""
         return sum(1 for _ in self.identities())
 
 
 @dataclass
 class Asker:
-    """Who is asked, and how; the same for all phases of an evaluation.
+    """Asks phases; it holds what is the same for all phases of an evaluation.
 
-    timeout: seconds a request. alive: returns a reason once the server is known to be gone. log: takes a line for the
-    run's log. save: writes the manifest as things stand. answering: the models that replies name, the same for all
-    phases. vigil: looks now and then whether the server is still the same. `added` counts the rows of all phases.
+    endpoints: the addresses of the servers, each ``.../v1``.
+    model: the id of the model.
+    listener: told what happens.
+    stop: ends the asking early.
+    log: writes a line to the run's log.
+    save: writes the manifest with everything noted so far.
+    timeout: seconds that one request may take.
+    transport: one of TRANSPORTS.
+    policy: how often and when to ask again.
+    alive: returns a reason once the process of an embedded server has ended, else None.
+    answering: compares the models that replies name.
+    vigil: looks every now and then whether the server is still the same.
+    added: how many rows all phases have added.
     """
 
     endpoints: Sequence[str]
@@ -138,11 +159,11 @@ class Asker:
     added: int = 0
 
     async def ask(self, phase: Phase) -> None:
-        """Ask what is left of a phase, if anything is. Raises TomserveError; what completed is kept."""
+        """Ask what is left of a phase, if anything is. Raises TomserveError; everything that completed is kept."""
         left, total = phase.left(), phase.total()
         if not left:
             return
-        self.listener.message(phase.said(left, total))
+        self.listener.message(phase.announcement(left, total))
         self.save()
         self.log(f"{left} of {total} left {phase.what}")
         tally = Tally(self.listener)
@@ -159,6 +180,10 @@ class Asker:
             self.log(f"{tally.written} rows added, {tally.reused} reused, by status {dict(tally.statuses)}")
 
     async def _run(self, phase: Phase, tally: Tally) -> None:
+        """Ask what is left of a phase, and note in its session what was found out.
+
+        Raises StoppedError where the asking was ended early.
+        """
         transport = _transport(self.transport, Timeouts(stall=self.timeout, total=self.timeout))
         runner = self._runner(phase, tally, transport)
         try:
@@ -168,9 +193,9 @@ class Asker:
         finally:
             if phase.session is not None:
                 limit = tally.now.limit if tally.now.found else phase.concurrency
-                phase.session.found(limit, runner.prefix.to_dict())
+                phase.session.note_load(limit, runner.prefix.to_dict())
                 answers = sum(tally.statuses[status] for status in SPOKEN)
-                phase.session.answered(answers, sorted(self.answering.named))
+                phase.session.note_answers(answers, sorted(self.answering.named))
             await transport.close()
         if not done:
             raise StoppedError(
@@ -178,15 +203,15 @@ class Asker:
             )
 
     async def _watched(self, asking: Coroutine[Any, Any, bool]) -> bool:
-        """Ask, and look whether the server is still the same meanwhile and in the end; whether all was asked."""
+        """Ask, and check meanwhile and at the end that the server is still the same. Returns whether all was asked."""
         if self.vigil is None or not self.vigil.useful:
             return await asking
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(asking), asyncio.create_task(self.vigil.keep())]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            results = [task.result() for task in ended]  # raises what any of them ended by
+            results = [task.result() for task in ended]  # raises the error of a task that ended by one
             done = all(results)
-            if done:  # else it was stopped
+            if done:  # otherwise the run was stopped
                 await self.vigil.look()
             return done
         except asyncio.CancelledError:  # the runner knows whether it was stopped, and then ends as stopped
@@ -203,6 +228,7 @@ class Asker:
         return f"{phase.left()} of {phase.total()} left {phase.what}"
 
     def _runner(self, phase: Phase, tally: Tally, transport: Transport) -> Runner:
+        """The engine's runner for a phase."""
         probe = {"model": self.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         return Runner(
             list(self.endpoints),
@@ -221,7 +247,7 @@ class Asker:
 
 
 def _most(endpoints: int) -> int:
-    """Requests that may be out at one endpoint: each is a connection, and open files have a limit."""
+    """How many requests may be in flight at one endpoint: each is a connection, and the system limits open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = endpoints * MOST + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,7 @@
-"""From options to a plan: which items, whom to ask, by which strategies. Nothing is asked and nothing written."""
+"""Makes a plan from the options: which items are asked, which model, and by which strategies.
+
+Making a plan asks no question and writes no file.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,26 @@ from tomserve.serving.target import Target
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """What the command line and `tomserve.ask` offer; None or empty means the default that their help states.
+    """The options of `tomserve eval` and `tomserve.ask`. None, or empty, means the default that their help states.
 
-    items: the questions themselves, where they are at hand; `benchmark` is then only the name that they go by.
+    benchmark: the name of the benchmark, or the path of a file that declares one.
+    items: the items themselves, where a caller has them; `benchmark` is then only the name that the run notes.
+    path, gold: the benchmark's file, and which set of correct answers counts.
+    strategies: names or folders of prompting strategies.
+    model, revision: the model's id or a preset's name, and its exact version.
+    base_urls: the addresses of the servers.
+    run: the name or folder of the run.
+    limit: how many items are asked.
+    max_tokens: how many tokens a reply may have.
+    thinking: "on", "off" or a number of tokens.
+    timeout: seconds that one request may take.
+    concurrency: how many requests are in flight; None to find it out.
+    transport: how requests are sent, "aiohttp" or "openai".
+    hedge: seconds after which a second server is asked, too.
+    noise_check: the share of the items that is asked again.
+    setup: whether vLLM may be installed where it is needed and missing.
+    accept_change: whether to go on where another server or model answers than before.
+    policy: how often and when a failed request is sent again.
     """
 
     benchmark: str | None = None
@@ -52,8 +72,17 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an evaluation is to ask of whom. every: all items of the benchmark; questions: what is asked of it; again:
-    what the noise check asks again; name: how the run is called unless the user names it."""
+    """What an evaluation is to ask, and which model.
+
+    options: what the user wants.
+    benchmark: the benchmark that the items belong to.
+    every: all items of the benchmark.
+    target: the server and the model.
+    questions: what is asked.
+    again: what the noise check asks again.
+    sampling: temperature, seed and further fields of each request.
+    name: the model's part of the run's name, unless the user names the run.
+    """
 
     options: EvalOptions
     benchmark: Benchmark
@@ -66,13 +95,15 @@ class Plan:
 
     @property
     def called(self) -> str:
-        """The benchmark's name in the run: that of the items that were given, else the benchmark's own."""
+        """The benchmark's name in the run: the one given with the items, else the benchmark's own."""
         return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
 
 
 def plan(options: EvalOptions) -> Plan:
-    """Make the plan: load the items, choose the server, load the strategies. Raises TomserveError for what does not
-    fit together; asks nothing yet."""
+    """Make the plan: load the items, choose the server, load the strategies.
+
+    Raises TomserveError where an option is wrong or does not fit the others.
+    """
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
@@ -99,7 +130,7 @@ def plan(options: EvalOptions) -> Plan:
 
 
 def _check_numbers(options: EvalOptions) -> None:
-    """Raise ConfigError for a number that cannot be meant."""
+    """Raise ConfigError for a number of items, tokens, requests or seconds that is too small or no number."""
     counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
@@ -110,21 +141,25 @@ def _check_numbers(options: EvalOptions) -> None:
 
 
 def _benchmark(options: EvalOptions) -> Benchmark:
-    """What is known of the benchmark; items that are at hand may name any, of which nothing else has to be known."""
+    """The benchmark to ask. Items that a caller has may belong to one that tomserve does not know."""
     if not options.items:
         return benchmarks.get(options.benchmark)
-    found = benchmarks.known(options.benchmark or benchmarks.ANYBODYS)
-    return found or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
+    benchmark = benchmarks.known(options.benchmark or benchmarks.ANYBODYS)
+    return benchmark or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
 
 
 def _given(items: tuple[Item, ...]) -> list[Item]:
-    """Items that are at hand. Raises ConfigError where two have one id."""
+    """The items that a caller has. Raises ConfigError where two of them have the same id."""
     if twice := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
         raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
     return list(items)
 
 
 def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:
+    """The strategies that the user wants, else the benchmark's own, as the model's preset changes them.
+
+    Raises ConfigError where two have the same name.
+    """
     strategies = [
         Strategy.load(
             name,
@@ -141,7 +176,7 @@ def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | Non
 
 
 def _thinking(preset: Preset | None, model: str, wanted: str | None) -> int:
-    """Tokens a reply may think. Raises ConfigError where nobody knows how to switch the model's thinking."""
+    """How many tokens a reply may think. Raises ConfigError where no preset says how the model's thinking is set."""
     if preset is None and wanted is not None:
         raise ConfigError(
             f"--thinking {wanted}: no preset tells how {model} is switched; write launch/models/NAME.yaml with a "

@@ -1,4 +1,4 @@
-"""Before anything is asked: a server where none runs yet, and whether it can answer these questions."""
+"""What is done before anything is asked: starting a server where none runs, and checking that it can answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tomserve.serving.target import Target
 
 
 def need_engine(listener: Listener, *, setup: bool) -> None:
-    """Raise MachineError where vLLM is missing; with `setup` install it first."""
+    """Raise MachineError where vLLM is missing. setup: whether to install it first if needed."""
     if setup:
         install.setup(None, listener.message)
     install.require_engine()
@@ -29,30 +29,37 @@ def need_engine(listener: Listener, *, setup: bool) -> None:
 def start(
     stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None]
 ) -> tuple[Server, Target]:
-    """Start the embedded server, to be stopped by `stack`; it says what it does in ``server.log`` of the run folder.
+    """Start the embedded server, a small reference model on the CPU.
 
-    note: told every few seconds how it goes; an error that it raises ends the waiting.
-    Returns it with the target that it makes. Raises ServerError, MachineError.
+    stack: stops the server when it is closed.
+    chosen: the target, whose preset is that of the reference model.
+    folder: the run's folder; the server writes its output to ``server.log`` there.
+    note: called every few seconds with a sentence on how far the start is; an error that it raises ends the waiting.
+
+    Returns the server, and the target with the server's address. Raises ServerError, MachineError.
     """
     preset = chosen.preset
     assert preset is not None  # an embedded target is the reference preset
     port = free_port()
     command = vllm_command(preset, str(reference.folder()), port=port)
-    command.env["VLLM_API_KEY"] = ""  # nobody else talks to it; a key of the environment would lock us out
+    command.env["VLLM_API_KEY"] = ""  # a key from the environment would lock tomserve out of its own server
     note("starting the embedded server (vLLM on the CPU, reference model) ...")
     server = stack.enter_context(Server(command, host="127.0.0.1", port=port, log=folder / "server.log"))
     took = server.wait_healthy(lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
-    found = target.ask_endpoints([server.url], preset.served_name, chosen.revision)
-    found.server |= provenance.started(preset, str(reference.folder()), command, (), revision=found.revision)
-    return server, found
+    reached = target.ask_endpoints([server.url], preset.served_name, chosen.revision)
+    reached.server |= provenance.started(preset, str(reference.folder()), command, (), revision=reached.revision)
+    return server, reached
 
 
 def check(chosen: Target, questions: Questions, sampling: Sampling, timeout: float) -> int | None:
-    """Ask every endpoint something small, and count the tokens of the longest prompts.
+    """Ask every endpoint something small, and check that the longest prompts fit into the model's context.
 
-    Returns the tokens of the longest prompt, None where the server does not count. Raises ServerError where chat does
-    not work, ConfigError where a prompt and its reply exceed the context.
+    chosen: the servers and the model. questions: what will be asked. sampling: fields of each request.
+    timeout: seconds that one request may take.
+
+    Returns the tokens of the longest prompt, None where the server does not count tokens. Raises ServerError where an
+    endpoint does not answer as it should, ConfigError where a prompt and its reply are longer than the context.
     """
     longest = None
     for endpoint in chosen.endpoints:
@@ -65,20 +72,20 @@ def check(chosen: Target, questions: Questions, sampling: Sampling, timeout: flo
 
 
 def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, tuple[Message, ...], int]]:
-    """Of every strategy the prompts of the longest items, as (item, strategy, messages, tokens for the reply).
+    """The longest prompts of every strategy, each as (item's id, strategy, messages, tokens for the reply).
 
-    A template shows the texts of an item and something around every sentence and label, so the items with the most
-    text and those with the most parts make the longest prompts. Only these are rendered: each of the others is rendered
-    once in the whole evaluation, when it is asked.
+    A template shows the texts of an item, and something around every sentence and choice. So the longest prompts are
+    those of the items with the most text, or with the most sentences and choices. Only these are rendered here, because
+    rendering all prompts just to measure them would take as long as rendering them to be asked.
     """
     items = questions.items
     sizes = list(zip(items.characters, items.parts, strict=True))
     by_text = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: sizes[place])
     by_parts = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: sizes[place][::-1])
-    few = [items[place] for place in dict.fromkeys((*by_text, *by_parts))]
+    longest = [items[place] for place in dict.fromkeys((*by_text, *by_parts))]
     return (
         (item.id, strategy.name, turn.messages, turn.max_tokens)
         for strategy in questions.strategies
-        for item in few
+        for item in longest
         for turn in [strategy.turn(item)]
     )

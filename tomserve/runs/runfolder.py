@@ -1,6 +1,6 @@
-"""A run folder ``runs/<run>/``: name, lock, manifest, items snapshot. What a run is, and whether it may go on.
+"""The run folder ``runs/<run>/``: its place and name, its lock, and the files that tomserve keeps in it.
 
-RUN on a command line is a name under ``./runs`` (or ``TOMSERVE_RUNS``), or a path.
+On a command line, RUN is the name of a folder under ``./runs`` (or ``TOMSERVE_RUNS``), or the path of a folder.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.stock import Stock
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
-"""Files of a run that are changed in place."""
+"""Files of a run that are written to in place."""
 
 REPLACED = ("manifest.json", "items.jsonl", "scores.parquet", "report.html")
-"""Files of a run that are only ever replaced as a whole."""
+"""Files of a run that are never changed in place, but replaced as a whole."""
 
 
 def run_path(run: str) -> Path:
-    """Folder of a run given by name or path. A name cannot leave the runs folder. Raises ConfigError."""
+    """The folder of a run that is given by name or path; it need not exist.
+
+    Raises ConfigError for a name with other characters than file names should have.
+    """
     if "/" in run:
         return Path(run).expanduser()
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", run):
@@ -40,64 +43,72 @@ def run_path(run: str) -> Path:
 
 
 def newest_first() -> list[Path]:
-    """Folders of all runs, the one whose manifest was written last first: what "the newest" means to a user. It only
-    chooses what is shown; whether anything is up to date is never told by the time of a file."""
-    found = (path.parent for path in runs_root().glob("*/manifest.json"))
-    return sorted(found, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name), reverse=True)
+    """The folders of all runs, beginning with the newest: the one whose manifest was written last.
+
+    The time of a file only decides which run is shown here. Whether something is up to date never depends on it.
+    """
+    folders = (path.parent for path in runs_root().glob("*/manifest.json"))
+    return sorted(folders, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name), reverse=True)
 
 
 def existing_run(run: str | None) -> Path:
-    """Folder of a run that is there; with None the newest. Raises ConfigError listing what there is."""
+    """The folder of a run that exists; None for the newest. Raises ConfigError that lists the runs there are."""
     if run is None:
-        if not (found := newest_first()):
+        if not (folders := newest_first()):
             raise ConfigError(f"no runs in {runs_root()}/; make one with `tomserve eval` (or `make eval`)")
-        check_files(found[0])
-        return found[0]
+        check_files(folders[0])
+        return folders[0]
     path = run_path(run)
     if not (path / "manifest.json").exists():
-        known = sorted(p.parent.name for p in runs_root().glob("*/manifest.json"))
-        raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, known)}")
+        names = sorted(p.parent.name for p in runs_root().glob("*/manifest.json"))
+        raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, names)}")
     check_files(path)
     return path
 
 
 def check_files(folder: Path, *, change: bool = False) -> None:
-    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like: the run may come from
-    somebody else, and would lead to other files of the user's. The folder itself may be reached through a link.
+    """Raise ConfigError at the first file of a run that is a link, a pipe, a folder or the like.
 
-    change: the run is going on, so files that are changed in place may have no second name either.
+    A run may come from somebody else, and a link in it could make tomserve read or change other files of the user. The
+    run folder itself may be reached through a link.
+
+    change: whether the run is resumed: then files that are written to in place may have no second name (hard link).
     """
     for name in REPLACED + CHANGED:
         files.check(folder / name, alone=change and name in CHANGED)
 
 
 def default_name(benchmark: str, model: str) -> str:
-    """``<benchmark>-<model>`` with everything unusual in a model id replaced by '-'."""
+    """The name ``<benchmark>-<model>`` of a run, in which characters unusual in file names are replaced by '-'."""
     return f"{benchmark}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model).strip('-.') or 'model'}"[:200]
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest as JSON has it, or None where there is none. Raises ConfigError for a broken one by field, and as
-    `check_files` does."""
+    """The manifest of a run as a dictionary; None where there is none.
+
+    Raises ConfigError that names the field where the manifest is broken, and as `check_files` does.
+    """
     check_files(folder)
-    found = Manifest.read(folder)
-    return None if found is None else found.to_dict()
+    manifest = Manifest.read(folder)
+    return None if manifest is None else manifest.to_dict()
 
 
 def without_manifest(journal: Path) -> RunMismatchError:
-    """The error for a journal with rows beside which there is no manifest."""
+    """The error for a run folder that holds a journal with rows but no manifest."""
     return RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
 
 
 def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
-    """Keep every item ever asked in ``items.jsonl``: a run explains itself. Returns their ids.
+    """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
+    dataset. Returns the ids of these items.
 
-    Items that are there were checked when they were written: their ids are read, and the rest only where some are new.
-    fresh: forget the items of an earlier attempt that asked nothing.
+    folder: the run's folder. items: what is asked now. fresh: whether to drop the items of an earlier attempt that
+    asked nothing. Items that are there already were checked when they were written, so that only their ids are read
+    unless some items are new.
     """
     path = folder / "items.jsonl"
     there = path.exists() and not fresh
-    own = {identifier: identifier for identifier in items.ids}  # of equal texts one is kept
+    own = {identifier: identifier for identifier in items.ids}  # so that equal ids are kept in memory only once
     known = {own.get(identifier, identifier) for identifier in read_ids(path)} if there else set()
     if not known or not known.issuperset(own):
         lines = {item.id: item.to_json() for item in read_items(path)} if there else {}
@@ -108,8 +119,11 @@ def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
 
 
 class RunFolder:
-    """A run folder held by this process. Raises MachineError while another process holds it, ConfigError as
-    `check_files` does."""
+    """A run folder that is locked by this process until the context is left.
+
+    Raises MachineError while another process holds the lock, and where the folder cannot be written; raises ConfigError
+    as `check_files` does.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -129,7 +143,7 @@ class RunFolder:
             raise MachineError(
                 f"{path}: in use by another tomserve process (pid {holder}); wait for it, or use --run NEW"
             ) from None
-        with contextlib.suppress(OSError):  # only a help to whoever finds the run locked
+        with contextlib.suppress(OSError):  # the number only serves the message for whoever finds the run locked
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
@@ -152,7 +166,7 @@ class RunFolder:
             raise JournalError(f"{path}: cannot be written ({error.strerror})") from None
 
     def log(self, message: str) -> None:
-        """Add a line with the time to ``log.txt``, if that is possible: a log must not end a run."""
+        """Add a line with the time to ``log.txt``. An error is ignored, because a log must not end a run."""
         line = f"{now()} {files.one_line(message)}\n".encode()
         with contextlib.suppress(OSError, ConfigError):
             log = files.opened(self.path / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -1,8 +1,8 @@
-"""The scores of a run: made from its folder, kept beside it in ``scores.parquet``, and made again where that is out of
-date.
+"""The scores of a run: computed from its folder, kept there in ``scores.parquet``, and computed again when out of date.
 
-Always re-creatable from the folder alone, the same bytes every time; only the metrics of a benchmark that lies in a
-file of its own need that file (see tomserve.benchmarks.get), as nothing of a run folder is ever run as code.
+The folder alone is enough to compute the table again, with the same bytes every time. The only exception is a benchmark
+that a user declared in a file of his own: its own metrics need that file (see tomserve.benchmarks.get), because nothing
+in a run folder is ever run as code.
 
 >>> scores_of(Path("runs/perturbed-reference")).select("strategy", "correct").head()           # doctest: +SKIP
 """
@@ -28,38 +28,49 @@ from tomserve.scoring.tablefile import read_table
 
 
 class Scored(NamedTuple):
-    """A run's score table and what it was made from (see tomserve.runs.kept)."""
+    """A run's score table, and the record of what it was made from (see tomserve.runs.kept)."""
 
     table: pl.DataFrame
     record: kept.Record
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
-    """Score a run. items: a JSONL file to score against instead of the run's own. note: told what was not read.
+    """Score a run without keeping the table.
 
-    Raises ConfigError where the folder is no run or its items are broken.
+    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own.
+    note: called with a sentence on each thing that could not be read.
+
+    Returns a table with one row for each item and strategy. Raises ConfigError where the folder is no run or its items
+    are broken.
     """
     with tempfile.TemporaryDirectory() as scratch:
         return _scored_into(Path(scratch) / kept.TABLE, folder, items=items, note=note).table
 
 
 def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> kept.Sources:
-    """Score a run into that Parquet file; returns what was read. Raises ConfigError as score_run does, OSError where
-    the file cannot be written."""
+    """Score a run into a Parquet file.
+
+    folder: the run's folder. path: the file to write.
+    items: a JSONL file of items to score against instead of the run's own.
+    note: called with a sentence on each thing that could not be read.
+
+    Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
+    written.
+    """
     asked = kept.Sources.asked(folder)
     journal = folder / kept.JOURNAL
     if not journal.exists():
         empty(asked.run).write_parquet(path)
         return asked
-    known = ItemFile(items or folder / kept.ITEMS)
+    questions = ItemFile(items or folder / kept.ITEMS)
     noise = folder / NOISE
-    again = NoiseFile(noise, known, asked.model) if noise.exists() else None
-    found = ResponseFile(journal, known, asked.model, turns=asked.turns)
-    tell(note, found, again)
+    again = NoiseFile(noise, questions, asked.model) if noise.exists() else None
+    responses = ResponseFile(journal, questions, asked.model, turns=asked.turns)
+    tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
-    write_scored(known, found, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
-    return asked.read(file.file for file in (found, known, again) if file is not None)
+    write_scored(questions, responses, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
+    return asked.read(file.file for file in (responses, questions, again) if file is not None)
 
 
 def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: Note | None = None) -> Scored:
@@ -69,37 +80,40 @@ def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: N
 
 
 def _not_at_hand(manifest: Manifest | None) -> str | None:
-    """What to say where the run's benchmark is a file that this process was not given; None where nothing is
-    missing."""
+    """The sentence for a run whose benchmark is declared in a file that was not given; else None."""
     if manifest is None or manifest.benchmark_file is None or benchmarks.known(manifest.benchmark) is not None:
         return None
-    name, shown = manifest.benchmark, str(manifest.benchmark_file.get("name"))
-    shown = shown if re.fullmatch(r"[\w.-]{1,100}\.py", shown) else "FILE.py"  # a manifest may come from anybody
+    name, file = manifest.benchmark, str(manifest.benchmark_file.get("name"))
+    file = file if re.fullmatch(r"[\w.-]{1,100}\.py", file) else "FILE.py"  # the manifest may come from somebody else
     return (
         f"scored with the standard metrics alone, as the file of its benchmark {name!r} is not at hand; for the "
-        f"benchmark's own run `tomserve score RUN --benchmark {shown}`"
+        f"benchmark's own run `tomserve score RUN --benchmark {file}`"
     )
 
 
 def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
-    """The run's scores: those kept in ``scores.parquet`` where ``scores.json`` beside it proves that this user's
-    tomserve made them, as it is now, of what lies in the folder now; else, or where `fresh`, made again and kept.
+    """The scores of a run, computed only where that is needed.
 
-    note: told what was not read. Raises ConfigError as score_run does.
+    The table kept in ``scores.parquet`` is used if ``scores.json`` beside it proves that the same version of tomserve
+    of the same user made it from exactly the files that the folder holds now. Otherwise the scores are computed again,
+    and kept.
+
+    folder: the run's folder. fresh: whether to compute them again in any case.
+    note: called with a sentence on each thing that could not be read. Raises ConfigError as `score_run` does.
     """
     return scored(folder, fresh=fresh, note=note).table
 
 
 def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Scored:
-    """The scores as scores_of gives them, with what they were made from."""
+    """The same scores as `scores_of` returns, with the record of what they were made from."""
     path = folder / kept.TABLE
-    if not fresh and (found := kept.believed(path)) is not None:
-        table, record = found
+    if not fresh and (usable := kept.believed(path)) is not None:
+        table, record = usable
         return Scored(pl.read_parquet(table), record)
     try:
         with files.replacing(path) as file:
             made = _scored_into(Path(file.name), folder, note=note)
-    except OSError:  # a read-only folder can still be looked at
+    except OSError:  # the scores of a read-only folder can still be computed, only not kept
         with tempfile.TemporaryDirectory() as scratch:
             return _scored_into(Path(scratch) / path.name, folder, note=note)
     kept.keep(path, made.record)
@@ -107,8 +121,11 @@ def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Sc
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:
-    """Scores of a run (name, path, or None for the newest), or a score table (.parquet, .jsonl, .csv). note: told what
-    was not read. Raises ConfigError where there is neither."""
+    """The scores of a run, or of a file with a score table.
+
+    source: a run's name or path, or a .parquet, .jsonl or .csv file; None for the newest run.
+    note: called with a sentence on each thing that could not be read. Raises ConfigError where there is no such source.
+    """
     if source is None or not source.endswith(TABLES):
         folder = existing_run(source)
         return _noted(scores_of(folder, note=note), str(folder), note)
@@ -116,7 +133,7 @@ def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame
 
 
 def _noted(scores: pl.DataFrame, source: str, note: Note | None) -> pl.DataFrame:
-    """The scores, once it has been said which of their statuses nobody knows."""
+    """The scores as they are, after `note` was told which of their statuses are unknown, if any."""
     if note is not None and (strange := unknown_statuses(scores)) is not None:
         note(f"{source}: {strange}")
     return scores

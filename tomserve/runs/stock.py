@@ -1,7 +1,7 @@
-"""Many items in little memory: each as its line of JSON, read again where it is needed.
+"""Many items in little memory: each is kept as a line of JSON and made an Item again when it is needed.
 
-An Item of pydantic takes some 5 kB, its line a tenth of that; of half a million questions of a run that is resumed few
-are ever needed again.
+An Item takes about 5 kB of memory, its line of JSON a tenth of that. When a run of half a million questions is resumed,
+few of its items are ever needed again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from tomserve.items.draw import share_of, spread
 
 
 class Stock(Sequence[Item]):
-    """Items in their order, each kept as its line of JSON. Reading one by its place makes the Item anew.
+    """A sequence of items, each kept as its line of JSON; reading an item makes it anew.
 
-    stratum: the factor over whose values draws are spread; None for no spreading. `ids` are the items' ids;
-    `characters` and `parts` say of each how much text it has, and in how many sentences and choices.
+    items: the items in their order.
+    stratum: the factor over whose values a draw of items is spread; None for none.
+    ids: the items' ids. lines: their lines of JSON.
+    characters: how many characters of text each item has.
+    parts: how many sentences and choices each item has.
     """
 
     def __init__(self, items: Iterable[Item] = (), stratum: str | None = None) -> None:
@@ -28,10 +31,10 @@ class Stock(Sequence[Item]):
         self.characters = array("L")
         self.parts = array("L")
         self._strata: list[object] = []
-        strata: dict[object, object] = {}  # a million of the same few texts are not kept one by one
+        strata: dict[object, object] = {}  # keeps each value once, however many items have an equal one
         for item in items:
             self.ids.append(item.id)
-            # copied, because what orjson returns keeps the room of the buffer in which it was written: 8 kB
+            # Copied, because the bytes that orjson returns occupy the whole buffer of 8 kB in which they were written.
             self.lines.append(bytes(bytearray(item.to_json())))
             self.characters.append(sum(map(len, (*item.story, item.question, *item.choices))))
             self.parts.append(len(item.story) + len(item.choices))
@@ -54,11 +57,11 @@ class Stock(Sequence[Item]):
         return map(Item.from_json, self.lines)
 
     def digest(self) -> str:
-        """Content digest, whatever the order; that of `items.items_digest`."""
+        """A digest of the items that does not depend on their order; the same as that of `items.items_digest`."""
         return digest(*sorted(self.lines))
 
     def limited(self, limit: int | None) -> Stock:
-        """The first `limit` of them as `draw.limited` chooses."""
+        """The `limit` items that `items.draw.spread` chooses, in their order; all of them for None."""
         if limit is None or limit >= len(self):
             return self
         chosen = spread(zip(self.ids, self._strata, strict=True), limit)
@@ -72,5 +75,5 @@ class Stock(Sequence[Item]):
         return part
 
     def drawn(self, share: float) -> Stock:
-        """That share of them as `draw.drawn` chooses."""
+        """That share of the items, from above 0 to 1, chosen in the same way as `limited` does."""
         return self.limited(share_of(len(self), share))

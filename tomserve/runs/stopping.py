@@ -1,4 +1,4 @@
-"""A switch that ends an evaluation early, from whichever thread it is turned."""
+"""A switch that ends an evaluation early; any thread may turn it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from tomserve.errors import StoppedError
 
 INTERRUPTED = 130
-"""The exit code of what Ctrl-C ended; a command line that was ended by another signal has another."""
+"""The exit code of a command that Ctrl-C ended: 128 plus the number of the signal, as shells have it."""
 
 
 class Stop:
-    """Turned once and for all by `set`: nothing new is asked, and what is in flight has half a minute to come back.
+    """A switch that `set` turns for good: nothing new is asked then, and requests in flight have half a minute left.
 
     >>> stop = Stop()
     >>> stop.set()
@@ -27,20 +27,20 @@ class Stop:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def set(self) -> None:
-        """End the evaluation; safe to call from any thread, a signal handler of an event loop, and twice."""
+        """End the evaluation. It may be called from any thread, from an event loop's signal handler, and repeatedly."""
         self._turned.set()
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for loop, event in waiting:
-            with contextlib.suppress(RuntimeError):  # that loop has ended, and nobody waits there any more
+            with contextlib.suppress(RuntimeError):  # that event loop has ended, so nothing waits in it any more
                 loop.call_soon_threadsafe(event.set)
 
     def is_set(self) -> bool:
-        """Whether it was turned."""
+        """Whether the switch was turned."""
         return self._turned.is_set()
 
     def event(self) -> asyncio.Event:
-        """An event of the running loop that is set when the switch is turned."""
+        """An event of the running event loop that is set when the switch is turned."""
         event = asyncio.Event()
         with self._lock:
             if not self._turned.is_set():
@@ -50,7 +50,7 @@ class Stop:
         return event
 
     def check(self) -> None:
-        """Raise StoppedError where it was turned: for the work before and after asking."""
+        """Raise StoppedError if the switch was turned; called in the work before and after the asking."""
         if self.is_set():
             raise StoppedError(
                 "stopped; everything that was answered is kept; repeat the command to resume", INTERRUPTED
