@@ -8,8 +8,8 @@ Within every order, and apart for stories with and without tells, the classes of
                   common_knowledge, but private ones only 1 and 2; 1 and 2 as released)
     letter        its place among the choices
 
-Of some agents drawn at random those are asked that come first to put every trait into its rarest class, else the best,
-as long as no class falls too far behind another (SLACK). A story that has no such question for an order is drawn anew.
+Of several nestings of agents, drawn at random, the first is asked that puts every trait into its rarest class, else the
+best of them, as long as no class falls too far behind another (SLACK). A story without such a question is drawn again.
 Letters are dealt afterwards and never need a new story. Twins are balanced by the deceptive one.
 `--order-sensitive` is stricter: at no time are fewer than half of the items of an order sensitive.
 """
@@ -30,10 +30,10 @@ SLACK, MOST = 2, 8
 """How many items a class may fall behind another of the same trait and order, with or without tells: 2, but one more
 for every PATIENCE stories drawn in vain, up to 8."""
 PATIENCE = 8
-DRAWS = 1  # times that the agents are put in a random ring; each stretch of it is tried
-STORIES = 1000  # stories drawn before it is given up
+DRAWS = 1  # how often the agents are put in a random ring, of which every stretch is tried
+STORIES = 1000  # stories that are drawn before the generator gives up
 
-Classes = list[tuple[list[int], int]]  # of a question: the counts of each trait, and the question's class
+Classes = list[tuple[list[int], int]]  # for each trait the counts of its classes, and the class of the question
 
 
 class Balance:
@@ -127,7 +127,7 @@ class Balance:
         return 1 <= order <= 2 or (order > 2 and self.semantics != "released" and self.plan.tell_kind != "private")
 
     def give_up(self, number: int) -> ConfigError:
-        """What to say when no story is found."""
+        """The error to raise where no story keeps the balance."""
         failed = self._insensitive or self._failed
         if not failed:
             return ConfigError(

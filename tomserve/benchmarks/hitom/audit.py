@@ -1,8 +1,8 @@
-"""Every label of the official Hi-ToM file against the tracker: where they disagree, why, and which sentences decide.
+"""Compare every label of the official Hi-ToM file with the tracker: where they disagree, and which sentences decide.
 
     tomserve dataset audit hitom --path Hi-ToM_data.json
 
-Causes, the first that holds:
+Causes of a disagreement, of which the first that holds is named:
 
     stale half     a label of the VP half that is not the tracker's, nor the CoTP half's for the same question
     room re-entry  a label that is not the tracker's, in a story where agents come back into a room that they had left
@@ -32,13 +32,13 @@ CAUSES = ("stale half", "room re-entry", "unexplained", "semantics")
 
 @dataclass(frozen=True)
 class Finding:
-    """One disagreement: `record`'s label, both tracked answers, and what made each of them so."""
+    """One disagreement: a record with its label, both tracked answers, and the sentences that decided them."""
 
     record: Record
     cause: str
     released: str
     common_knowledge: str
-    decided: tuple[str, ...]  # a phrase a tracked answer, then one for a label that is neither
+    decided: tuple[str, ...]  # a phrase for each tracked answer, then one for a label that is neither
 
     def text(self) -> str:
         """One line of the listing."""
@@ -49,7 +49,7 @@ class Finding:
 
 
 class Audit:
-    """All labels of a file, recomputed. `rows` has one dict a record."""
+    """All labels of a file, compared with the tracker. records: the records of the file."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -65,7 +65,7 @@ class Audit:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """A row a record: half, order, deception, label, both tracked answers, the twin's label, cause."""
+        """One row for each record: half, order, deception, label, both tracked answers, the twin's label, cause."""
         return pl.DataFrame([self._row(record) for record in self.records], infer_schema_length=None)
 
     def _row(self, record: Record) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Audit:
         return tuple(lines.values())
 
     def agreement(self) -> pl.DataFrame:
-        """Labels that are the tracker's: a row a half, order and semantics, and a half's total (order "all")."""
+        """How many labels are the tracker's, by half, semantics and order (with "all" for the total of a half)."""
         rows = []
         for half in HALVES:
             of_half = self.rows.filter(pl.col("half") == half)
@@ -131,7 +131,7 @@ class Audit:
         return pl.DataFrame(rows)
 
     def pairs(self) -> pl.DataFrame:
-        """Questions asked in both halves with different labels, a row an order: differ, and which half is right."""
+        """How many questions have different labels in the two halves, by order, and how often each half is right."""
         both = self.rows.filter((pl.col("half") == CORRECTED) & pl.col("twin").is_not_null())
         differ = pl.col("label") != pl.col("twin")
         return (
@@ -146,7 +146,7 @@ class Audit:
         )
 
     def causes(self) -> pl.DataFrame:
-        """Disagreements a cause, order and deception, with their number."""
+        """The number of disagreements by cause, order and deception."""
         rows = [(f.cause, f.record.order, f.record.deception) for f in self.findings()]
         frame = pl.DataFrame(
             rows, schema={"cause": pl.String, "order": pl.Int64, "deception": pl.Boolean}, orient="row"
@@ -154,7 +154,7 @@ class Audit:
         return frame.group_by("cause", "order", "deception", maintain_order=True).agg(count=pl.len().cast(pl.Int64))
 
     def semantics(self) -> pl.DataFrame:
-        """Distinct questions whose answer differs between the two semantics, a row an order and deception."""
+        """How many distinct questions have another answer by the other semantics, by order and deception."""
         first = self.rows.with_columns(key=pl.Series([record.key for record in self.records])).unique(
             "key", keep="first", maintain_order=True
         )
@@ -166,7 +166,7 @@ class Audit:
         )
 
     def baselines(self, half: str = CORRECTED) -> pl.DataFrame:
-        """Right answers of every baseline against a half's labels, a row an order: counts, of `questions`.
+        """How many answers of every baseline are the labels of a half, by order, out of `questions`.
 
         `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number.
         """

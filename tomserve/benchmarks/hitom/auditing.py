@@ -1,4 +1,4 @@
-"""The audit of a Hi-ToM file as lines and tables: every disagreement, then what they come to, then the baselines."""
+"""The audit of a Hi-ToM file as lines and tables: every disagreement, their counts, and the baselines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tables(audit: Audit) -> dict[str, pl.DataFrame]:
 
 
 def findings(audit: Audit) -> Findings:
-    """The audit. Its exit code is 1 where a label is not the tracker's under the released semantics, else 0."""
+    """The audit; its exit code is 1 where a label is not the tracker's under the released semantics, else 0."""
     by_cause = groupby(audit.findings(), key=lambda finding: finding.cause)
     sections = {cause: tuple(finding.text() for finding in found) for cause, found in by_cause}
     stories = len({record.story_id for record in audit.records})

@@ -1,4 +1,4 @@
-"""The balance that a generated Hi-ToM set achieved, beside that of the official file where it is at hand.
+"""Tables of how balanced a generated Hi-ToM set is, beside the official file where that is at hand.
 
 The paper's own figures are not copied here: what it prints could not all be reproduced from its data, so the file
 itself is counted.
@@ -26,7 +26,7 @@ NOTES = {
 
 def tables(tally: Tally, official: Path | None = None) -> dict[str, pl.DataFrame]:
     """Two titled tables, by order and by chapters; with the official file's rows below where `official` is given."""
-    from tomserve.benchmarks.hitom.benchmark import load  # on demand: the benchmark declares the generator that asks
+    from tomserve.benchmarks.hitom.benchmark import load  # imported here, because the benchmark imports this module
 
     sets = {"generated": tally}
     if official is not None:

@@ -76,7 +76,7 @@ def _is_items(path: Path) -> bool:
 
 
 def _questions(records: Sequence[Record], path: Path, gold: str) -> list[Record]:
-    """One record a distinct question, the corrected half's where there is one; in the order of first occurrence."""
+    """One record for each distinct question, that of the corrected half if there is one, in the order of the file."""
     found: dict[str, Record] = {}
     for record in records:
         if record.key not in found or record.half == CORRECTED:
@@ -113,9 +113,11 @@ def _item(record: Record, gold: str) -> Item:
 
 
 def audit(path: Path | None, say: Say) -> Findings:
-    """Every label of the official file against the tracker (see tomserve.benchmarks.hitom.auditing). Raises ConfigError
-    without a file."""
-    from tomserve.benchmarks.hitom.audit import Audit  # on demand: asking needs none of it
+    """Compare every label of the official file with the tracker (see tomserve.benchmarks.hitom.auditing).
+
+    Raises ConfigError where no file is given.
+    """
+    from tomserve.benchmarks.hitom.audit import Audit  # imported here, because asking needs none of it
     from tomserve.benchmarks.hitom.auditing import findings
 
     del say

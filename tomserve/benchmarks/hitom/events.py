@@ -1,4 +1,4 @@
-"""Events of a Hi-ToM story: eight kinds of sentence, each written and read back exactly.
+"""The events of a Hi-ToM story: eight kinds of sentence, each written and read back exactly.
 
 >>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den."])
 >>> story.events[1], story.events[1].text()
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 WAITING_ROOM = "waiting_room"
-"""Where agents wait between chapters: nothing is seen there, and leaving it is no exit."""
+"""The room where agents wait between chapters. Nothing is seen there, and leaving it does not count as an exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An agent says before everybody where an object is; `the` and `now` are words that some sentences have."""
+    """An agent says before everybody where an object is. the, now: whether the sentence has that word, as some have."""
 
     speaker: str
     object: str
@@ -123,7 +123,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Distractor:
-    """Something beside the point; `verb` is one of VERBS."""
+    """A line that has nothing to do with the object. verb: one of VERBS."""
 
     agent: str
     verb: str
@@ -136,7 +136,7 @@ class Distractor:
 
 Event = Enter | Place | Move | Stay | Exit | Claim | Tell | Distractor
 VERBS = ("saw a", "saw an", "lost his", "lost her", "lost their", "likes the", "dislikes the")
-"""What a distractor says; the official file has "lost his" for every agent."""
+"""The verbs of distractors. The official file has "lost his" for every agent."""
 
 _AGENT, _WORD = r"[^\W\d_][\w'-]*", r"[\w'-]+"
 
@@ -181,7 +181,7 @@ def parse_sentence(text: str) -> Event:
 
 @dataclass(frozen=True)
 class Story:
-    """What happens, an event a sentence. Nothing is checked on construction; `check` does."""
+    """What happens in a story, one event for each sentence. Only `check` finds out whether it is possible."""
 
     events: tuple[Event, ...]
 
@@ -197,7 +197,7 @@ class Story:
         return cls(tuple(events))
 
     def sentences(self) -> tuple[str, ...]:
-        """The story as text, a sentence an event."""
+        """The story as text, one sentence for each event."""
         return tuple(event.text() for event in self.events)
 
     @cached_property
@@ -212,7 +212,7 @@ class Story:
 
     @cached_property
     def reentered(self) -> bool:
-        """Whether an agent comes back into a room that he had left: he sees again what lies there."""
+        """Whether an agent comes back into a room, and so sees again what lies there."""
         been: set[tuple[str, str]] = set()
         for event in self.events:
             if isinstance(event, Enter) and event.room != WAITING_ROOM:
@@ -222,7 +222,7 @@ class Story:
         return False
 
     def presence(self) -> list[dict[str, str]]:
-        """Who is where after each sentence: agent -> room; who has left a room and entered no other is in none."""
+        """The room of every agent after each sentence; an agent who left a room and entered no other is in none."""
         where: dict[str, str] = {}
         found = []
         for event in self.events:

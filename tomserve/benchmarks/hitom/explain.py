@@ -1,4 +1,4 @@
-"""What a wrong answer to a Hi-ToM question may come from: for every explanation that can be proved, its containers.
+"""Explain wrong answers to Hi-ToM questions: the containers to which each known simple rule would lead.
 
 >>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.",
 ...                      "Ann moved the pen to the blue_box.", "Ann likes the green_box."])
@@ -45,7 +45,11 @@ def explanations(
     choices: Sequence[str],
     semantics: Semantics = "released",
 ) -> dict[str, tuple[str, ...]]:
-    """The containers of every explanation (EXPLANATIONS), each once, those among the choices."""
+    """The containers that each of EXPLANATIONS leads to, each once, as far as they are among the choices.
+
+    story, traced: the story and its trace for `obj`. asked: the agents asked about, the outermost first. choices: the
+    labels to choose from. semantics: by which beliefs are derived.
+    """
     events = story.events
     places = [event for event in events if isinstance(event, Place | Move)]
     own = [event.container for event in places if event.object == obj]
@@ -69,7 +73,7 @@ def explanations(
 
 
 def _after_leaving(traced: Trace, asked: int) -> list[str]:
-    """Where the object was put, from elsewhere, while somebody of `asked` (bits) who had seen it was away."""
+    """The containers to which the object was moved while one of `asked` (as bits) who had seen it was away."""
     found, seen, now = [], 0, ""
     for update in traced.updates:
         if not update.speaker:
@@ -80,7 +84,7 @@ def _after_leaving(traced: Trace, asked: int) -> list[str]:
 
 
 def false_tells(story: Story, obj: str) -> tuple[int, int]:
-    """How many claims and private tells are false when they are made, and how many of these about `obj`."""
+    """How many claims and private tells are false when they are made, and how many of these are about `obj`."""
     where: dict[str, str] = {}
     false = about = 0
     for event in story.events:
@@ -93,11 +97,11 @@ def false_tells(story: Story, obj: str) -> tuple[int, int]:
 
 
 def places(item: Item, reading: Reading = NO_REPLY) -> dict[str, Factor]:
-    """The columns of an item by its story, question and choices; none where these are not of the known forms.
+    """The values of PLACES for an item; none where its story or question has another form.
 
     Beliefs are tracked under the item's factor `semantics` where it has one, else as released.
     """
-    del reading  # they belong to the item, whatever was answered
+    del reading  # these values do not depend on a reply
     try:
         asked, obj = read_question(item.question)
         story = parsed(item.story)
@@ -126,21 +130,25 @@ PLACES = Metric(
     places,
     of_item=True,
 )
-"""Containers in words; false tells of the story, and about the object."""
+"""The metric of explanations: the containers of each, separated by spaces, and how many tells are false, in
+all and about the object."""
 
 
 def semantics_of(item: Item) -> Semantics:
-    """The semantics under which an item was made, by its factor of that name; the released one where it has none."""
+    """The semantics by which an item was made: its factor `semantics`, or the released one where it has none."""
     return next((name for name in SEMANTICS if name == item.factors.get("semantics")), SEMANTICS[0])
 
 
 @lru_cache(maxsize=64)
 def parsed(sentences: tuple[str, ...]) -> Story:
-    """The story of an item; its questions stand together, so a few are kept. Raises ValueError."""
+    """The story with these sentences. A few are remembered, because the questions of a story come one after another.
+
+    Raises ValueError for a sentence of another form.
+    """
     return Story.parse(sentences)
 
 
 @lru_cache(maxsize=64)
 def traced(sentences: tuple[str, ...], obj: str) -> Trace:
-    """Its trace for an object. Raises ValueError."""
+    """The trace of such a story for an object. Raises ValueError as `parsed` does."""
     return trace(parsed(sentences), obj)

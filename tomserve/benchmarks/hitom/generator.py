@@ -49,7 +49,7 @@ _CONTAINERS = frozenset(CONTAINERS)
 
 
 class Question(NamedTuple):
-    """One question: who is asked about, the belief after every sentence, all factors."""
+    """One question: the agents asked about, the belief after every sentence, and all factors."""
 
     asked: tuple[str, ...]
     chain: list[str]
@@ -57,7 +57,7 @@ class Question(NamedTuple):
 
 
 class Told(NamedTuple):
-    """One story of a family, and its questions. `factors` are those that all its questions share."""
+    """One story of a family, and its questions. factors: those that all its questions share."""
 
     kind: str
     story: Story
@@ -73,19 +73,19 @@ class Family(NamedTuple):
     number: int  # of the first story, from 1
     cell: Cell
     stories: tuple[Told, ...]
-    asked: tuple[tuple[str, ...], ...]  # an order a tuple
+    asked: tuple[tuple[str, ...], ...]  # one tuple of agents for each order
     object: str
     choices: tuple[str, ...]
     semantics: Semantics
 
     @property
     def cluster(self) -> str:
-        """What is resampled: the story, or all twins together."""
+        """The unit of the intervals: the story, or all of its twins together."""
         return f"{BENCHMARK}/{self.stories[0].id}"
 
 
 def generate(plan: Plan) -> Iterator[Family]:
-    """The stories of a checked plan, or their families of twins. Raises ConfigError where balance cannot be kept."""
+    """The families of a checked plan: single stories, or twins. Raises ConfigError where balance cannot be kept."""
     balance = Balance(plan)
     known: set[str] = set()
     cells = plan.cells
@@ -119,7 +119,7 @@ def _fits(plot: Plot, plan: Plan) -> bool:
 
 
 def _own(plan: Plan, plot: Plot) -> dict[str, None]:
-    """Where the object asked about is seen or said to be, in whichever twin; in order, each once."""
+    """The containers where the object asked about is seen or said to be in any twin, in order and each once."""
     said = [tell.container(kind) for tell in plot.told for kind in plan.kinds]
     return dict.fromkeys([*plot.chapters[0].containers, *said])
 
@@ -167,7 +167,7 @@ def _family(
 def _story_factors(
     plot: Plot, story: Story, kind: str, distractors: int, choices: tuple[str, ...], named: set[str]
 ) -> dict[str, Factor]:
-    """What `question_item.story_factors` says, without reading the story again; `named` is what is named untold."""
+    """The values of `question_item.story_factors`, without reading it again. named: containers in no tell."""
     tells = plot.told if kind in ("", "truthful", "deceptive") else []
     private = len([tell for tell in tells if tell.hearer is not None])
     mentioned = named.union([tell.container(kind) for tell in tells])
@@ -201,11 +201,11 @@ def _questions(
 
 
 def _distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[Event]]:
-    """Lines of the plot after which a distractor stands, in order, and what it says."""
+    """The lines of the plot after which distractors stand, in order, and the distractors."""
     starts = set()
     line = 0
     for chapter, tells in zip(plot.chapters, plot.tells, strict=True):
-        starts.add(line)  # an object lies in the room that was entered last: nothing comes between
+        starts.add(line)  # nothing may stand between entering a room and the line that places the object there
         line += chapter.height + len(tells)
     free = [at for at in range(line) if at not in starts]
     return sorted([dice.pick(free) for _ in range(count)]), [_distractor(dice, plot) for _ in range(count)]
@@ -233,7 +233,7 @@ def _merged(events: list[Event | None], gaps: list[int], noise: list[Event]) -> 
 
 
 def _placed(traced: Trace, gaps: list[int], tells: int) -> Trace:
-    """The trace with its lines moved by the distractors; `tells` lines are left out, all after what can be seen."""
+    """The trace with its lines moved by the distractors, and without `tells` lines after all that can be seen."""
 
     if not gaps and not tells:
         return traced
@@ -258,7 +258,7 @@ def _others(dice: Dice, plan: Plan, plot: Plot, noise: list[Event], answers: lis
 
 
 def item_lines(family: Family) -> Iterator[bytes]:
-    """The items of a family, a JSON line each without the newline: what Item.to_json writes."""
+    """The items of a family as JSON, one line each without its newline, as Item.to_json writes them."""
     choices = orjson.Fragment(orjson.dumps((*family.choices, UNKNOWN)))
     for story in family.stories:
         sentences = orjson.Fragment(orjson.dumps(story.sentences))
@@ -302,7 +302,7 @@ def records(family: Family) -> Iterator[dict[str, Any]]:
 
 
 def official_file(families: Iterable[Family]) -> Iterator[bytes]:
-    """The official form, in pieces: {"data": [record, ...]}, a record a line."""
+    """A file of the official form, {"data": [record, ...]}, in pieces with one record on each line."""
     before = b'{"data": [\n'
     for family in families:
         for record in records(family):
@@ -312,7 +312,7 @@ def official_file(families: Iterable[Family]) -> Iterator[bytes]:
 
 
 def items(plan: Plan) -> Iterator[Item]:
-    """The items of a plan. Raises ConfigError where the plan, or the balance, cannot be had."""
+    """The items of a plan. Raises ConfigError where the plan or its balance is impossible."""
     for family in generate(plan.check()):
         for line in item_lines(family):
             yield Item.from_json(line)

@@ -1,4 +1,4 @@
-"""Who knows what after every sentence of a Hi-ToM item, for the report: told by the tracker from the item's story.
+"""Who knows what after every sentence of a Hi-ToM item, as the tracker derives it; the report shows it.
 
 >>> item = Item(id="q", story=["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den."],
 ...             question="Where does Ann think Bo thinks the pen is?", choices=["red_box", "unknown"], answer="red_box")

@@ -1,4 +1,4 @@
-"""What is asked of the generator: how many stories, of what kind, balanced over what; refused where it cannot be had.
+"""The plan of a generated set: how many stories, of what kind, and what is balanced; impossible plans are refused.
 
 >>> Plan(stories=8, agents=(3,), orders=(0, 4)).check()
 Traceback (most recent call last):
@@ -18,18 +18,18 @@ from tomserve.benchmarks.hitom.words import CONTAINERS
 from tomserve.errors import ConfigError, one_of
 
 TRAITS = ("position", "first-order", "tell", "letter")
-"""What can be balanced, a named class against the others, within every order; see asking.py."""
+"""What can be balanced within every order of belief; tomserve.benchmarks.hitom.asking explains each."""
 TELL_KINDS = ("both", "public", "private")
 TRUTHS = ("deceptive", "truthful", "mixed")
 TWINS = ("none", "truthful", "deceptive", "filler")
-"""Matched twins: one story without tells, with truthful ones, with deceptive ones, with as many neutral sentences."""
+"""The versions of a twin story: without tells, with truthful ones, with deceptive ones, with as many neutral lines."""
 AGENTS_RANGE, ORDERS_RANGE = (3, 8), (0, 6)
 LETTERS = 26
-_LEAST = 3  # agents of a chapter
+_LEAST = 3  # fewest agents of a chapter
 
 
 class Cell(NamedTuple):
-    """One cell of the design: stories go through the cells in turn, so that each gets the same number, but for one."""
+    """One cell of the design. Stories take the cells in turn, so that the numbers of stories differ by at most one."""
 
     chapters: int
     agents: int
@@ -38,12 +38,13 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what is generated. Tuples are levels.
+    """Everything that decides what is generated. A tuple of numbers lists the values (levels) that a variable takes.
 
-    Chapters, agents and tells are crossed and taken in turn; moves (a chapter) and distractors (a story) are drawn,
-    each level as likely as another. `lines` fixes the number of sentences, by distractors; `choices` is the number of
-    containers to choose from, or None for those that the story mentions; `semantics` None is `released`, or
-    `common_knowledge` where the released one has no order-sensitive item of the orders asked.
+    All combinations of chapters, agents and tells are taken in turn. For every chapter one of `moves` is drawn, and for
+    every story one of `distractors`, each value being as likely as the others. lines: the number of sentences of every
+    story, reached by adding distractors; None for no such number. choices: the number of containers to choose from;
+    None for those that the story mentions. semantics: None is `released`, or `common_knowledge` where the released
+    semantics has no order-sensitive item of the orders asked.
     """
 
     stories: int = 120
@@ -65,23 +66,23 @@ class Plan:
 
     @property
     def gold(self) -> Semantics:
-        """The semantics of the answers."""
+        """The semantics by which the answers are derived."""
         if self.semantics is not None:
             return self.semantics
         return "common_knowledge" if self.order_sensitive and max(self.orders) > 2 else "released"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The design's cells, chapters varying first."""
+        """The cells of the design; the number of chapters varies fastest."""
         return tuple(Cell(c, a, t) for a in self.agents for t in self.tells for c in self.chapters)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What is made of every drawn story: its twins, or one of "" (told as `truth` says)."""
+        """The versions made of every drawn story: the four TWINS, or only "" (told as `truth` says)."""
         return TWINS if self.twins else ("",)
 
     def check(self) -> Plan:
-        """The plan itself. Raises ConfigError naming the first option that cannot be had, and the way out."""
+        """Returns the plan itself. Raises ConfigError for the first option that cannot be met, with the way out."""
         if self.stories < 1:
             raise ConfigError(f"--stories {self.stories}: expected 1 or more")
         _within("--chapters", self.chapters, 1)
@@ -113,7 +114,7 @@ class Plan:
         return self
 
     def fewest_lines(self) -> int:
-        """The least number of sentences that every cell can have."""
+        """The smallest number of sentences that the stories of every cell can have."""
         return max(self._fewest(cell) for cell in self.cells)
 
     def _fewest(self, cell: Cell) -> int:

@@ -1,4 +1,4 @@
-"""Draw one Hi-ToM story: who is where, who moves what, who says what to whom. Everything but its wording.
+"""Draw the plot of one Hi-ToM story: who is where, who moves what, and who says what to whom.
 
 >>> dice, plan, cell = Dice("0:0"), Plan(), Cell(chapters=1, agents=3, tells=0)
 >>> plot = draw(dice, plan, cell, set_scene(dice, plan, cell))
@@ -35,14 +35,14 @@ from tomserve.benchmarks.hitom.tracker import Trace, Update
 from tomserve.benchmarks.hitom.words import AGENTS, CONTAINERS, OBJECTS, ROOMS
 
 T = TypeVar("T")
-_PLACES = 5  # containers of a chapter, at most
-_FRESH = 4  # further ones for lies
+_PLACES = 5  # most containers of a chapter
+_FRESH = 4  # most further containers, for lies
 MOST_PLACES = _PLACES + _FRESH
-"""In how many containers the object asked about is seen or said to be, at most."""
+"""The most containers in which the object asked about is seen or said to be."""
 
 
 class Dice:
-    """Seeded chance, the same on every machine and in every version of Python."""
+    """A source of seeded random numbers, the same on every machine and in every version of Python."""
 
     def __init__(self, seed: str) -> None:
         number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
@@ -53,11 +53,11 @@ class Dice:
         return int(self._random() * bound)
 
     def pick(self, things: Sequence[T]) -> T:
-        """One of them."""
+        """One of these things."""
         return things[int(self._random() * len(things))]
 
     def sample(self, things: Sequence[T], size: int) -> list[T]:
-        """`size` different ones, in random order."""
+        """`size` different ones of these things, in random order."""
         left = list(things)
         chance = self._random
         found = []
@@ -70,7 +70,7 @@ class Dice:
 
 
 class Deck:
-    """Words without repetition; when all are used, again from the start, but for those `kept` and the last few."""
+    """Words drawn without repetition. When all are used they start again, without the `kept` and the last few."""
 
     def __init__(self, dice: Dice, words: Sequence[str]) -> None:
         self._dice, self._words, self._left = dice, words, list(words)
@@ -91,24 +91,24 @@ class Deck:
 
 
 class Telling(NamedTuple):
-    """One thing said, in its truthful and its deceptive form; `hearer` None: before everybody."""
+    """One tell, in its truthful and its deceptive form. hearer: None where it is said before everybody."""
 
     speaker: str
     hearer: str | None
-    honest: bool  # which of the two is said where the story has no twins
+    honest: bool  # whether the truthful form is told where the story has no twins
     truthful: str
     deceptive: str
     trusting: int  # bits of those who trust the speaker
 
     def container(self, kind: str) -> str:
-        """What is said in the twin of that kind."""
+        """The container that is named in the twin of that kind."""
         honest = self.honest if not kind else kind == "truthful"
         return self.truthful if honest else self.deceptive
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """`turns`: agents in the order in which they act and leave, each with the containers that they move `object` to."""
+    """A chapter. turns: agents in the order in which they act, each with the containers that they move `object` to."""
 
     room: str
     object: str
@@ -118,17 +118,17 @@ class Chapter:
 
     @property
     def containers(self) -> list[str]:
-        """Where the object is in turn."""
+        """The containers in which the object is, in order."""
         return [self.first, *[label for _, moved in self.turns for label in moved]]
 
     @property
     def height(self) -> int:
-        """Lines without tells."""
+        """The number of lines without tells."""
         return 3 + sum([len(moved) or 1 for _, moved in self.turns]) + len(self.turns)
 
 
 class Scene(NamedTuple):
-    """What a story keeps when its first chapter and its tells are drawn anew."""
+    """The part of a story that is kept when its first chapter and its tells are drawn again."""
 
     names: list[str]
     room: str
@@ -139,7 +139,7 @@ class Scene(NamedTuple):
 
 @dataclass
 class Plot:
-    """A drawn story. Line numbers are those of the story with its tells and without distractors."""
+    """A drawn story. Line numbers count its lines and tells, but no distractors."""
 
     names: list[str]
     chapters: list[Chapter]
@@ -147,7 +147,7 @@ class Plot:
 
     @cached_property
     def bits(self) -> dict[str, int]:
-        """Agent -> bit, in order of entrance, as in Trace."""
+        """The bit of each agent, in order of entrance, as in Trace."""
         return {name: 1 << at for at, name in enumerate(self.names)}
 
     @property
@@ -157,17 +157,17 @@ class Plot:
 
     @property
     def height(self) -> int:
-        """Lines with tells and without distractors."""
+        """The number of lines with tells and without distractors."""
         return sum([chapter.height for chapter in self.chapters]) + len(self.told)
 
     @property
     def told(self) -> list[Telling]:
-        """Everything that is said."""
+        """All tells, in order."""
         return [tell for tells in self.tells for tell in tells]
 
     @cached_property
     def left(self) -> dict[str, tuple[int, str]]:
-        """Agent -> when he left the first chapter (0: first), and where the object was then."""
+        """For each agent the place (from 0) in the order of leaving the first chapter, and where the object was."""
         here = self.chapters[0].first
         found = {}
         for at, (name, moved) in enumerate(self.chapters[0].turns):
@@ -184,7 +184,7 @@ class Plot:
 
     @cached_property
     def seen(self) -> list[Update]:
-        """What can be seen of the object: the updates of the first chapter."""
+        """What the agents see of the object, as updates: those of the first chapter."""
         chapter = self.chapters[0]
         present = (1 << len(self.names)) - 1
         found = [Update(1, chapter.first, present)]
@@ -198,7 +198,7 @@ class Plot:
         return found
 
     def heard(self, kind: str) -> list[Update]:
-        """What is told, as updates, in the twin of that kind."""
+        """What is told of the object in the twin of that kind, as updates."""
         if kind in ("none", "filler"):
             return []
         everybody = (1 << len(self.names)) - 1
@@ -219,7 +219,7 @@ class Plot:
         return Trace(self.height, self.bits, (*seen, *self.heard(kind)), tuple([update.line for update in seen]))
 
     def events(self, kind: str) -> list[Event | None]:
-        """A line an event; None where the twin without tells has no line and the others have one."""
+        """The events of the twin of that kind, one for each line; None for a line that only the other twins have."""
         found: list[Event | None] = []
         for chapter, tells in zip(self.chapters, self.tells, strict=True):
             room, thing, members = chapter.room, chapter.object, tuple(chapter.members)
@@ -243,7 +243,7 @@ def _said(tell: Telling, thing: str, kind: str) -> Event | None:
 
 
 def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
-    """Who plays in a story of that cell, with what, and all of its later chapters."""
+    """Draw the agents and things of a story of that cell, and all of its later chapters."""
     names = dice.sample(AGENTS, cell.agents)
     rooms, things, spare = Deck(dice, ROOMS), Deck(dice, OBJECTS), Deck(dice, CONTAINERS)
     room, thing = rooms.draw(), things.draw()
@@ -258,14 +258,14 @@ def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
 
 
 def draw(dice: Dice, plan: Plan, cell: Cell, scene: Scene) -> Plot:
-    """A story of that scene: its first chapter, and what is said."""
+    """Draw a story in that scene: its first chapter, and the tells."""
     first = _chapter(dice, plan, scene.names, scene.room, scene.object, scene.containers[:_PLACES])
     chapters = [first, *scene.later]
     return Plot(scene.names, chapters, _talk(dice, plan, cell.tells, scene, chapters))
 
 
 def _chapter(dice: Dice, plan: Plan, members: list[str], room: str, thing: str, places: list[str]) -> Chapter:
-    """One to all agents have all the moves, so that the object is often in its third place before anybody leaves."""
+    """Deal the moves to some of the agents, so that the object is often in its third place before anybody leaves."""
     moves = dice.pick(plan.moves)
     size = 2 + dice.below(len(places) - 1)
     turns: list[tuple[str, list[str]]] = [(name, []) for name in dice.sample(members, len(members))]
@@ -278,7 +278,7 @@ def _chapter(dice: Dice, plan: Plan, members: list[str], room: str, thing: str, 
 
 
 def _talk(dice: Dice, plan: Plan, count: int, scene: Scene, chapters: list[Chapter]) -> list[list[Telling]]:
-    """`count` tells, each after some chapter, in both forms: what is said depends on what is believed by then."""
+    """Draw `count` tells, each after some chapter and in both forms; what is said depends on what is believed then."""
     found: list[list[Telling]] = [[] for _ in chapters]
     if not count:
         return found
@@ -288,7 +288,7 @@ def _talk(dice: Dice, plan: Plan, count: int, scene: Scene, chapters: list[Chapt
     said = set(chapters[0].containers)
     here = chapters[0].first
     believed: dict[str, str] = {}
-    left: dict[str, int] = {}  # agent -> the turn at which he left a room last
+    left: dict[str, int] = {}  # agent -> the turn at which they last left a room
     for name, moved in chapters[0].turns:
         believed[name] = here = moved[-1] if moved else here
     beliefs = (believed, dict(believed))  # by what is really said without twins, and by twin: truthful, deceptive

@@ -1,4 +1,4 @@
-"""A Hi-ToM question as an Item: stable id, closed choices, gold chain after every sentence, design factors.
+"""Make an Item of a Hi-ToM question, with a stable id, its choices, its gold chain and its design factors.
 
 >>> from tomserve.benchmarks.hitom.tracker import trace
 >>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den."])
@@ -43,11 +43,14 @@ def make_item(
     suffix: str = "",
     cluster: str | None = None,
 ) -> Item:
-    """The item of one question; `traced` is the story's trace for `obj`, shared by the story's questions.
+    """The item of one question.
 
-    `answer` is the tracker's under `semantics` unless given. The gold chain is left out where it does not end in the
-    answer, which `label_agrees` tells. `factors` are added to the question's own (and must hold the story's, see
-    `story_factors`); `suffix` tells apart items of one question; `cluster` is the story unless given.
+    story: the story. traced: its trace for `obj`, which its questions share. asked: the agents asked about, the
+    outermost first. obj: the object. choices: the containers to choose from. factors: the factors of the story (see
+    `story_factors`), to which those of the question are added. answer: the right answer, None for the tracker's.
+    semantics: by which beliefs are derived. suffix: added to the id, to tell items of one question apart. cluster: the
+    unit of the intervals, None for the story. The gold chain is left out where it does not end in the answer; then the
+    factor `label_agrees` is false.
     """
     chain = traced.chain(asked, semantics)
     answer = chain[-1] if answer is None else answer
@@ -73,7 +76,7 @@ def item_id(story: str, asked: Sequence[str], obj: str, semantics: Semantics = "
 
 
 def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:
-    """What is the same for all questions of a story: counts of its parts, and whether a room is entered again."""
+    """The factors that all questions of a story share: counts of its parts, and whether a room is entered again."""
     public = sum(isinstance(event, Claim) for event in story.events)
     private = sum(isinstance(event, Tell) for event in story.events)
     return {
@@ -91,12 +94,12 @@ def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:
 def question_factors(
     traced: Trace, asked: Sequence[str], choices: Sequence[str], answer: str, semantics: Semantics = "released"
 ) -> dict[str, Factor]:
-    """What one question is like, by its answer; see StoryFacts.factors."""
+    """The factors of one question; see StoryFacts.factors."""
     return StoryFacts(traced, choices, semantics).factors(asked, answer)
 
 
 class StoryFacts:
-    """What the questions of one story share, worked out once."""
+    """What the questions of one story share, computed once."""
 
     def __init__(self, traced: Trace, choices: Sequence[str], semantics: Semantics = "released") -> None:
         self._traced, self._semantics = traced, semantics

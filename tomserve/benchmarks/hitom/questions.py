@@ -1,4 +1,4 @@
-"""Questions of a Hi-ToM story, written and read back exactly.
+"""Write the questions of a Hi-ToM story, and read them back exactly.
 
 >>> write_question(("Ann", "Bo"), "pen")
 'Where does Ann think Bo thinks the pen is?'
@@ -34,7 +34,7 @@ def write_question(asked: Sequence[str], obj: str) -> str:
 
 
 def read_question(text: str) -> tuple[tuple[str, ...], str]:
-    """(asked agents from the outermost, object). Raises ValueError with what was found and expected."""
+    """The agents asked about, the outermost first, and the object. Raises ValueError for a text of another form."""
     match = _QUESTION.fullmatch(text)
     if match is not None:
         asked = tuple(re.split(r" thinks? ", match["who"])) if match["who"] else ()

@@ -1,5 +1,4 @@
-"""Read the official Hi-ToM file: every sentence, question and choice of every record, or one line that says what is
-wrong with which.
+"""Read the official Hi-ToM file: every sentence, question and choice of every record; a mistake is named in one line.
 
 >>> records = read_records(Path("Hi-ToM_data.json"))                       # doctest: +SKIP
 >>> records[0].order, records[0].object, records[0].answer                 # doctest: +SKIP
@@ -46,7 +45,7 @@ _CHOICE = re.compile(r"([A-Z])\. ([\w'-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One checked record. `asked` is its nesting, outermost agent first; `choices` the containers in file order."""
+    """One checked record. asked: the agents asked about, the outermost first. choices: the containers in file order."""
 
     index: int
     half: str
@@ -62,17 +61,17 @@ class Record:
 
     @property
     def order(self) -> int:
-        """How many agents are asked about."""
+        """The order of the question: how many agents are asked about."""
         return len(self.asked)
 
     @property
     def key(self) -> str:
-        """The question's content address: equal in both halves, and in no other question."""
+        """A name of the question by its content, the same in both halves of the file."""
         return "/".join((self.story_id, self.object, *self.asked))
 
     @property
     def field(self) -> str:
-        """Where the record stands in the file."""
+        """The place of the record in the file, for messages."""
         return f"data[{self.index}]"
 
 
@@ -82,7 +81,7 @@ def story_id(sentences: tuple[str, ...]) -> str:
 
 
 def write_choices(choices: tuple[str, ...] | list[str]) -> str:
-    """Choices in the file's form. Letters reach to Z.
+    """Choices in the form of the file: "A. x, B. y". There can be 26.
 
     >>> write_choices(("red_box", "blue_box"))
     'A. red_box, B. blue_box'
@@ -91,7 +90,7 @@ def write_choices(choices: tuple[str, ...] | list[str]) -> str:
 
 
 def read_records(path: Path) -> list[Record]:
-    """All records of an official file, in order. Raises ContentError naming the record, its field and the way out."""
+    """All records of an official file, in order. Raises ContentError with the record, the field and the way out."""
     try:
         data = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -114,7 +113,7 @@ _EXPECTED = '{"data": [{"story": ..., "question": ..., "choices": ..., "answer":
 
 
 class _Reader:
-    """Reads records; remembers stories by their text (ten records share one) and what must not be repeated."""
+    """Reads records one by one, and remembers the stories (ten records share one) and what must not come twice."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -165,7 +164,7 @@ class _Reader:
         for name, kind in FIELDS.items():
             if name not in row:
                 self._refuse(index, name, f"is missing; a record has {', '.join(FIELDS)}")
-            if type(row[name]) is not kind:  # true is no number here
+            if type(row[name]) is not kind:  # in Python true is a number, too; here it is none
                 self._refuse(index, name, f"is {row[name]!r}; expected {_KINDS[kind]}")
         for name in row:
             if name not in FIELDS:

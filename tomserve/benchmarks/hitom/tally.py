@@ -1,4 +1,4 @@
-"""The balance of a set of Hi-ToM items, counted from their factors: generated sets and the official file alike.
+"""Count how balanced a set of Hi-ToM items is, from the factors of its items, generated or official.
 
 >>> from tomserve.benchmarks.hitom.generator import generate
 >>> from tomserve.benchmarks.hitom.plan import Plan
@@ -27,14 +27,14 @@ _STORY = ("length", "deception", "n_lines", "n_agents", "n_containers_mentioned"
 
 
 class Tally:
-    """Counts of questions and stories by what matters for their balance."""
+    """Counts of questions and stories by the factors that have to be balanced."""
 
     def __init__(self) -> None:
         self._questions: Counter[tuple[Factor, ...]] = Counter()
         self._stories: Counter[tuple[Factor, ...]] = Counter()
 
     def add_family(self, family: Family) -> None:
-        """Count a generated story, or its twins."""
+        """Count a generated story with its twins, if it has any."""
         for story in family.stories:
             self._count(story.factors, (question.factors for question in story.questions))
 
@@ -51,7 +51,9 @@ class Tally:
         self._questions.update([tuple([factors[name] for name in _QUESTION]) for factors in questions])
 
     def orders(self, name: str) -> pl.DataFrame:
-        """A row an order: items, and the share of them whose answer is of each kind; letters: rarest to commonest.
+        """One row for each order: the number of items, and the share of them whose answer is of each kind.
+
+        The column `letters` holds how often the rarest and the commonest place among the choices is right.
 
         `name` stands in the column `set`. place_1 to place_3: the answer is the first, second or a later container in
         which the object is seen or said to be.
@@ -78,7 +80,7 @@ class Tally:
         )
 
     def stories(self, name: str) -> pl.DataFrame:
-        """A row a number of chapters, with and without deception: stories, and the mean of what they hold."""
+        """One row for each number of chapters, with and without deception: the number of stories, and their means."""
         means = {"lines": "n_lines", "agents": "n_agents", "containers": "n_containers_mentioned", "tells": "n_tells"}
         means["distractors"] = "n_distractors"
         weight = pl.col("count")

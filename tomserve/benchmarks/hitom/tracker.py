@@ -57,7 +57,7 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What can change beliefs about one object of a story of `lines` sentences."""
+    """All updates that can change beliefs about one object, in a story of `lines` sentences."""
 
     lines: int
     bits: dict[str, int]  # agent who enters -> bit, in order of entrance
@@ -80,7 +80,7 @@ class Trace:
         return found[-1].container if found else UNKNOWN
 
     def chain(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> list[str]:
-        """That belief after each sentence: `lines` labels, "unknown" until something is known."""
+        """The belief of `asked` after each sentence: `lines` labels, "unknown" until something is known."""
         labels: list[str] = []
         now = UNKNOWN
         for update in self.decisive(asked, semantics):
@@ -181,5 +181,5 @@ def belief(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = 
 
 
 def beliefs_after_each(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> list[str]:
-    """That belief after each sentence, one label (a container or "unknown") a sentence: the gold chain."""
+    """The same belief after each sentence, as one label (a container or "unknown") for each: the gold chain."""
     return trace(story, obj).chain(asked, semantics)
