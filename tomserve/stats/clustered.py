@@ -1,6 +1,6 @@
 """Shares and effects where answers come in clusters (tasks, stories) and clusters in strata (stages, families).
 
-Inputs are parallel columns with one row an answer: outcome (1 right, 0 wrong, nan = left out), treated (true/false),
+Inputs are parallel columns with one row for each answer: outcome (1 right, 0 wrong, nan = left out), treated (true/false),
 cluster and, where there is one, stratum. Effects are differences of probability in [-1, 1]. There are two populations
 to generalise to, which are never mixed:
 

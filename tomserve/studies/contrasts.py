@@ -1,6 +1,6 @@
 """Shares of right answers and differences between them, as the records that studies and comparisons print.
 
-The rows are a Polars frame with one row an answer (see rows.prepared): `correct`, which is false for a failure;
+The rows are a Polars frame with one row for each answer (see rows.prepared): `correct`, which is false for a failure;
 `faulty`, which says that no answer came or could be read; `cluster`, the task or story of the question; and, where the
 design has stages, `stage`. A failure counts as wrong, and how far all failures could move a number is given as bounds.
 A number that is undefined is nan.
@@ -41,7 +41,7 @@ def codes(names: pl.Series) -> npt.NDArray[np.int64]:
 def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
     """The share of right answers with its 95% interval.
 
-    rows: one row an answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet written
+    rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet written
     and is a t interval over their means. Without it the interval speaks for further clusters like these and is Wilson's
     with the number of clusters in place of the number of questions. `estimate` in the record is the number that the
     interval is about: the mean of the strata's means, or the accuracy itself.
@@ -74,7 +74,7 @@ def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
 def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
     """Treated against control clusters that share a stratum, such as perturbed against unperturbed tasks of a stage.
 
-    rows: one row an answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the column
+    rows: one row for each answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the column
     within which arms are compared. pool: None for the rows of one class; NEW or THESE where the rows of all classes are
     pooled, and the interval is to speak for stages not yet written or for the stages at hand.
     """
