@@ -1,8 +1,8 @@
 """How properties of chains go together with right answers: phi and its attainable range, AUC, and their intervals.
 
 Also versions within classes, the jackknife over stages, and the placebo split. All are associations, not effects: the
-chain and the answer come from one reply. Columns are parallel with one row for each item; rows with a nan in any column used
-are left out. nan means "undefined": a constant column is associated with nothing.
+chain and the answer come from one reply. Columns are parallel with one row for each item; rows with a nan in any column
+used are left out. nan means "undefined": a constant column is associated with nothing.
 """
 
 from __future__ import annotations

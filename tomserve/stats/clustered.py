@@ -1,8 +1,8 @@
 """Shares and effects where answers come in clusters (tasks, stories) and clusters in strata (stages, families).
 
-Inputs are parallel columns with one row for each answer: outcome (1 right, 0 wrong, nan = left out), treated (true/false),
-cluster and, where there is one, stratum. Effects are differences of probability in [-1, 1]. There are two populations
-to generalise to, which are never mixed:
+Inputs are parallel columns with one row for each answer: outcome (1 right, 0 wrong, nan = left out), treated
+(true/false), cluster and, where there is one, stratum. Effects are differences of probability in [-1, 1]. There are two
+populations to generalise to, which are never mixed:
 
 - *New strata*: stages not yet written, of which the stages at hand are taken to be a sample. The independent unit is
   the stratum; the functions here that take a `stratum` are of this kind.

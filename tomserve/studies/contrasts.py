@@ -41,10 +41,10 @@ def codes(names: pl.Series) -> npt.NDArray[np.int64]:
 def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
     """The share of right answers with its 95% interval.
 
-    rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet written
-    and is a t interval over their means. Without it the interval speaks for further clusters like these and is Wilson's
-    with the number of clusters in place of the number of questions. `estimate` in the record is the number that the
-    interval is about: the mean of the strata's means, or the accuracy itself.
+    rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet
+    written and is a t interval over their means. Without it the interval speaks for further clusters like these and is
+    Wilson's with the number of clusters in place of the number of questions. `estimate` in the record is the number
+    that the interval is about: the mean of the strata's means, or the accuracy itself.
     """
     outcome, total = rows["correct"].cast(pl.Float64).to_numpy(), rows.height
     clusters = codes(rows["cluster"])
@@ -74,9 +74,9 @@ def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
 def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
     """Treated against control clusters that share a stratum, such as perturbed against unperturbed tasks of a stage.
 
-    rows: one row for each answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the column
-    within which arms are compared. pool: None for the rows of one class; NEW or THESE where the rows of all classes are
-    pooled, and the interval is to speak for stages not yet written or for the stages at hand.
+    rows: one row for each answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the
+    column within which arms are compared. pool: None for the rows of one class; NEW or THESE where the rows of all
+    classes are pooled, and the interval is to speak for stages not yet written or for the stages at hand.
     """
     arm = treated.to_numpy().astype(bool)
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
