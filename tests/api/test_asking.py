@@ -52,6 +52,17 @@ def test_a_run_of_the_command_line_is_gone_on_with(endpoint: Endpoint, cli, tmp_
     assert len(endpoint.requests) == len(journal(run.folder)) == 5
 
 
+def test_another_server_stops_a_run_unless_that_is_accepted(endpoint: Endpoint) -> None:
+    endpoint.root = "org/tiny"
+    first = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed", limit=2)
+    endpoint.root = "org/other"
+    with pytest.raises(RunMismatchError, match="root was org/tiny, now it is org/other"):
+        tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed")
+    run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="changed", accept_change=True)
+    assert (run.folder, run.scores().height) == (first.folder, len(ITEMS))
+    assert [change["what"] for change in run.manifest.sessions[-1].changes or ()] == ["root"]
+
+
 def test_within_a_running_loop(endpoint: Endpoint) -> None:
     """As in a notebook: `ask` from a cell, `await aask` from the next, two at a time."""
 

@@ -67,6 +67,8 @@ class AskOptions(TypedDict, total=False):
         How many requests are in flight at the same time [found out while running].
     hedge
         Seconds after which a question that is not answered yet is also sent to a second server [never].
+    accept_change
+        True to go on with a run although another server or model answers now; the manifest records the change [False].
     setup
         True to install vLLM where a server has to be started and vLLM is missing [False].
     progress
@@ -87,6 +89,7 @@ class AskOptions(TypedDict, total=False):
     timeout: float
     concurrency: int | None
     hedge: float | None
+    accept_change: bool
     setup: bool
     progress: bool | Listener
 
