@@ -16,7 +16,7 @@ from tenacity import wait_none
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import FAST, SCHEMA, ask, page, request, row, rows
 from tomserve.engine.request import AHEAD, Identity, Request, Sampling
-from tomserve.engine.retry import RetryPolicy
+from tomserve.engine.retry import Pause, RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply, Timeouts, read_reply
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, ServerError, ServerLostError
@@ -429,3 +429,15 @@ def test_a_count_that_is_none_is_not_kept(count: object) -> None:
     }
     body = json.dumps(answer).encode()
     assert read_reply(200, body).usage == {"completion": 3}
+
+
+def test_a_pause_that_is_as_good_as_over_is_over() -> None:
+    """An event loop does not wait for less than its clock can tell: whoever asked again would ask for ever."""
+    now = 60.0
+    pause = Pause(lambda: now)
+    pause.refused(Reply("http_429", retry_after=2.0), sent=60.0)
+    assert pause.left == 2.0
+    now = 62.0 - 2**-40
+    assert pause.left == 0.0
+    now = 62.5
+    assert pause.left == -0.5

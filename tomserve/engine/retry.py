@@ -60,6 +60,10 @@ class RetryPolicy:
         return float(self.wait(state))
 
 
+MOMENT = 1e-6
+"""Seconds that are too short to be waited for."""
+
+
 class Pause:
     """A pause of all requests to an endpoint that refuses some with 429 or 503, so that it can recover.
 
@@ -74,8 +78,13 @@ class Pause:
 
     @property
     def left(self) -> float:
-        """Seconds still to wait; 0 or less for none."""
-        return self._until - self.clock()
+        """Seconds still to wait; 0 or less for none.
+
+        Less than a microsecond counts as none: an event loop would end such a wait before its clock has moved, and
+        whoever asks again and again would not get on.
+        """
+        left = self._until - self.clock()
+        return left if left > MOMENT else min(left, 0.0)
 
     def refused(self, reply: Reply, sent: float) -> None:
         """Begin a pause, or prolong it, because a request that was sent at `sent` was refused.
