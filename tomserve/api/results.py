@@ -120,8 +120,8 @@ def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl
     note
         A function such as `print` that is told, in a sentence, which lines could not be read.
 
-    Returns a Polars table with one row for each item and strategy, whose columns the README explains. Raises
-    ConfigError where there is no such run or file, or where the file is no score table.
+    Returns a Polars table with one row for each item and strategy, whose columns docs/reference/files.md explains.
+    Raises ConfigError where there is no such run or file, or where the file is no score table.
 
     >>> import tomserve
     >>> tomserve.load_scores("example").group_by("strategy").len().sort("strategy").rows()
@@ -150,8 +150,7 @@ def analyze(
     >>> sorted(tomserve.analyze(tomserve.load_scores("example"), "accuracy"))
     ['accuracy', 'prompting_effects']
     """
-    chosen = studies.default_study(scores) if study is None else study
-    return dict(studies.analyze(scores, studies.load_study(chosen) if isinstance(chosen, str) else chosen, intervals))
+    return dict(studies.compute(scores, study, intervals).tables)
 
 
 def compare(a: Source, b: Source, *, common: bool = False, note: Note | None = None) -> Comparison:

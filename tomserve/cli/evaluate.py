@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli import signals
-from tomserve.cli.options import GoldOption, PathOption, console
+from tomserve.cli.options import BenchmarkOption, GoldOption, PathOption, StrategyOption, console
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
@@ -29,18 +29,10 @@ def evaluate_command(
             help="Address of an endpoint, such as http://host:8000/v1. Repeat it to use several side by side."
         ),
     ] = None,
-    benchmark: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own false-belief tasks."
-        ),
-    ] = None,
+    benchmark: BenchmarkOption = None,
     path: PathOption = None,
     gold: GoldOption = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
-    ] = None,
+    strategy: StrategyOption = None,
     run: Annotated[
         str | None, typer.Option(help="Name or path of the run's folder. If left out: <benchmark>-<model>.")
     ] = None,

@@ -17,6 +17,23 @@ GoldOption = Annotated[
     str | None,
     typer.Option("--gold", help="Which of the benchmark's sets of right answers counts, where it has several."),
 ]
+BenchmarkOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own false-belief tasks."
+    ),
+]
+StrategyOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
+]
+StudyOption = Annotated[
+    str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
+]
+IntervalsOption = Annotated[
+    str | None,
+    typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
+]
 RunArgument = Annotated[
     list[str] | None, typer.Argument(metavar="RUN...", help="Names or paths of runs. If left out: the newest run.")
 ]

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from tomserve.cli.options import PathOption, RunArgument, console
+from tomserve.cli.options import (
+    BenchmarkOption,
+    IntervalsOption,
+    PathOption,
+    RunArgument,
+    StrategyOption,
+    StudyOption,
+    console,
+)
 from tomserve.errors import ConfigError, one_of
 
 
@@ -56,13 +64,8 @@ def score(
 
 def analyze(
     runs: RunArgument = None,
-    study: Annotated[
-        str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
-    ] = None,
-    intervals: Annotated[
-        str | None,
-        typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
-    ] = None,
+    study: StudyOption = None,
+    intervals: IntervalsOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the tables to, one file each. If left out: print them.")
     ] = None,
@@ -136,17 +139,9 @@ def compare(
 
 
 def plan(
-    benchmark: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own false-belief tasks."
-        ),
-    ] = None,
+    benchmark: BenchmarkOption = None,
     path: PathOption = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
-    ] = None,
+    strategy: StrategyOption = None,
     models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
     power: Annotated[
         float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
@@ -182,13 +177,8 @@ def report(
         Path | None, typer.Option(help="HTML file to write. If left out: report.html in the run's folder.")
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
-    study: Annotated[
-        str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
-    ] = None,
-    intervals: Annotated[
-        str | None,
-        typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
-    ] = None,
+    study: StudyOption = None,
+    intervals: IntervalsOption = None,
     label: Annotated[
         list[str] | None,
         typer.Option(help="RUN=NAME: call the model of that run so in the report; repeat it for several."),

@@ -26,7 +26,7 @@ from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
 from tomserve.runs.noise_check import NoiseCheck
-from tomserve.runs.phases import Asker, Done, Phase, Questions
+from tomserve.runs.phases import Asker, Done, Phase, Questions, nothing_done
 from tomserve.runs.planning import EvalOptions, Plan, plan
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
@@ -153,10 +153,9 @@ class Evaluation:
             session=session,
         )
 
-    def requests(self, questions: Questions, done: Done | None = None) -> Iterator[Request]:
+    def requests(self, questions: Questions, done: Done = nothing_done) -> Iterator[Request]:
         """The requests of these questions to the target, without those that are `done` already."""
-        asked = self.target.model, self.target.revision, self.plan.sampling
-        return questions.requests(*asked, done) if done else questions.requests(*asked)
+        return questions.requests(self.target.model, self.target.revision, self.plan.sampling, done)
 
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""

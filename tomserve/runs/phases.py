@@ -43,7 +43,7 @@ Done = Callable[[Identity], bool]
 """A function that says whether an identity has its final row already."""
 
 
-def _nothing(identity: Identity) -> bool:
+def nothing_done(identity: Identity) -> bool:
     """The Done of a run in which nothing has been asked yet."""
     del identity
     return False
@@ -70,7 +70,7 @@ class Questions:
                     yield Identity(item, strategy.name, turn)
 
     def requests(
-        self, model: str, revision: str | None, sampling: Sampling, done: Done = _nothing
+        self, model: str, revision: str | None, sampling: Sampling, done: Done = nothing_done
     ) -> Iterator[Request]:
         """Make the requests one by one, in an order in which prompts that share a long beginning come together.
 
