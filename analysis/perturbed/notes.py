@@ -36,51 +36,40 @@ _PLAIN = {
 }
 
 _SHARES = (
-    "risk_difference is share_treated minus share_control, and relative_risk their ratio; all are means over the stages "
-    "that have both sides, each stage counted once."
+    "risk_difference is share_treated minus share_control and relative_risk their ratio; both shares are means over the "
+    "stages that have both sides, so that they may differ from the accuracies."
 )
-_NEW = "new stages, that is, stages not yet written, of which these are taken to be a sample"
-_BY_CLASS = (
-    "p is that of the t test which the interval belongs to: at most .05 exactly where the interval does not hold zero. "
-    "p_adjusted corrects it for testing ten classes at once (Benjamini and Hochberg's method: of the classes called "
-    "clear at .05, at most one in twenty is expected to be no effect). p_moderated and p_moderated_adjusted are the same "
-    "for a test that lets the classes share what they say about the spread of stages (moderated t, limma's empirical "
-    "Bayes), which finds more with few stages. p_sign_flip assumes no distribution; with so few stages it cannot fall "
-    "below p_smallest."
+_NEW = "new stages (stages not yet written, of which these are taken to be a sample)"
+_TESTS = (
+    "p belongs to the interval: it is at most .05 exactly where that does not hold zero. p_adjusted corrects it for "
+    "testing ten classes at once (Benjamini and Hochberg's method)."
 )
 _DECIDES = (
-    f"One that is not is not shown where a true difference of {WORTH:g} would most likely have been found "
-    "(minimum_detectable_effect, the smallest that one affected class alone is found with in four of five studies, is no "
-    "larger), and else cannot be decided with so few stages; units_needed are needed for it. The spread behind both is "
-    "that of this run's stages (sd), pooled over the classes."
+    "where p_adjusted is at most .05 and the difference is larger than noise_high, if that was measured; not shown where "
+    f"it is neither although a difference of {WORTH:g} would most likely have been found (minimum_detectable_effect is "
+    "no larger); else that so few stages cannot decide, and how many would."
 )
+_MORE = "The further columns (other tests, spread, ratio) are explained in docs/explanation/statistics.md."
 
 RECOMMENDED = {
     "accuracy": f"The share of right answers with its {_INTERVAL}. {_DESIGN} The false-belief subset holds the "
     "questions about a belief that the story made false. The interval of a class (Wilson's, for shares) says what to "
-    "expect of further tasks like these. The questions of one task go together, so that they count for fewer: over all "
-    "questions for as many as their likeness says (the intra-class correlation, pooled over the classes; see method), "
-    "on the false-belief subset, with two questions a task, for one a task. In the row overall the interval says what "
-    f"to expect of {_NEW} (a t interval: the mean of the stages, give or take their spread). {_FAILURES} The shares that "
-    "the tables of effects compare may differ from these, because a class is compared over those stages that have both "
-    "kinds of stories.",
+    "expect of further tasks like these. The questions of one task go together and count for fewer: over all questions "
+    "for as many as their likeness in this run says (method: effective n), on the false-belief subset for one a task. In "
+    f"the row overall the interval says what to expect of {_NEW}: a t interval, the mean of the stages, give or take "
+    f"their spread. {_FAILURES}",
     "perturbation_effects": "The share right in a class minus the share right on the unperturbed tasks of the same "
-    f"stages, with a 95% t interval over the stages, for {_NEW}. {_SHARES} {_BY_CLASS} verdict: a class is harder or "
-    "easier if p_adjusted is at most .05 and the difference is larger than noise_high, where that was measured; unless "
-    f"failures explain it says that failures could make up its sign. {_DECIDES} {ABOUT_WORST} For all classes together "
-    "(overall_perturbed) the interval combines the intervals of both shares (method: square-and-add of logit t, that "
-    "is, t intervals of the stages' shares on a scale that ends at 0 and 1), p is that of the same interval, and "
-    "p_permutation, which assumes no distribution, the share of random exchanges of changed and unchanged tasks within "
-    "their stages that give an effect at least as large. The row with target these stages speaks for further tasks of "
-    "these very stages, and has no interval for the ratio.",
+    f"stages. {_SHARES} The 95% interval (t over the stages) says what to expect of {_NEW}. {_TESTS} verdict says harder "
+    f"or easier {_DECIDES} {ABOUT_WORST} For all classes together (overall_perturbed) the interval is made of the "
+    "intervals of both shares, and a second row speaks for further tasks of these very stages (target: these stages). "
+    f"{_MORE}",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
     "same items. The strategy cot has the model write the belief after every sentence before it answers. Read this "
-    "difference and its interval: overlapping intervals of two accuracies are no test of it. The interval (t) says what "
-    f"to expect of {_NEW}; the row overall stands a second time, with target these stages, for further tasks of these "
-    f"very stages, where it counts tasks. {_SHARES} {_BY_CLASS} verdict: helps or hurts as a class is called easier or "
-    f"harder in perturbation_effects. {_DECIDES} {ABOUT_WORST} The columns gained and lost count "
-    "the questions that only the strategy, or only vanilla, has right; they, McNemar's test of these counts and "
-    "Tango's interval take the questions as independent, which they are not, and so only describe.",
+    "difference and its interval: overlapping intervals of two accuracies are no test of it. Columns are as in "
+    f"perturbation_effects; verdict says helps or hurts {_DECIDES} The row overall stands twice, for {_NEW} and for "
+    "further tasks of these very stages (target: these stages). The columns gained and lost count the questions that "
+    "only the strategy, or only vanilla, has right; they, McNemar's test of these counts and Tango's interval take the "
+    "questions as independent, which they are not, and so only describe.",
     "strategies": "Cochran's Q is a test of whether all strategies are right equally often. It takes the questions as "
     "independent, which they are not, and so only describes.",
     "faithfulness": "How strongly belief chains go with right answers on the false-belief questions, as a "
