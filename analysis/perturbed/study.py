@@ -55,7 +55,7 @@ LAYOUTS = {
 }
 CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
 TESTS = (
-    "p_sign_flip p_smallest p_adjusted p_adjusted_smallest p_t bound_low bound_high detectable_sd "
+    "p_sign_flip p_smallest p_adjusted p_adjusted_smallest p bound_low bound_high detectable_sd "
     "units tasks few_tasks target method zeros"
 )
 COLUMNS = {

@@ -23,7 +23,7 @@ import polars as pl
 
 from tomserve.stats import clustered, marginal, paired, pooled, proportions
 from tomserve.stats.cells import matched_cells
-from tomserve.stats.clustered import Effect
+from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.planning import detectable_sd
 
 Record = dict[str, Any]
@@ -64,7 +64,7 @@ def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
         "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
         "accuracy_high": (correct + failed) / total if total else math.nan,
         "tasks": tasks,
-        "few_tasks": tasks < clustered.FEW,
+        "few_tasks": tasks < FEW,
         "estimate": found.estimate,
         "target": NEW if stratum else "new tasks",
         "method": found.method,
@@ -180,7 +180,7 @@ def _rest(effect: Effect, bounds: tuple[float, float]) -> Record:
     return {
         "p_sign_flip": effect.p_sign_flip,
         "p_smallest": effect.p_smallest,
-        "p_t": effect.p_t,
+        "p": effect.p,
         "bound_low": bounds[0],
         "bound_high": bounds[1],
         "detectable_sd": detectable_sd(effect.units) if effect.units else math.nan,
