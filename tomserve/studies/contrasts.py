@@ -210,7 +210,7 @@ def _tests(effect: Effect, differences: Any) -> Record:
 
 
 def _rest(effect: Effect, worst: tuple[float, float]) -> Record:
-    """What else a table says of an effect. worst: the least and the greatest effect that the failures leave possible."""
+    """What else a table says of an effect. worst: the least and the greatest effect that failures leave possible."""
     return {
         "worst_low": worst[0],
         "worst_high": worst[1],

@@ -56,7 +56,8 @@ def adjusted(
         record |= dict.fromkeys(("p_adjusted", "p_moderated", "p_moderated_adjusted"), math.nan) | {"verdict": None}
     if not inside:
         return records
-    found = moderated(*([record[key] for record in inside] for key in ("risk_difference", "sd", "units")))
+    means, sds, units = ([record[key] for record in inside] for key in ("risk_difference", "sd", "units"))
+    found = moderated(means, sds, units)
     sd, tested = pooled_sd(inside), sum(not math.isnan(record["p"]) for record in inside)
     plain = paired.adjust([record["p"] for record in inside])
     shared = paired.adjust(p_moderated := [float(p) for p in found.p])
@@ -102,9 +103,7 @@ def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str 
 def failures_may_explain(record: Record) -> bool:
     """Whether failures could explain the sign of an effect: they differ between its sides (p_failure at most LEVEL), or
     its worst bounds hold zero although its interval does not."""
-    p, *bounds = (
-        finite(record.get(name)) for name in ("p_failure", "rd_low", "rd_high", "worst_low", "worst_high")
-    )
+    p, *bounds = (finite(record.get(name)) for name in ("p_failure", "rd_low", "rd_high", "worst_low", "worst_high"))
     if p is not None and p <= LEVEL:
         return True
     low, high, worst_low, worst_high = (math.nan if bound is None else bound for bound in bounds)
