@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tomserve.stats import paired
+from tomserve.stats.failures import Failures, family_p
 from tomserve.stats.moderated import moderated
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies.words import finite
@@ -61,12 +62,23 @@ def adjusted(
     sd, tested = pooled_sd(inside), sum(not math.isnan(record["p"]) for record in inside)
     plain = paired.adjust([record["p"] for record in inside])
     shared = paired.adjust(p_moderated := [float(p) for p in found.p])
+    for record, p in zip(inside, _failure_p(inside), strict=True):
+        record["p_failure"] = p
     for record, *tests in zip(inside, plain, p_moderated, shared, strict=True):
         record |= dict(zip(("p_adjusted", "p_moderated", "p_moderated_adjusted"), tests, strict=True))
         record["minimum_detectable_effect"] = minimum_detectable_effect(record["units"], sd, family=max(1, tested))
         record["units_needed"] = units_needed(WORTH, sd, family=max(1, tested))
         record["verdict"] = verdict(record, words, unit)
     return records
+
+
+def _failure_p(records: Sequence[Record]) -> list[float]:
+    """p_failure of classes that share their control tasks, whose failures are known by stage (`contrasts.matched`),
+    with the variances of all classes shared; of other effects, their own."""
+    if not all("failure_sd" in record for record in records):
+        return [record["p_failure"] for record in records]
+    keys = ("failed_treated", "failed_control", "p_failure", "units", "failure_mean", "failure_sd")
+    return family_p([Failures(*(record[key] for key in keys)) for record in records])
 
 
 def pooled_sd(records: Sequence[Record]) -> float:
