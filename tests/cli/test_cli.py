@@ -21,7 +21,7 @@ from tests.conftest import ROOT, Endpoint, completion, make_item
 from tomserve.cli import signals
 from tomserve.engine import retry
 from tomserve.items import write_items
-from tomserve.items.draw import limited
+from tomserve.items.draw import Draw, limited
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
 
@@ -192,10 +192,11 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
 
 def test_limit_takes_the_classes_in_turn() -> None:
     items = [make_item(n, factors={"perturbation": "ab"[n % 2]}) for n in range(100)]
-    chosen = limited(items, 10, "perturbation")
+    draw = Draw(over=("perturbation",))
+    chosen = limited(items, 10, draw)
     assert sorted(item.factors["perturbation"] for item in chosen) == ["a"] * 5 + ["b"] * 5
     assert chosen == [item for item in items if item in chosen]
-    assert set(map(id, limited(items, 10, "perturbation"))) < set(map(id, limited(items, 11, "perturbation")))
+    assert set(map(id, limited(items, 10, draw))) < set(map(id, limited(items, 11, draw)))
     assert limited(items, None) == items
 
 

@@ -6,7 +6,8 @@ Making a plan asks no question and writes no file.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tomserve import benchmarks
@@ -98,6 +99,27 @@ class Plan:
         """The benchmark's name in the run: the one given with the items, else the benchmark's own."""
         return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
 
+    @property
+    def drawn(self) -> str | None:
+        """What the limit draws, in words; None where it leaves nothing out."""
+        items = self.questions.items
+        if len(items) == len(self.every):
+            return None
+        return f"limit {self.options.limit}: asks {items.described(self.every)}"
+
+    def resumed(self, asked: Collection[str], again: Collection[str]) -> Plan:
+        """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
+
+        A run that an earlier version of tomserve began, which drew other items, is so finished before it grows.
+
+        asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
+        """
+        items = self.every.limited(self.options.limit, asked)
+        share = self.options.noise_check
+        repeated = items.drawn(share, again) if share else Stock()
+        strategies = self.questions.strategies
+        return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
+
 
 def plan(options: EvalOptions) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
@@ -109,7 +131,7 @@ def plan(options: EvalOptions) -> Plan:
     noise_check.check_share(options.noise_check)
     _check_numbers(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.stratum)
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)

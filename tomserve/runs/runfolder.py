@@ -20,8 +20,10 @@ from tomserve.content.places import runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
+from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.stock import Stock
+from tomserve.scoring.sources import NOISE
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are written to in place."""
@@ -96,6 +98,13 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def without_manifest(journal: Path) -> RunMismatchError:
     """The error for a run folder that holds a journal with rows but no manifest."""
     return RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
+
+
+def asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """The ids of the items that the run was ever to ask, and of those that its noise check has asked again."""
+    items = folder / "items.jsonl"
+    asked = frozenset(read_ids(items)) if items.exists() else frozenset()
+    return asked, frozenset(row["item"] for _, row in read_rows(folder / NOISE))
 
 
 def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
