@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 import tomserve
 from tomserve.content import files
+from tomserve.content.places import run_name
 from tomserve.content.yamlfile import first_error
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
@@ -205,7 +206,7 @@ class Manifest(_Record):
         """The manifest of a run that begins now. asked: the fields from `benchmark` to `sampling`."""
         given = {
             "schema": 1,
-            "run": folder.resolve().name,
+            "run": run_name(folder),
             **asked,
             "strategies": {strategy.name: AskedStrategy.of(strategy) for strategy in strategies},
             "content": portable({strategy.name: str(strategy.folder) for strategy in strategies}),
