@@ -47,9 +47,9 @@ def test_a_benchmark_is_asked_by_its_name_and_resumed(endpoint: Endpoint, tmp_pa
 
 
 def test_a_run_of_the_command_line_is_gone_on_with(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    assert cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "cot", "--run", "r").code == 0
-    run = tomserve.ask("perturbed", "cot", base_url=endpoint.url, limit=5, run="r")
-    assert len(endpoint.requests) == len(journal(run.folder)) == 5
+    assert cli("eval", "--base-url", endpoint.url, "--limit", 4, "--strategy", "cot", "--run", "r").code == 0
+    run = tomserve.ask("perturbed", "cot", base_url=endpoint.url, limit=6, run="r")
+    assert len(endpoint.requests) == len(journal(run.folder)) == 6
 
 
 def test_another_server_stops_a_run_unless_that_is_accepted(endpoint: Endpoint) -> None:

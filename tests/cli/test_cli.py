@@ -87,21 +87,21 @@ def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoi
     assert again.code == 0
     assert "nothing left to ask" in again.out
     assert len(endpoint.requests) == 10
-    cli("eval", "--base-url", endpoint.url, "--limit", 15, "--run", "r")
-    assert len(endpoint.requests) == 30
-    assert len(journal(tmp_path, "r")) == 30
+    cli("eval", "--base-url", endpoint.url, "--limit", 16, "--run", "r")
+    assert len(endpoint.requests) == 32
+    assert len(journal(tmp_path, "r")) == 32
 
 
 def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = lambda body, n: web.json_response({"error": {"message": "no"}}, status=400) if n == 3 else None
-    done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 6, "--strategy", "vanilla", "--run", "r")
     assert done.code == 1
     assert "failures: 1 http_400; final, not asked again" in done.out
-    again = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 6, "--strategy", "vanilla", "--run", "r")
     assert again.code == 1  # a failure is not forgotten because nothing is left to ask
     assert "failures: 1 http_400" in again.out
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
-    assert scores.height == 5
+    assert scores.height == 6
     failed = scores.filter(pl.col("status") == "http_400")
     assert failed["correct"].to_list() == [False]
     assert failed["answer"].to_list() == [None]
@@ -212,7 +212,7 @@ def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypa
     assert manifest() == first  # a session that asked nothing leaves no trace
     endpoint.script = lambda body, n: web.json_response({}, status=503) if n else None
     monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
-    assert cli(*run, "--limit", 7, "--timeout", 5).code == 1
+    assert cli(*run, "--limit", 8, "--timeout", 5).code == 1
     assert manifest()["complete"] is False
     assert len(manifest()["sessions"]) == 2
     cli(*run, "--limit", 2)

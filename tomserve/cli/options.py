@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def _use(content: Path | None) -> Path | None:
+    """Look in this folder first for all content that is found from now on; None changes nothing."""
+    if content is not None:
+        os.environ["TOMSERVE_CONTENT"] = str(content)
+    return content
+
+
+ContentOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--content",
+        metavar="DIR",
+        callback=_use,
+        is_eager=True,
+        help="Folder of your own presets, prompts, stages and studies, to look in first.",
+    ),
+]
+"""May stand anywhere on the line: `tomserve` itself, its groups, and by `with_content` all of its commands take it."""
+
+
+def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the option --content besides its own."""
+
+    @functools.wraps(command)
+    def wrapped(*, content: Path | None = None, **options: Any) -> Any:
+        del content  # typer has called _use already
+        return command(**options)
+
+    own = inspect.signature(command, eval_str=True)  # typer evaluates no texts of a signature that is given
+    content = inspect.Parameter("content", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContentOption)
+    wrapped.__signature__ = own.replace(parameters=[*own.parameters.values(), content])  # type: ignore[attr-defined]
+    return wrapped
+
 
 PathOption = Annotated[
     Path | None, typer.Option("--path", help="File or folder that the benchmark reads instead of its own data.")
