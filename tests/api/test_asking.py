@@ -150,6 +150,8 @@ def test_failures_are_counted_not_raised(endpoint: Endpoint) -> None:
         (ITEMS, {"transport": "carrier pigeon"}, ConfigError, "unknown transport"),
         ("pertubed", {}, ConfigError, "did you mean 'perturbed'"),
         (ITEMS, {"base_url": "http://127.0.0.1:9/v1"}, ServerError, "no server answers there"),
+        (ITEMS, {"base_url": 8000}, ConfigError, "base_url is 8000; expected an address such as"),
+        (ITEMS, {"base_url": ["http://a/v1", 5]}, ConfigError, "expected an address such as"),
         (ITEMS, {"bas_url": "x"}, TypeError, "unexpected keyword argument 'bas_url'"),
     ],
 )

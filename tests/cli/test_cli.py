@@ -273,7 +273,7 @@ def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
 BAD = {
     "endpoint down": (["eval", "--base-url", "http://127.0.0.1:1/v1"], "127.0.0.1:1/v1: no server answers there"),
     "no such host": (["eval", "--base-url", "http://nowhere.invalid/v1"], "no server answers there"),
-    "not a URL": (["eval", "--base-url", "ftp://x"], "base URL 'ftp://x': expected something like"),
+    "not a URL": (["eval", "--base-url", "ftp://x"], "the base URL 'ftp://x' is no address of a server; expected one such as"),
     "a broken address": (["eval", "--base-url", "http://[::1"], "expected something like"),
     "a broken port": (["eval", "--base-url", "http://h:abc/v1"], "expected something like"),
     "a port out of range": (["eval", "--base-url", "http://h:99999/v1"], "expected something like"),
@@ -476,7 +476,7 @@ def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.
     models.mkdir(parents=True)
     (models / "mine.yaml").write_text("schema: 1\nname: mine\nmodel: a/b\nweights_gb: -1\nmax_model_len: 4096\n")
     assert_refused(
-        cli("serve", "mine", "--dry-run"), f"{models}/mine.yaml:4: weights_gb: input should be greater than 0; found -1"
+        cli("serve", "mine", "--dry-run"), f"{models}/mine.yaml:4: weights_gb: expected a number above 0; found -1"
     )
     (models / "mine.yaml").write_text("schema: 1\nname: [mine\n")
     assert_refused(cli("serve", "mine", "--dry-run"), "mine.yaml:3: broken YAML")

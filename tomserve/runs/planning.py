@@ -129,6 +129,7 @@ def plan(options: EvalOptions) -> Plan:
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
+    _check_lists(options)
     _check_numbers(options)
     benchmark = _benchmark(options)
     every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
@@ -149,6 +150,13 @@ def plan(options: EvalOptions) -> Plan:
         Sampling(extra=preset.extra(options.thinking) if preset else {}),
         f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
     )
+
+
+def _check_lists(options: EvalOptions) -> None:
+    """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
+    for name, given in {"base_urls": options.base_urls, "strategies": options.strategies}.items():
+        if isinstance(given, str):
+            raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
 
 
 def _check_numbers(options: EvalOptions) -> None:
