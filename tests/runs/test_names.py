@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Endpoint
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
+from tomserve.runs.planning import EvalOptions, plan
 from tomserve.runs.runfolder import RunFolder, existing_run, newest_first, run_path, runs_below
 
 
@@ -102,3 +103,8 @@ def test_every_command_takes_a_name_with_slashes(endpoint: Endpoint, items_file:
     assert (runs / "pilot/first/report.html").exists()
     assert cli("compare", "pilot/first", "pilot/second").code == 0
     assert cli("score", "pilot/../../x").code == 2
+
+
+def test_one_text_is_not_taken_for_several() -> None:
+    with pytest.raises(ConfigError, match=r"base_urls is the text 'http://a/v1'; expected a list of texts"):
+        plan(EvalOptions(base_urls="http://a/v1"))  # type: ignore[arg-type]

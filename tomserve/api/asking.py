@@ -49,7 +49,7 @@ class AskOptions(TypedDict, total=False):
     gold
         Which set of correct answers counts, for a benchmark that has several [the benchmark's first].
     limit
-        Ask only this many items, spread over the benchmark's classes of items [all].
+        Ask at most this many items: whole stories, spread over the design of the benchmark [all].
     max_tokens
         How many tokens a reply may have [what the strategy says].
     thinking
@@ -60,7 +60,8 @@ class AskOptions(TypedDict, total=False):
     These options say how it is done:
 
     run
-        The name or folder of the run, where everything is kept [<benchmark>-<model>].
+        The name of the run, such as "mine" or "pilot/mine", or its folder, where everything is kept
+        [<benchmark>-<model>].
     timeout
         Seconds that one request may take [600].
     concurrency

@@ -12,7 +12,7 @@ expected a list of texts; found 'Tea.'
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pydantic
@@ -62,12 +62,10 @@ def place_of(error: Mapping[str, Any], data: Any) -> Loc:
     if data is None or error["type"] in ("missing", "extra_forbidden"):
         return loc
     for length, part in enumerate(loc):
-        if (isinstance(data, Mapping) and part in data) or (
-            isinstance(data, Sequence) and not isinstance(data, str) and isinstance(part, int) and part < len(data)
-        ):
-            data = data[part]
-        else:
+        parts = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
+        if part not in parts:
             return loc[:length]
+        data = parts[part]
     return loc
 
 

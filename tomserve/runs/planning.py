@@ -36,7 +36,7 @@ class EvalOptions:
     model, revision: the model's id or a preset's name, and its exact version.
     base_urls: the addresses of the servers.
     run: the name or folder of the run.
-    limit: how many items are asked.
+    limit: how many items are asked at most.
     max_tokens: how many tokens a reply may have.
     thinking: "on", "off" or a number of tokens.
     timeout: seconds that one request may take.
@@ -154,7 +154,8 @@ def plan(options: EvalOptions) -> Plan:
 
 def _check_lists(options: EvalOptions) -> None:
     """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
-    for name, given in {"base_urls": options.base_urls, "strategies": options.strategies}.items():
+    several: dict[str, object] = {"base_urls": options.base_urls, "strategies": options.strategies}
+    for name, given in several.items():
         if isinstance(given, str):
             raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
 
