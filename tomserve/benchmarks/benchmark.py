@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tomserve.benchmarks.findings import Check, Findings
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import Item
+from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.metric import Metric, Scoring, columns_of
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
@@ -58,8 +59,9 @@ class Benchmark:
     strategies: tuple[str, ...] = ("vanilla", "cot")
     """Names of the strategies by which it is asked unless the user names others."""
 
-    stratum: str | None = None
-    """Name of the factor over whose values ``--limit`` spreads the items that are asked; None for no factor."""
+    draw: Draw = WHOLE_CLUSTERS
+    """How ``--limit`` and ``--noise-check`` draw a part of the items: what is drawn whole, and over which factors the
+    draw is spread. By default whole clusters are drawn, spread over nothing."""
 
     golds: tuple[str, ...] = ()
     """Names of the sets of right answers that ``--gold`` chooses from, the default first; empty where there is one."""
@@ -92,7 +94,14 @@ class Benchmark:
     digest: str | None = None
     """The digest of that file, set together with `file`."""
 
-    def __post_init__(self) -> None:
+    stratum: InitVar[str | None] = None
+    """Short for ``draw=Draw(over=(stratum,))``: the one factor over whose values whole clusters are spread."""
+
+    def __post_init__(self, stratum: str | None) -> None:
+        if stratum is not None:
+            if not isinstance(stratum, str) or self.draw != WHOLE_CLUSTERS:
+                raise ConfigError(f"stratum is {stratum!r:.60}; expected the name of one factor, and no draw besides")
+            object.__setattr__(self, "draw", Draw(over=(stratum,)))
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ConfigError(f"name is {self.name!r}; expected small letters, digits, '-' and '_'")
         for field in ("load", "beliefs", "validate", "audit", "generate"):
@@ -108,6 +117,8 @@ class Benchmark:
             if not isinstance(value, tuple | list) or not all(isinstance(entry, kind) for entry in value):
                 raise ConfigError(f"{field} is {value!r:.60}; expected a tuple of {wanted}")
             object.__setattr__(self, field, tuple(value))
+        if not isinstance(self.draw, Draw):
+            raise ConfigError(f"draw is {self.draw!r:.60}; expected a value of tomserve.benchmarks.Draw")
         columns_of(self.metrics)
         _ = self.scoring
 

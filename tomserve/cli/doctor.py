@@ -14,6 +14,7 @@ from tomserve import __version__, benchmarks, content, studies
 from tomserve.content.places import runs_root
 from tomserve.errors import TomserveError
 from tomserve.prompting import strategy as strategies
+from tomserve.runs.runfolder import newest_first
 from tomserve.serving import hardware, install, records, reference
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
@@ -61,7 +62,7 @@ def _runs() -> str:
         raise TomserveError(f"{root} is not a folder; set TOMSERVE_RUNS to one")
     if not os.access(place, os.W_OK):
         raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
-    return f"{root.resolve()} ({len(list(root.glob('*/manifest.json')))} runs)"
+    return f"{root.resolve()} ({len(newest_first())} runs)"
 
 
 def _servers() -> str:

@@ -34,11 +34,15 @@ def evaluate_command(
     gold: GoldOption = None,
     strategy: StrategyOption = None,
     run: Annotated[
-        str | None, typer.Option(help="Name or path of the run's folder. If left out: <benchmark>-<model>.")
+        str | None,
+        typer.Option(
+            help="Name of the run, such as mine or pilot/mine, or a path such as ./mine. "
+            "If left out: <benchmark>-<model>."
+        ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Ask only this many items, spread evenly over the benchmark's classes of items."),
+        typer.Option(min=1, help="Ask at most this many questions: whole stories, spread evenly over the design."),
     ] = None,
     revision: Annotated[
         str | None,

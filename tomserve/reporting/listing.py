@@ -36,7 +36,7 @@ def list_runs(console: Console) -> None:
             continue
         rows.append(
             {
-                "run": folder.name,
+                "run": folder.relative_to(runs_root()).as_posix(),
                 "model": str(manifest.get("model")),
                 "benchmark": str(manifest.get("benchmark")),
                 "strategies": ", ".join(manifest.get("strategies", {})),

@@ -263,10 +263,14 @@ def _resumed(
         manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
         raise runfolder.without_manifest(journal.path)
+    if journal.asked and (options.limit or options.noise_check):
+        made = made.resumed(*runfolder.asked_items(folder.path))
     known = runfolder.keep_items(folder.path, made.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"the journal's last line was torn by a crash; moved to {journal.torn.name}")
+    if made.drawn is not None:
+        listener.message(made.drawn)
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 
 

@@ -6,7 +6,8 @@ Making a plan asks no question and writes no file.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tomserve import benchmarks
@@ -35,7 +36,7 @@ class EvalOptions:
     model, revision: the model's id or a preset's name, and its exact version.
     base_urls: the addresses of the servers.
     run: the name or folder of the run.
-    limit: how many items are asked.
+    limit: how many items are asked at most.
     max_tokens: how many tokens a reply may have.
     thinking: "on", "off" or a number of tokens.
     timeout: seconds that one request may take.
@@ -98,6 +99,27 @@ class Plan:
         """The benchmark's name in the run: the one given with the items, else the benchmark's own."""
         return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
 
+    @property
+    def drawn(self) -> str | None:
+        """What the limit draws, in words; None where it leaves nothing out."""
+        items = self.questions.items
+        if len(items) == len(self.every):
+            return None
+        return f"limit {self.options.limit}: asks {items.described(self.every)}"
+
+    def resumed(self, asked: Collection[str], again: Collection[str]) -> Plan:
+        """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
+
+        A run that an earlier version of tomserve began, which drew other items, is so finished before it grows.
+
+        asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
+        """
+        items = self.every.limited(self.options.limit, asked)
+        share = self.options.noise_check
+        repeated = items.drawn(share, again) if share else Stock()
+        strategies = self.questions.strategies
+        return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
+
 
 def plan(options: EvalOptions) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
@@ -107,9 +129,10 @@ def plan(options: EvalOptions) -> Plan:
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
+    _check_lists(options)
     _check_numbers(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.stratum)
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
     chosen = target.choose(options.base_urls, options.model, options.revision)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
@@ -127,6 +150,14 @@ def plan(options: EvalOptions) -> Plan:
         Sampling(extra=preset.extra(options.thinking) if preset else {}),
         f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
     )
+
+
+def _check_lists(options: EvalOptions) -> None:
+    """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
+    several: dict[str, object] = {"base_urls": options.base_urls, "strategies": options.strategies}
+    for name, given in several.items():
+        if isinstance(given, str):
+            raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
 
 
 def _check_numbers(options: EvalOptions) -> None:

@@ -35,9 +35,11 @@ def normalize(url: str) -> str:
     except (ValueError, UnicodeError):
         port, host = 0, b""
     if not host or port == 0 or parts.scheme not in ("http", "https"):
-        raise ConfigError(f"base URL {url!r}: expected something like http://host:8000/v1")
+        raise ConfigError(f"the base URL {url!r} is no address of a server; expected one such as http://host:8000/v1")
     if parts.username or parts.password or parts.query:
-        raise ConfigError("base URL: credentials belong into TOMSERVE_API_KEY, not into the address")
+        raise ConfigError(
+            "the base URL holds a user name, a password or a query; a key belongs into TOMSERVE_API_KEY, not there"
+        )
     path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
     return f"{parts.scheme}://{parts.netloc}{path}"
 

@@ -37,6 +37,7 @@ from tomserve.benchmarks.hitom.reader import CORRECTED, Record, read_records
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Factor, Item, read_items
+from tomserve.items.draw import Draw
 
 GOLDS = ("corrected", "tracked", "released")
 BUILT_IN = Plan(stories=120, seed=0)
@@ -131,7 +132,7 @@ BENCHMARK = Benchmark(
     load,
     study="hitom",
     strategies=("hitom_vanilla", "hitom_cot"),
-    stratum="order",
+    draw=Draw(over=("length", "deception"), unit=("story", "stories")),
     golds=GOLDS,
     lettered=True,
     metrics=(explain.PLACES,),

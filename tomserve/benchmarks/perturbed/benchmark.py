@@ -16,6 +16,7 @@ from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.items.draw import Draw
 
 
 def stages(path: Path | None = None) -> list[Stage]:
@@ -66,4 +67,15 @@ def audit(path: Path | None, say: Say) -> Findings:
     return findings(found)
 
 
-BENCHMARK = Benchmark("perturbed", load, study="perturbed", stratum="perturbation", validate=validate, audit=audit)
+DRAW = Draw(
+    over=("stage", "perturbation"),
+    whole=("scenario", "swapped"),
+    alike=("stage",),
+    first="none",
+    unit=("story", "stories"),
+    group=("task", "tasks"),
+)
+"""A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
+with the unperturbed task of its stage on the same ones."""
+
+BENCHMARK = Benchmark("perturbed", load, study="perturbed", draw=DRAW, validate=validate, audit=audit)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import polars as pl
 
+from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.runs import kept
@@ -100,7 +101,7 @@ def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -
     sources, start = [], 0
     for folder, manifest, made in loaded:
         part = scores.slice(start, made.table.height)
-        sources.append(Source(folder, folder.resolve().name, manifest, part, made.record))
+        sources.append(Source(folder, run_name(folder), manifest, part, made.record))
         start += made.table.height
     return sources, scores
 
