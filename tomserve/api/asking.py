@@ -70,6 +70,8 @@ class AskOptions(TypedDict, total=False):
         Seconds after which a question that is not answered yet is also sent to a second server [never].
     accept_change
         True to go on with a run although another server or model answers now; the manifest records the change [False].
+    patience
+        Seconds to wait for a server that still loads [1800], or that gives nothing but refusals [60].
     setup
         True to install vLLM where a server has to be started and vLLM is missing [False].
     progress
@@ -91,6 +93,7 @@ class AskOptions(TypedDict, total=False):
     concurrency: int | None
     hedge: float | None
     accept_change: bool
+    patience: float | None
     setup: bool
     progress: bool | Listener
 

@@ -83,6 +83,14 @@ def evaluate_command(
             help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
         ),
     ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=1e6,
+            help="Seconds to wait for a server that still loads, or that only refuses. If left out: 1800 and 60.",
+        ),
+    ] = None,
     accept_change: Annotated[
         bool,
         typer.Option(
@@ -130,6 +138,7 @@ def evaluate_command(
         noise_check=noise_check,
         setup=setup,
         accept_change=accept_change,
+        patience=patience,
     )
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)

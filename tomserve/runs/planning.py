@@ -23,6 +23,7 @@ from tomserve.runs.stock import Stock
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
+from tomserve.serving.waiting import Waiting
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class EvalOptions:
     noise_check: the share of the items that is asked again.
     setup: whether vLLM may be installed where it is needed and missing.
     accept_change: whether to go on where another server or model answers than before.
+    patience: seconds to wait for a server that is busy or still loads before the first question, and for one that
+    gives nothing but refusals later; None for what suits the case.
     policy: how often and when a failed request is sent again.
     """
 
@@ -68,7 +71,13 @@ class EvalOptions:
     noise_check: float | None = None
     setup: bool = False
     accept_change: bool = False
+    patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
+
+    @property
+    def asking_policy(self) -> RetryPolicy:
+        """The policy by which questions are asked: with the user's own patience, where one is given."""
+        return self.policy if self.patience is None else replace(self.policy, lost_after=self.patience)
 
 
 @dataclass(frozen=True)
@@ -121,10 +130,11 @@ class Plan:
         return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
 
 
-def plan(options: EvalOptions) -> Plan:
+def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
 
-    Raises TomserveError where an option is wrong or does not fit the others.
+    waiting: how to wait for a server that is busy or still loads. Raises TomserveError where an option is wrong or does
+    not fit the others.
     """
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
@@ -133,7 +143,7 @@ def plan(options: EvalOptions) -> Plan:
     _check_numbers(options)
     benchmark = _benchmark(options)
     every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
-    chosen = target.choose(options.base_urls, options.model, options.revision)
+    chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
@@ -166,7 +176,11 @@ def _check_numbers(options: EvalOptions) -> None:
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
             raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
-    for name, seconds in {"the timeout": options.timeout, "hedge": options.hedge}.items():
+    for name, seconds in {
+        "the timeout": options.timeout,
+        "hedge": options.hedge,
+        "the patience": options.patience,
+    }.items():
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
             raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
 

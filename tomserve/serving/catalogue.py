@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tomserve import content
-from tomserve.errors import MachineError
+from tomserve.content import files
+from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import sizing
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, adjusted, assumed
@@ -84,11 +85,17 @@ def list_presets(console: Console, gpus: str | None = None) -> None:
     """Print the table of presets and what its columns mean.
 
     gpus: the machine that the GPUs of each preset are counted on, as `hardware.parse_gpus` reads it; by default
-    `sizing.STUDY`. Raises ConfigError where that cannot be read, ContentError for a preset that cannot be.
+    `sizing.STUDY`. Raises ConfigError where that cannot be read. A preset that cannot be read is listed below the
+    table, with its file, the line and what is wrong, and does not keep the others from being listed.
     """
     machine = gpus or sizing.STUDY
     available = parse_gpus(machine)
-    rows = [_row(Preset.load(name), available) for name in content.names("launch/models", ".yaml")]
+    rows, broken = [], []
+    for name in content.names("launch/models", ".yaml"):
+        try:
+            rows.append(_row(Preset.load(name), available))
+        except ConfigError as error:
+            broken.append(f"broken: {name}: {error}")
     whole = _table(_COLUMNS, rows)
     room = whole.__rich_measure__(console, console.options.update(width=_UNBOUNDED)).maximum
     if room <= console.width:
@@ -104,6 +111,11 @@ def list_presets(console: Console, gpus: str | None = None) -> None:
         "`tomserve serve PRESET --explain` prints everything that is known about one preset.",
     ):
         _say(console, line)
+    if broken:
+        many = f"{len(broken)} presets cannot" if len(broken) > 1 else "1 preset cannot"
+        _say(console, f"{many} be read, so that `tomserve serve` cannot serve what stands in it; mend the file:")
+    for line in broken:
+        _say(console, files.one_line(line))
 
 
 def _say(console: Console, text: str) -> None:

@@ -99,7 +99,12 @@ class _Started:
         except OSError:
             log = None  # then the server writes to this terminal, and a failure cannot be explained from a log
         echo = f"[{replica.port}] " if several else ""
-        return cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
+        started = cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
+        preset, command = replica.preset, replica.command
+        with contextlib.suppress(OSError, ConfigError):  # `write_record` tells why, once the model is loaded
+            fields = {"url": started.server.url, "model": preset.served_name, "revision": None, "command": command.argv}
+            started.record = records.write(replica.port, loading=True, **fields)
+        return started
 
     def __enter__(self) -> _Started:
         return self

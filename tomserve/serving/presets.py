@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -233,4 +234,11 @@ class Preset(_Part):
         known = content.names("launch/models", ".yaml")
         if name in known:
             return cls.load(name)
-        return next((preset for preset in map(cls.load, known) if preset.model == name), None)
+        return next((preset for preset in cls.readable() if preset.model == name), None)
+
+    @classmethod
+    def readable(cls) -> Iterator[Preset]:
+        """The presets that can be read; a broken one must not keep the others from being used."""
+        for name in content.names("launch/models", ".yaml"):
+            with contextlib.suppress(ConfigError):
+                yield cls.load(name)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tomserve.errors import ConfigError
-from tomserve.serving import provenance, records, reference
+from tomserve.serving import loading, provenance, records, reference
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, normalize
+from tomserve.serving.waiting import Waiting
 
 REFERENCE = "reference"
 """The name of the preset, and of the model, that the embedded server serves."""
@@ -39,20 +40,23 @@ class Target:
         return not self.endpoints
 
 
-def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
+def choose(base_urls: Sequence[str], model: str | None, revision: str | None, waiting: Waiting | None = None) -> Target:
     """Choose the server that will be asked, and ask running endpoints what they serve.
 
     base_urls: addresses that the user gave. model: the wanted model; None for whichever is served. revision: the
-    model's revision as the user states it. Without addresses only servers that this user started on this machine are
-    asked, since they are sent the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what
-    to do, where no such server can be used.
+    model's revision as the user states it. waiting: how to wait for a server that is busy or still loads; by default
+    without a word. Without addresses only servers that this user started on this machine are asked, since they are sent
+    the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what to do, where no such server
+    can be used.
     """
+    waiting = waiting or Waiting()
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize, base_urls)))
+        loading.wait_at(endpoints, waiting)
         ours = records.started_here(endpoints)
-        target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None))
+        target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
         return _with_records(target, ours) if ours else target
-    running = records.live()
+    running = loading.ready(model, waiting)
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
     if running:
@@ -66,8 +70,14 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
             )
         if len({record.model for record in serving}) > 1:
             raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
-        target = ask_endpoints([record.url for record in serving], serving[0].model, revision or serving[0].revision)
+        addresses = [record.url for record in serving]
+        target = ask_endpoints(addresses, serving[0].model, revision or serving[0].revision, waiting)
         return _with_records(target, serving)
+    return _embedded(model, revision)
+
+
+def _embedded(model: str | None, revision: str | None) -> Target:
+    """The target where no server runs: the reference model. Raises ConfigError where another model is wanted."""
     if model in (None, REFERENCE):
         if revision is not None:
             raise ConfigError(
@@ -81,15 +91,18 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
     raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
 
 
-def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None) -> Target:
+def ask_endpoints(
+    endpoints: list[str], model: str | None, revision: str | None, waiting: Waiting | None = None
+) -> Target:
     """Ask running endpoints what they serve, and describe them as one server.
 
-    endpoints: the addresses of its replicas. model and revision: as in `choose`. Raises ServerError where an endpoint
+    endpoints: the addresses of its replicas. model, revision and waiting: as in `choose`, but by default without any
+    wait. Raises ServerError where an endpoint
     cannot be used, ConfigError where they serve different models.
     """
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
-    told = [told_by(endpoint, wanted) for endpoint in endpoints]
+    told = [told_by(endpoint, wanted, waiting=waiting) for endpoint in endpoints]
     names = sorted({entry["model"] for entry in told})
     if len(names) > 1:
         raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
@@ -104,10 +117,12 @@ def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None)
     return Target(names[0], revision, found, endpoints, server["max_model_len"], server)
 
 
-def told_by(endpoint: str, wanted: Sequence[str | None], timeout: float = 60.0) -> dict[str, Any]:
+def told_by(
+    endpoint: str, wanted: Sequence[str | None], timeout: float = 60.0, waiting: Waiting | None = None
+) -> dict[str, Any]:
     """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
     `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
-    with Probe(endpoint, api_key(), timeout) as probe:
+    with Probe(endpoint, api_key(), timeout, waiting) as probe:
         served, version = probe.choose(wanted), probe.version()
     context = served.get("max_model_len")
     return {
