@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from tomserve import content
+from tomserve.serving.checkpoint import json_object, snapshot
 from tomserve.serving.command import Command
 from tomserve.serving.hardware import Gpu
 from tomserve.serving.install import installed
 from tomserve.serving.presets import Preset
-from tomserve.serving.sizing import snapshot
 
 FIELDS = ("command", "dtype", "quantization", "tensor_parallel", "revision", "template", "hardware", "driver")
 """What only those who started the server can tell; the manifest's `unknown` lists those of them that are not known."""
@@ -85,7 +83,7 @@ def _template(given: str | None, where: Path | None) -> dict[str, Any] | None:
         return None
     if (jinja := where / "chat_template.jinja").is_file():
         return {"file": jinja.name, "digest": content.digest(jinja)}
-    config = _json(where / "tokenizer_config.json")
+    config = json_object(where / "tokenizer_config.json") or {}
     if isinstance(template := config.get("chat_template"), str):
         return {"file": "tokenizer_config.json", "digest": content.digest(template.encode())}
     return None
@@ -95,15 +93,6 @@ def _quantization(where: Path | None) -> str | None:
     """The method of quantization in the model's config.json, "none" where it has none, None where it is not on disk."""
     if where is None:
         return None
-    section = _json(where / "config.json").get("quantization_config")
+    section = (json_object(where / "config.json") or {}).get("quantization_config")
     method = section.get("quant_method") if isinstance(section, dict) else None
     return method if isinstance(method, str) else "none"
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none that can be read."""
-    try:
-        content_of = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return {}
-    return content_of if isinstance(content_of, dict) else {}
