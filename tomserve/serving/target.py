@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pydantic
+
 from tomserve.errors import ConfigError
 from tomserve.serving import provenance, records, reference
 from tomserve.serving.keys import api_key
@@ -56,7 +58,7 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
     if running:
-        serving = [record for record in running if model in (None, record.model)]
+        serving = [record for record in running if model in (None, record.model, _asked_for(record))]
         names = sorted({record.model for record in running})
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
@@ -76,7 +78,7 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
             )
         return Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(model)
-    if preset is None and model is not None:
+    if preset is None and model is not None and "/" not in model:
         Preset.load(model)  # where no preset has the name, this raises and suggests the nearest
     raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
 
@@ -141,7 +143,20 @@ def _with_records(target: Target, serving: Sequence[records.Record]) -> Target:
             "some of them until all that run were started alike"
         )
     target.server |= {"command": serving[0].command} | serving[0].server
+    if (own := serving[0].server.get("preset")) is not None:  # one that was derived, or stands in a file elsewhere
+        try:
+            target.preset = Preset.model_validate(own)
+        except pydantic.ValidationError:
+            raise ConfigError(
+                f"{serving[0].url}: its record holds a preset that cannot be read; start the server again"
+            ) from None
     return target
+
+
+def _asked_for(record: records.Record) -> str | None:
+    """The model as vLLM's command line names it: a hub id, or a folder."""
+    words = record.command
+    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
 
 
 def _alike(record: records.Record) -> dict[str, Any]:
