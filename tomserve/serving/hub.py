@@ -9,6 +9,7 @@ PosixPath('.../models--ORG--MODEL/snapshots/0ff1ce...')
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,7 @@ def fetch(model: str, revision: str | None) -> Copy:
     found = snapshot(model, revision)
     if found is not None and _told(found) and (size := size_gb(found)) is not None:
         return Copy(found, found.name, size, source="the index or the files of the weights in the cache")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # it is read while the package is imported
     try:
         import huggingface_hub
         from huggingface_hub import errors, utils

@@ -22,6 +22,10 @@ FIELDS = ("command", "dtype", "quantization", "tensor_parallel", "revision", "te
 """What only those who started the server can tell; the manifest's `unknown` lists those of them that are not known."""
 
 
+NOT_GIVEN = "not given"
+"""What stands in the manifest for a flag that the preset does not set."""
+
+
 def started(
     preset: Preset,
     model: str,
@@ -65,7 +69,7 @@ def _changed(argv: Sequence[str], extra: int) -> dict[str, dict[str, str]]:
     """The flags by which the last `extra` words of a command line change it: for each what it was, and what it is."""
     before, used = identity.every_flag(argv[: len(argv) - extra]), identity.every_flag(argv)
     return {
-        name: {"preset": before.get(name, "not given"), "used": value}
+        name: {"preset": before.get(name, NOT_GIVEN), "used": value}
         for name, value in used.items()
         if before.get(name) != value
     }
@@ -77,16 +81,16 @@ def told_flags(server: Mapping[str, Any]) -> str | None:
     server: the manifest's description of a server, which may be anybody's and hold anything.
 
     >>> told_flags({"flags_changed": {"max-num-seqs": {"preset": "64", "used": "8"}}})
-    '--max-num-seqs 8 (preset: 64)'
+    '--max-num-seqs 8 (64 in the preset)'
     """
     changed = server.get("flags_changed")
-    told = [
-        files.one_line(f"--{name}{'' if one.get('used') == 'given' else ' ' + str(one.get('used'))}")
-        + files.one_line(f" (preset: {one.get('preset')})")
-        for name, one in (changed.items() if isinstance(changed, Mapping) else ())
-        if isinstance(one, Mapping)
-    ]
-    return ", ".join(told) or None
+    told = []
+    for name, one in changed.items() if isinstance(changed, Mapping) else ():
+        if isinstance(one, Mapping):
+            value = "" if one.get("used") == "given" else f" {one.get('used')}"
+            before = one.get("preset")
+            told.append(f"--{name}{value} ({'not' if before in (None, NOT_GIVEN) else before} in the preset)")
+    return files.one_line(", ".join(told)) or None
 
 
 def unknown(described: dict[str, Any]) -> list[str]:

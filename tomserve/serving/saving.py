@@ -49,9 +49,12 @@ def yaml_of(derived: Derived) -> str:
     lines = ["schema: 1"]
     for name, value in _fields(derived).items():
         dumped = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10**6).rstrip("\n")
-        source = f"  # {derived.sources[name]}" if name in derived.sources else ""
+        source = f"# {derived.sources.get(name, 'tomserve')}"
         first, *rest = dumped.split("\n")
-        lines += [first + source, *rest]
+        if rest and not first.endswith(":"):  # a text of several lines, into which no comment may be written
+            lines += [source, first, *rest]
+        else:
+            lines += [f"{first}  {source}", *rest]
     return "\n".join(lines) + "\n"
 
 

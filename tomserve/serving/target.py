@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -54,6 +55,8 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
         ours = records.started_here(endpoints)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None))
         return _with_records(target, ours) if ours else target
+    if model is not None and "/" in model and Path(model).is_dir():
+        model = str(Path(model).resolve())  # a folder is served by its whole path
     running = records.live()
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
