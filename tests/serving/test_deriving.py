@@ -189,14 +189,26 @@ def test_what_is_saved_is_what_was_derived(like: str, tmp_path: Path, monkeypatc
     assert Preset.load(f"saved-{like}") == found.preset
 
 
-def test_a_hostile_name_stays_in_its_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_files_change_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    found = derived(model(tmp_path / "a", "qwen3-8b", "qwen3", quantization_config={"quant_method": "x\nenv: {A: b}"}))
-    assert found.preset.quantization == "x\nenv: {A: b}"
+    odd = {"quantization_config": {"quant_method": "x\nenv: {A: b}\x1b"}, "architectures": ["Own\x1b\nForCausalLM"]}
+    folder = model(tmp_path / "a", "qwen3-8b", "qwen3", auto_map={"x": "y"}, num_hidden_layers=36, **odd)
+    tokens = {"1": {"content": "</s>"}, "2": {"content": "stop\nflags: {x: y}\x1b"}}
+    (folder / "tokenizer_config.json").write_bytes(orjson.dumps({"eos_token": "</s>", "added_tokens_decoder": tokens}))
+    (folder / "generation_config.json").write_bytes(orjson.dumps({"eos_token_id": [1, 2]}))
+    found = derived(folder)
+    assert found.preset.quantization == r"x\nenv: {A: b}\x1b"
+    assert found.preset.stop == ("stop\nflags: {x: y}\x1b",)
     save(found)
+    shown = tomserve(tmp_path, "serve", str(folder), "--explain", "--gpus", "H100")
+    assert shown.returncode == 0, shown.stderr
+    assert "\x1b" not in shown.stdout + shown.stderr
     assert Preset.load("a") == found.preset
     assert Preset.load("a").env == {}
+    assert Preset.load("a").flags == {}
     assert "\nenv:" not in yaml_of(found)
+    big = {"num_hidden_layers": 2**60, "rope_scaling": {"type": "linear", "factor": 1e308}}
+    assert derived(model(tmp_path / "big", "qwen3-8b", "qwen3", 1.0, **big)).parameters is None
 
 
 @pytest.mark.parametrize(
@@ -326,6 +338,16 @@ def test_explain_fits_eighty_columns_and_cuts_nothing(tmp_path: Path) -> None:
 def test_serve_list_says_that_presets_are_derived(tmp_path: Path) -> None:
     done = tomserve(tmp_path, "serve", "--list")
     assert "tomserve serve ORG/MODEL" in done.stdout
+
+
+def test_make_serves_any_model(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["make", "-n", "-C", str(ROOT), "serve", "MODEL=Org/New-8B", f"VENV={tmp_path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "tomserve serve --setup  Org/New-8B" in done.stdout
 
 
 def test_save_and_force_on_the_command_line(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ _STRETCHED_ALREADY = ("default", "su", "longrope", "llama3", "yarn", "deepseek_y
 """Kinds of stretched position encoding whose models state the stretched length; of others vLLM 0.32 multiplies it."""
 
 
+_MOST_STRETCHED = 1000
+"""The largest factor that is believed."""
+
+
 def snapshot(model: str, revision: str | None) -> Path | None:
     """The folder on this disk that holds a model, or None where there is none.
 
@@ -135,7 +139,11 @@ def _stretch(config: Json) -> float:
     for rope in (section(config, "rope_scaling"), section(config, "rope_parameters")):
         factor = rope.get("factor")
         kind = rope.get("rope_type", rope.get("type"))
-        if isinstance(factor, int | float) and factor > 0 and kind not in (None, *_STRETCHED_ALREADY):
+        if (
+            isinstance(factor, int | float)
+            and 0 < factor <= _MOST_STRETCHED
+            and kind not in (None, *_STRETCHED_ALREADY)
+        ):
             return float(factor)
     return 1.0
 

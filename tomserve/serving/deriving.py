@@ -197,7 +197,7 @@ def _put_size(draft: _Draft, config: Json, copy: Copy, number: int | None, gpus:
     draft.put("dtype", stays or "bfloat16", "config.json: dtype or torch_dtype" if stays else why)
     factor = sizing.cast_factor(config, draft.fields["dtype"])
     if isinstance(kind := method.get("quant_method"), str):
-        draft.put("quantization", kind, "config.json: quantization_config")
+        draft.put("quantization", one_line(kind)[:40], "config.json: quantization_config")
     halved = f", x {factor:g} in {draft.fields['dtype']}" if factor != 1 else ""
     draft.put("weights_gb", float(f"{stored_gb * factor:.4g}"), source + halved)
     if (shape := shape_of(config)) is not None:
@@ -228,7 +228,8 @@ def _put_length(draft: _Draft, config: Json, copy: Copy, chat: Chat) -> None:
         draft.put("context", told[0], told[1])
         ample = "ample for these benchmarks" + (" with thinking" if chat.reasoning is not None else "")
         draft.put("max_model_len", min(told[0], limit), "the whole context" if told[0] <= limit else ample)
-    window = text_part(config).get("sliding_window")
+    text = text_part(config)
+    window = text.get("sliding_window") if text.get("use_sliding_window") is not False else None
     if type(window) is int and 0 < window < draft.fields["max_model_len"]:
         draft.remarks.append(
             f"Some layers look back {window} tokens only; their keys and values are reckoned in full, so more fits."

@@ -31,6 +31,10 @@ _RECURRENT = ("mamba", "ssm_", "linear_num_", "lru_", "rwkv", "hybrid_override")
 """Beginnings of the fields that only models with recurrent layers have."""
 
 
+_MOST_LAYERS = 10_000
+"""More layers than any model has; a file that states more is broken, and would keep the loop over layers busy."""
+
+
 def recurrent(config: Json) -> bool:
     """Whether some layers are recurrent (Mamba, linear attention) instead of attention over keys and values."""
     text = text_part(config)
@@ -50,6 +54,8 @@ def count(config: Json) -> int | None:
     shape, width = shape_of(text), whole(text, "hidden_size", "d_model", "n_embd")
     vocabulary = whole(text, "vocab_size")
     if shape is None or width is None or vocabulary is None or recurrent(text) or text.get("is_encoder_decoder"):
+        return None
+    if shape.layers > _MOST_LAYERS:
         return None
     kind = str(text.get("model_type", ""))
     layers = [_attention(text, shape, width) + one for one in _feed_forward(text, shape.layers, width, kind)]
