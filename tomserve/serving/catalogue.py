@@ -13,7 +13,8 @@ from rich.table import Table
 from tomserve import content
 from tomserve.content import files
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import sizing
+from tomserve.serving import saving, sizing
+from tomserve.serving.deriving import resolve
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, adjusted, assumed
 from tomserve.serving.presets import Preset, Verified
@@ -26,7 +27,11 @@ def explain(wanted: Wanted, console: Console) -> None:
     """
 
     say = partial(_say, console)
-    preset = adjusted(Preset.load(wanted.name), wanted.extra)
+    found, derived = resolve(wanted.name, wanted.extra, gpus=wanted.gpus)
+    if derived is not None:
+        say(f"No preset serves {found.model}, so one is derived from its files; --save keeps it.")
+        saving.show(derived, console)
+    preset = adjusted(found, wanted.extra)
     model = sizing.describe(preset)
     kind = f"{preset.dtype}, {preset.quantization} weights" if preset.quantization else preset.dtype
     say(f"The preset {preset.name} serves {preset.model} ({kind}), whose weights take {model.weights_gb:g} GB.")
@@ -62,6 +67,18 @@ def explain(wanted: Wanted, console: Console) -> None:
     for remark in (preset.note, preset.warning):
         if remark:
             say(" ".join(remark.split()))
+
+
+def keep(wanted: Wanted, console: Console, *, force: bool = False) -> None:
+    """Derive the preset of a model, write it to launch/models/, and say where it is.
+
+    force: replace one that is there. Raises ConfigError where the name is a preset's own, or the file is there already.
+    """
+    preset, derived = resolve(wanted.name, wanted.extra, gpus=wanted.gpus, anew=True)
+    if derived is None:
+        raise ConfigError(f"--save: {wanted.name} is a preset already; name a model (ORG/MODEL or ./FOLDER)")
+    path = saving.save(derived, force=force)
+    _say(console, f"Written to {path}; `tomserve serve {preset.name}` serves it. Check it, and edit it as you like.")
 
 
 def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], None]) -> None:
@@ -109,6 +126,7 @@ def list_presets(console: Console, gpus: str | None = None) -> None:
         "thinks: whether the model thinks before it answers; where it says `can`, --thinking off prevents it.",
         *(f"verified {name}: {meaning}." for name, meaning in _VERIFIED.items()),
         "`tomserve serve PRESET --explain` prints everything that is known about one preset.",
+        "For a model without one, `tomserve serve ORG/MODEL` (on the Hugging Face hub) or ./FOLDER derives a preset.",
     ):
         _say(console, line)
     if broken:

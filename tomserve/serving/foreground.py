@@ -118,7 +118,9 @@ class _Started:
         preset, command = self.replica.preset, self.replica.command
         model = command.argv[command.argv.index("serve") + 1]
         own = reference.revision() if preset.model == REFERENCE else None
-        server = provenance.started(preset, model, command, self.replica.gpus, revision=own)
+        server = provenance.started(preset, model, command, self.replica.gpus, revision=own, extra=self.replica.extra)
+        if self.replica.own is not None:  # `tomserve eval` would not find it by its name
+            server["preset"] = self.replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
         try:
             self.record = records.write(
                 self.replica.port,

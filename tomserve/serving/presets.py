@@ -54,12 +54,20 @@ class Shape(_Part):
 
     layers: transformer layers. heads: attention (query) heads of a layer. kv_heads: key-value heads of a layer, fewer
     than `heads` with grouped-query attention. head_dim: numbers in the key, and in the value, of one such head.
+    latent: numbers that multi-head latent attention (of DeepSeek-V2 and later) keeps for one token and layer in place
+    of keys and values; None for any other attention.
     """
 
     layers: int = Field(ge=1)
     heads: int = Field(ge=1)
     kv_heads: int = Field(ge=1)
     head_dim: int = Field(ge=1)
+    latent: int | None = Field(default=None, ge=1)
+
+    @property
+    def kept(self) -> int:
+        """How many numbers of one token a layer keeps."""
+        return self.latent or 2 * self.kv_heads * self.head_dim
 
 
 class ChatTemplate(_Part):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pydantic
 
 from tomserve.errors import ConfigError
 from tomserve.serving import loading, provenance, records, reference
@@ -56,11 +59,13 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None, wa
         ours = records.started_here(endpoints)
         target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
         return _with_records(target, ours) if ours else target
+    if model is not None and "/" in model and Path(model).is_dir():
+        model = str(Path(model).resolve())  # a folder is served by its whole path
     running = loading.ready(model, waiting)
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
     if running:
-        serving = [record for record in running if model in (None, record.model)]
+        serving = [record for record in running if model in (None, record.model, _asked_for(record))]
         names = sorted({record.model for record in running})
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
@@ -86,7 +91,7 @@ def _embedded(model: str | None, revision: str | None) -> Target:
             )
         return Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(model)
-    if preset is None and model is not None:
+    if preset is None and model is not None and "/" not in model:
         Preset.load(model)  # where no preset has the name, this raises and suggests the nearest
     raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
 
@@ -156,7 +161,20 @@ def _with_records(target: Target, serving: Sequence[records.Record]) -> Target:
             "some of them until all that run were started alike"
         )
     target.server |= {"command": serving[0].command} | serving[0].server
+    if (own := serving[0].server.get("preset")) is not None:  # one that was derived, or stands in a file elsewhere
+        try:
+            target.preset = Preset.model_validate(own)
+        except pydantic.ValidationError:
+            raise ConfigError(
+                f"{serving[0].url}: its record holds a preset that cannot be read; start the server again"
+            ) from None
     return target
+
+
+def _asked_for(record: records.Record) -> str | None:
+    """The model as vLLM's command line names it: a hub id, or a folder."""
+    words = record.command
+    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
 
 
 def _alike(record: records.Record) -> dict[str, Any]:
