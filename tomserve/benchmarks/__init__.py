@@ -24,8 +24,9 @@ from tomserve.content.pyfile import load_module
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
 from tomserve.scoring.metric import PLAIN, Scoring
+from tomserve.scoring.rules import Rule
 
-__all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Findings", "Say", "get", "known", "load", "names", "scoring"]
+__all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Findings", "Rule", "Say", "get", "known", "load", "names", "scoring"]
 
 DEFAULT = "perturbed"
 """Name of the benchmark that is asked or checked where the user names none."""

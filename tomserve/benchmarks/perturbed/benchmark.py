@@ -12,6 +12,7 @@ from pathlib import Path
 from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.perturbed.rules import RULES
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ConfigError
@@ -63,7 +64,9 @@ def audit(path: Path | None, say: Say) -> Findings:
 
     found = stages(path)
     say("scoring shortcuts, about 20 s ...")
-    return findings(found)
+    return findings(found, own=path is None)
 
 
-BENCHMARK = Benchmark("perturbed", load, study="perturbed", stratum="perturbation", validate=validate, audit=audit)
+BENCHMARK = Benchmark(
+    "perturbed", load, study="perturbed", stratum="perturbation", rules=RULES, validate=validate, audit=audit
+)
