@@ -58,7 +58,9 @@ RULES = "rules"
 """Under this name with_rules adds to the further columns of an arm what it says of each rule of counting."""
 
 
-def with_rules(rows: pl.DataFrame, kinds: baselines.Kinds, more: dict[Arm, dict[str, Any]]) -> dict[Arm, dict[str, Any]]:
+def with_rules(
+    rows: pl.DataFrame, kinds: baselines.Kinds, more: dict[Arm, dict[str, Any]]
+) -> dict[Arm, dict[str, Any]]:
     """`more` with the names of the baselines that meet the same criteria on the same questions as each arm.
 
     They become the columns rules_robust and rules_limited_robust, names separated by commas: rules that have more than

@@ -29,7 +29,8 @@ MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "lengt
 def prepared(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     """One row an answer (see tomserve.studies.rows.prepared); its cluster is the task, one class of one stage.
 
-    rules: the columns of baselines (see tomserve.studies.baselines.Kinds) to keep. `complete`: no strategy of the model failed on the item. `false_belief`: it belongs to the false-belief subset.
+    rules: the columns of baselines to keep (see tomserve.studies.baselines.Kinds). `complete`: no strategy of the model
+    failed on the item. `false_belief`: it belongs to the false-belief subset.
     """
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}

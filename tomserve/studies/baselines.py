@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -22,13 +23,15 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS, name_of
 from tomserve.studies.contrasts import Record, contrast
-from tomserve.studies.showing import Tables
+from tomserve.studies.showing import Excerpt, Figure, Row, Tables
 from tomserve.studies.words import finite, percent, signed
 
 TABLE = "baselines"
 """Name of the table of all rules."""
 
-COLUMNS = "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
+COLUMNS = (
+    "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
+)
 """The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.rules.KINDS) and its share
 of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
 model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that test."""
@@ -37,8 +40,8 @@ KNOWN = "best_rule best_rule_kind best_rule_accuracy"
 """Those of COLUMNS that need no interval."""
 
 NOTE = (
-    "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of `total` "
-    "questions the rule answers right; said: of how many it says anything. The kinds: "
+    "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
+    "questions (total) the rule answers right; said: of how many it says anything. The kinds: "
     + "; ".join(KINDS.values())
     + "."
 )
@@ -46,7 +49,8 @@ ABOUT = (
     "best_rule is the rule that follows nobody's belief and has the most of the same questions right, "
     "best_rule_accuracy its share of right answers. It is chosen on these questions, which favours the rule. over_rule "
     "is the model's share minus the rule's on the same questions, with its 95% interval and p over the same units as "
-    "the accuracy's interval: whoever is not clearly above the rule has shown nothing that the rule could not do."
+    "the accuracy's interval, both shares as means over these units (best_rule_estimate is the rule's): whoever is not "
+    "clearly above the rule has shown nothing that the rule could not do."
 )
 """What the columns of COLUMNS mean, for the notes of a table that has them."""
 
@@ -192,13 +196,80 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
         return ""
     best = frame.unique(["kind"], keep="first", maintain_order=True)
     ranked = sorted(best.iter_rows(named=True), key=lambda row: _ORDER.get(row["kind"], len(_ORDER)))
-    listed = [f'{percent(row["accuracy"])} by "{row["rule"]}" ({_SHORT.get(row["kind"], row["kind"])})' for row in ranked]
+    listed = [f'{percent(row["accuracy"])} by "{row["rule"]}" ({_SHORT.get(row["kind"], "?")})' for row in ranked]
     return f"Rules that follow nobody's belief have right, at best: {', '.join(listed)}"
 
 
 _SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
 
 
+MARK = (
+    "The upright stroke is the best rule that follows nobody's belief (such as always reality, or the label mentioned "
+    "last), chosen on the same questions."
+)
+"""What the mark of `marked` means, for a figure's caption."""
+
+
+def marked(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
+    """A figure of accuracy and its rows, with the share of the best rule as a mark (column `other`) and in the caption,
+    where it is known."""
+    made = [{**row, "other": row.get("best_rule_estimate", row.get("best_rule_accuracy"))} for row in rows]
+    if all(row["other"] is None for row in made):
+        return figure, made
+    return replace(figure, caption=f"{figure.caption} {MARK}", tables=(*figure.tables, TABLE)), made
+
+
+def with_best(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
+    """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row.
+
+    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of KNOWN. The
+    table stays as it is where no rule is known.
+    """
+    if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
+        return cells
+    best = shares.group_by(key).agg(pl.col("best_rule_accuracy").max().alias("best rule"))
+    share = pl.col("best rule").map_elements(_cell, pl.String, skip_nulls=False)
+    return cells.join(best, on=key, how="left", maintain_order="left").with_columns(share)
+
+
+def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
+    """For the terminal, by model: each accuracy beside its best rule, and their difference with its 95% interval.
+
+    shares: rows of accuracy over all classes, with the columns of COLUMNS, or of KNOWN, and those named by `keys`. None
+    where no rule is known.
+    """
+    if "best_rule" not in shares.columns:
+        return []
+    found = []
+    for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
+        paired = "over_rule" in part.columns
+        share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
+        columns = [
+            pl.col(share).map_elements(_cell, pl.String, skip_nulls=False).alias("right"),
+            pl.col("best_rule").alias("best simple rule"),
+            pl.col(rule).map_elements(_cell, pl.String, skip_nulls=False).alias("rule's"),
+        ]
+        if paired:
+            ends = [
+                pl.col(name).map_elements(_cell, pl.String, skip_nulls=False)
+                for name in ("over_rule", "over_rule_low", "over_rule_high")
+            ]
+            columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
+        title = f"{model}: is it above the best rule that follows nobody's belief?"
+        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,)))
+    return found
+
+
+def _cell(value: float | None) -> str:
+    return "?" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("0.", ".", 1)
+
+
+def known(tables: Tables) -> bool:
+    """Whether the tables of a study say of any accuracy what the best rule scores."""
+    frame = tables.get(TABLE, pl.DataFrame())
+    return "kind" in frame.columns and frame["kind"].is_in(list(KINDS)).any()
+
+
 def missing(tables: Tables) -> list[str]:
     """The warning that nothing can be compared with rules, where the tables of a study hold answers and no rules."""
-    return [MISSING] if TABLE not in tables or tables[TABLE].is_empty() else []
+    return [] if known(tables) else [MISSING]
