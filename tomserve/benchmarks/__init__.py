@@ -25,8 +25,22 @@ from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.metric import PLAIN, Scoring
+from tomserve.scoring.rules import Rule
 
-__all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Draw", "Findings", "Say", "get", "known", "load", "names", "scoring"]
+__all__ = [
+    "ANYBODYS",
+    "DEFAULT",
+    "Benchmark",
+    "Draw",
+    "Findings",
+    "Rule",
+    "Say",
+    "get",
+    "known",
+    "load",
+    "names",
+    "scoring",
+]
 
 DEFAULT = "perturbed"
 """Name of the benchmark that is asked or checked where the user names none."""

@@ -20,6 +20,7 @@ from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.metric import Metric, Scoring, columns_of
+from tomserve.scoring.rules import Rule
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
 """A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out."""
@@ -72,6 +73,11 @@ class Benchmark:
     metrics: tuple[Metric, ...] = ()
     """Metrics of its own; their columns follow the standard ones in the table of scores."""
 
+    rules: tuple[Rule, ...] = ()
+    """Rules of its own that answer its items without following anybody's belief, such as "always reality". Beside every
+    accuracy stands what the best of them scores on the same questions, as do the rules that every benchmark has: first
+    and last choice, always unknown, yes or no, first, last and most mentioned label (see tomserve.scoring.rules)."""
+
     beliefs: Beliefs = no_beliefs
     """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
 
@@ -112,6 +118,7 @@ class Benchmark:
             ("strategies", str, "names"),
             ("golds", str, "names"),
             ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
+            ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
         ):
             value = getattr(self, field)
             if not isinstance(value, tuple | list) or not all(isinstance(entry, kind) for entry in value):
@@ -125,7 +132,7 @@ class Benchmark:
     @property
     def scoring(self) -> Scoring:
         """The part of the benchmark that scoring needs."""
-        return Scoring(self.metrics, self.lettered)
+        return Scoring(self.metrics, self.lettered, self.rules)
 
     @property
     def provenance(self) -> dict[str, Any]:

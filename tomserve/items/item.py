@@ -34,7 +34,7 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_")
 """Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
 that these two cover all columns that scoring declares, because items know nothing of scoring.
 """

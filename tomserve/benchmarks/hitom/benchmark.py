@@ -34,6 +34,7 @@ from tomserve.benchmarks.hitom.generator import items
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.reader import CORRECTED, Record, read_records
+from tomserve.benchmarks.hitom.rules import RULES
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Factor, Item, read_items
@@ -136,6 +137,7 @@ BENCHMARK = Benchmark(
     golds=GOLDS,
     lettered=True,
     metrics=(explain.PLACES,),
+    rules=RULES,
     beliefs=knowledge.who_knows_what,
     audit=audit,
     generate=generate,
