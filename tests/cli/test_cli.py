@@ -110,7 +110,9 @@ def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Pa
 def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
-    assert done.code == 0
+    assert done.code == 1  # nobody may take the numbers of such a run for the model's
+    assert "r: 3 of 3 answers (100.0%) could not be read; they count as wrong." in done.err
+    assert done.out.splitlines()[-1] == "unreadable: 3 answers, more than 2% of all"
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
     assert set(scores["reason"]) == {"no JSON object with an answer"}

@@ -75,22 +75,17 @@ def analyze(
         typer.Option(help="RUN=NAME: call the model of that run so in the tables; repeat it for several."),
     ] = None,
 ) -> None:
-    """Compute the tables of a study from runs or score tables."""
-    import polars as pl
+    """Compute the tables of a study from runs or score tables.
 
+    Runs of one model with different strategies are counted as one model with all of them.
+    """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs.runfolder import existing_run
-    from tomserve.runs.scores import load_scores
-    from tomserve.scoring.table import TABLES
     from tomserve.studies import compute, labelled
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
-    for run in runs or (None,):
-        if run is None or not run.endswith(TABLES):
-            rescore.warn_incomplete(existing_run(run))
-    scores = pl.concat([load_scores(run, note=rescore.warn) for run in runs or (None,)], how="diagonal_relaxed")
+    scores = rescore.load_all(runs or (None,))
     analysis = compute(labelled(scores, label or []), study, intervals)
     for doubt in analysis.warnings:
         rescore.warn(doubt)
@@ -174,7 +169,8 @@ def plan(
 def report(
     runs: RunArgument = None,
     out: Annotated[
-        Path | None, typer.Option(help="HTML file to write. If left out: report.html in the run's folder.")
+        Path | None,
+        typer.Option(help="HTML file to write. If left out: report.html in the run's folder, or beside a score table."),
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     study: StudyOption = None,
@@ -188,20 +184,19 @@ def report(
         typer.Option(help="The FILE.py that declares the runs' benchmark, so that its metrics and beliefs are shown."),
     ] = None,
 ) -> None:
-    """Write the report of runs as one HTML file that opens offline.
+    """Write the report of runs or score tables as one HTML file that opens offline.
 
-    It holds verdicts in words, figures, tables, and every question with its story and the model's reply.
+    It holds verdicts in words, figures, tables, and every question with its story and the model's reply; stories and
+    replies only of runs, since a score table holds none.
     """
     from tomserve import benchmarks
     from tomserve.cli import rescore
     from tomserve.reporting.html.build import write_report
-    from tomserve.runs.runfolder import existing_run
 
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name
-    for run in runs or (None,):
-        rescore.warn_incomplete(existing_run(run))
-    path = write_report(runs or (None,), out, intervals, label or [], study, rescore.warn)
+    rescore.load_all(runs or (None,))
+    path = write_report(runs or (None,), out, intervals, label or [], study)
     print(f"report: {path}")
     if opened:
         typer.launch(str(path.resolve()))

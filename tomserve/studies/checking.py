@@ -84,6 +84,6 @@ def _check_runs(scores: pl.DataFrame) -> None:
         asked = sorted(rows["benchmark"].drop_nulls().unique()) if "benchmark" in rows.columns else []
         if len(asked) > 1:
             raise ConfigError(
-                f"runs {', '.join(runs)} are of one model, {model!r}, but ask different benchmarks ({', '.join(asked)}); "
-                f"analyze each alone, or {hint}"
+                f"runs {', '.join(runs)} are of one model, {model!r}, but ask different benchmarks "
+                f"({', '.join(asked)}); analyze each alone, or {hint}"
             )

@@ -2,7 +2,7 @@
 
 >>> rows = {"strategy": "vanilla", "item": ["a", "b"], "status": ["ok", "invalid"], "answer": ["tea", None]}
 >>> [gap.sentences() for gap in of_scores(pl.DataFrame(rows), None, "runs/mine")]
-[['runs/mine: 1 of 2 replies (50.0%) hold no answer that could be read; they count as wrong. Read some in the report.']]
+[['runs/mine: 1 of 2 answers (50.0%) could not be read; they count as wrong. Read some of the replies in the report.']]
 
 Whoever reads a number of such a table has to know this first, since each lacking answer counts as wrong.
 """
@@ -59,7 +59,7 @@ class Gaps:
     def sentences(self) -> list[str]:
         """What a reader must know, in at most three sentences with counts, shares and the way out; none where nothing
         is lacking."""
-        return [f"{self.source}: {said}" for said in (self._answerless(), self._unasked(), self._sampled()) if said]
+        return [f"{self.source}{said}" for said in (self._answerless(), self._unasked(), self._sampled()) if said]
 
     def in_short(self) -> str:
         """The same in a few words, for a list of facts: "yes", or what is lacking."""
@@ -76,33 +76,36 @@ class Gaps:
         return f"no: {', '.join(parts)}" if parts else "yes"
 
     def _answerless(self) -> str:
+        failed = sum(self.failed.values())
         parts = []
         if self.unread:
-            parts.append(f"{_of(self.unread, self.there, 'replies')} hold no answer that could be read")
-        if failed := sum(self.failed.values()):
-            parts.append(f"{_of(failed, self.there, 'questions')} failed or were declined ({listed(self.failed)})")
+            parts.append(f"{_of(self.unread, self.there, 'answers')} could not be read")
+        if failed:
+            counted = f"{failed:,} ({failed / self.there:.1%})" if self.unread else _of(failed, self.there, "answers")
+            parts.append(f"{counted} did not come ({listed(self.failed)})")
         if not parts:
             return ""
-        again = " Repeat the eval command to ask the failed ones again." if set(self.failed) - FINAL else ""
-        return f"{', and '.join(parts)}; they count as wrong. Read some in the report.{again}"
+        read = " Read some of the replies in the report." if self.unread else ""
+        again = " Repeat the eval command to ask again for those that failed." if set(self.failed) - FINAL else ""
+        return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
 
     def _unasked(self) -> str:
         if self.missing and self.complete is None:
             pairs = _of(self.missing, self.wanted or 0, "pairs of a question and a strategy")
-            return f"{pairs} have no row; strategies are compared on the questions that both were asked."
+            return f": {pairs} have no row; strategies are compared on the questions that both were asked."
         if self.missing:
             told = f"is incomplete: {_of(self.missing, self.wanted or 0, 'answers')} were not asked for yet"
         elif self.complete is False and not set(self.failed) - FINAL:
-            told = "is not marked as complete"
+            told = "is incomplete: its record says that not everything was asked"
         else:
             return ""
-        return f"{told}, and those that are there may not be typical. Repeat the eval command to finish it."
+        return f" {told}, and those that are there may not be typical. Repeat its eval command to finish it."
 
     def _sampled(self) -> str:
         if not self.of or self.items >= self.of:
             return ""
         return (
-            f"asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
+            f" asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
             "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
         )
 
