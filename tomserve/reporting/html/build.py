@@ -27,7 +27,6 @@ from tomserve.scoring.table import Note
 from tomserve.serving import identity
 from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, noise
 from tomserve.studies.combining import as_one
-from tomserve.studies.gaps import sentences
 from tomserve.studies.rows import answered
 
 
@@ -204,8 +203,11 @@ def _complete(sources: Sequence[Source]) -> str:
 def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages.Alert]:
     """What a reader must know before any number: what is lacking, which runs are one model, which servers changed."""
     for source in sources:
-        for said in sentences(source.gaps()):
-            yield pages.Alert(said[:1].upper() + said[1:], ("#failures", "Failures by strategy"))
+        for gap in source.gaps():
+            for place, said in enumerate(gap.sentences()):
+                of_failures = place == 0 and (gap.unread or gap.failed)
+                link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
+                yield pages.Alert(said[:1].upper() + said[1:], link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
     for said in as_one(scores, manifests):
         yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
