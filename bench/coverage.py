@@ -183,7 +183,7 @@ def _class_effect(
     kind = "null" if base == rate else "power" if (base, rate) == (0.8, 0.5) else ""
     if kind:
         tally.test("sign flips over stages", f"{kind}, {group}", effect.p_sign_flip)
-        tally.test("t over stages", f"{kind}, {group}", effect.p_t)
+        tally.test("t over stages", f"{kind}, {group}", effect.p)
         tally.test("published interval without 0", f"{kind}, {group}", 0.0 if low > 0 or high < 0 else 1.0)
 
 
@@ -219,16 +219,16 @@ def pooled(replications: int, rng: np.random.Generator) -> None:
                     if kind:
                         moved = pooling.permutation_p(y, arm, cluster, stage, draws=999, seed=index)
                         tally.test("tasks permuted within stages", f"{kind}, {group}", moved)
-                        tally.test("square-and-add, inverted", f"{kind}, {group}", new.p_t)
+                        tally.test("square-and-add, inverted", f"{kind}, {group}", new.p)
                         tally.test("(sign flips over stages)", f"{kind}, {group}", new.p_sign_flip)
-                        tally.test("(plain t over stages)", f"{kind}, {group}", plain.p_t)
+                        tally.test("(plain t over stages)", f"{kind}, {group}", plain.p)
                     if index % 2 == 0:  # a GEE costs more than all the rest
                         these = marginal.these_strata_effect(y, arm, cluster, stage)
                         local = float(np.mean(marginal_rate(logits[1] + drawn, task_sd)))
                         local -= float(np.mean(marginal_rate(logits[0] + drawn, task_sd)))
                         tally.interval("effect, these stages, GEE", group, key, (these.low, these.high), local)
                         if kind:
-                            tally.test("GEE, these stages", f"{kind}, {group}", these.p_t)
+                            tally.test("GEE, these stages", f"{kind}, {group}", these.p)
     tally.print_cover("C. All tasks pooled", pooled=True)
     tally.print_tests("C. Tests of the pooled effect (null: equal rates; power: .8 to .5)")
 
@@ -325,7 +325,7 @@ def other(replications: int, rng: np.random.Generator) -> None:
                 group, key = f"{clusters} stories an arm", f"{base} {rate}"
                 tally.interval("unmatched clusters, Welch t", group, key, (found.low, found.high), rate - base)
                 if base == rate:
-                    tally.test("unmatched clusters, Welch t", f"null, {group}", found.p_t)
+                    tally.test("unmatched clusters, Welch t", f"null, {group}", found.p)
     for strength in (0.0, 1.0, 2.5):
         truth = [
             statistic(*columns) for columns in (_chains(rng, 4000, strength),) for statistic in STATISTICS.values()

@@ -13,7 +13,8 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
 from tomserve.scoring.table import named_gold
-from tomserve.stats.clustered import FEW, units_share
+from tomserve.stats.clustered import units_share
+from tomserve.stats.effects import FEW
 from tomserve.studies.contrasts import Record, contrast, pair, share
 from tomserve.studies.rows import prepared as prepared_rows
 
@@ -141,7 +142,7 @@ def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.
 
 def effect_of(pairs: pl.DataFrame) -> Record:
     """The effect of one condition against another on the same questions, counted by story (see contrasts.contrast)."""
-    return {**_by_story(contrast(pairs)), "target": "new stories"}
+    return _by_story(contrast(pairs, target="new stories"))
 
 
 def _by_story(found: Record) -> Record:
