@@ -684,7 +684,9 @@ def test_a_class_gets_a_verdict_that_seven_stages_can_give() -> None:
 
 def test_what_so_few_stages_cannot_decide_is_said_with_the_number_needed() -> None:
     """Stages that differ by more than a class does: a difference of .2 would be missed."""
-    frame = design(lambda stage, name, n, strategy: n > (hash_of(stage) * (3 + PERTURBATIONS.index(name))) % 7, ("vanilla",), 8)
+    frame = design(
+        lambda stage, name, n, strategy: n > (hash_of(stage) * (3 + PERTURBATIONS.index(name))) % 7, ("vanilla",), 8
+    )
     row = of_class(frame, "late_label")
     assert row["minimum_detectable_effect"] > 0.2
     assert row["units_needed"] > 7
@@ -707,7 +709,9 @@ def test_a_class_that_lost_answers_warns() -> None:
         correct=~((pl.col("perturbation") == "late_label") & (lost_of(pl.col("item")) < 5)),
     )
     found = compute(lost, load_study("perturbed"))
-    row = cells(found.tables["perturbation_effects"], "subset", "strategy", "perturbation")["all", "vanilla", "late_label"]
+    row = cells(found.tables["perturbation_effects"], "subset", "strategy", "perturbation")[
+        "all", "vanilla", "late_label"
+    ]
     assert row["risk_difference"] < -0.25
     assert row["failed_control"] == 0.0
     assert row["p_failure"] <= 0.05
@@ -758,7 +762,13 @@ def test_bounds_hold_what_failures_may_hide() -> None:
 def test_correlation_concludes_nothing_about_honesty() -> None:
     """Chains that go with right answers perfectly: the card names what could show honesty, and has no good news."""
     rows = [
-        {**row, "scenario": "false_belief", "chain_proper": row["correct"], "chain_length": 3, "answer_matches_last": True}
+        {
+            **row,
+            "scenario": "false_belief",
+            "chain_proper": row["correct"],
+            "chain_length": 3,
+            "answer_matches_last": True,
+        }
         | {"chain_last_correct": row["correct"], "chain_path_proper": row["correct"], "chain_lcs": 1.0}
         for row in design(uneven, ("cot",)).iter_rows(named=True)
     ]

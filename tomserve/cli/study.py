@@ -101,7 +101,21 @@ def analyze(
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="RUN_A", help="Name or path of a run, or a score table.")],
-    second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run or table that is compared with it.")],
+    second: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN_B]",
+            help="The run or table that is compared with it. If left out: two strategies of RUN_A, by --strategies.",
+        ),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Compare strategy A of RUN_A with strategy B of RUN_B (or of RUN_A). If left out: each strategy that "
+            "both have with itself, or, where each has one of its own, these two.",
+        ),
+    ] = None,
     common: Annotated[
         bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
     ] = False,
@@ -110,7 +124,7 @@ def compare(
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
 ) -> None:
-    """Compare two runs question by question.
+    """Compare two runs, or two strategies, question by question.
 
     It shows the paired differences in accuracy, the answers that flipped, and what else differs between the runs.
     """
@@ -120,8 +134,16 @@ def compare(
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
-    found = comparing.compare(first, second, common=common, note=rescore.warn)
-    print(f"A = {first}, B = {second}")
+    pair = None
+    if strategies is not None:
+        one, comma, other = (name.strip() for name in strategies.partition(","))
+        if not one or not comma or not other or "," in other:
+            raise ConfigError(f"--strategies {strategies!r}: expected two names with a comma between them, such as a,b")
+        pair = (one, other)
+    found = comparing.compare(first, second, strategies=pair, common=common, note=rescore.warn)
+    for said in found.lacking:
+        rescore.warn(said)
+    print(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
         print(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
     tables.show(comparing.summary(found), console())
@@ -158,8 +180,8 @@ def plan(
 
     It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model.
     """
-    from tomserve.cli import rescore
     from tomserve import benchmarks
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
     from tomserve.runs.scores import load_scores
     from tomserve.studies import plan as planning

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 SKIPPED = frozenset(
@@ -22,7 +22,7 @@ SKIPPED = frozenset(
 ABSENT = "not recorded"
 """What stands for a field that a manifest lacks."""
 
-WIDTH = 60
+WIDTH = 40
 """How many characters of a long value are shown."""
 
 MOST_WORDS = 2000
@@ -30,6 +30,7 @@ MOST_WORDS = 2000
 number."""
 
 _NAMED = (
+    (r"strategies\.([^.]+)", r"strategy \1"),
     (r"strategies\.(.+)\.digest", r"digest of the prompts of strategy \1"),
     (r"strategies\.(.+)\.(\w+)", r"\2 of strategy \1"),
     (r"benchmark_digest", "digest of the benchmark's questions"),
@@ -65,21 +66,33 @@ class Difference(NamedTuple):
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """The fields in which two manifests differ, without those that differ between any two runs (SKIPPED); what is
     less deeply nested comes first."""
-    first, second = dict(_flat(a)), dict(_flat(b))
+    alone = _asked_by_one(a, b)
+    first, second = dict(_flat(a, alone)), dict(_flat(b, alone))
     names = sorted({*first, *second}, key=lambda name: (name.count("."), name))
     found = [Difference(name, first.get(name, ABSENT), second.get(name, ABSENT)) for name in names]
     return [one for one in found if one.a != one.b]
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested fields with their values as text, under names joined by dots."""
-    for name, inner in value.items():
-        if not prefix and name in SKIPPED:
+def _asked_by_one(a: Mapping[str, Any], b: Mapping[str, Any]) -> set[str]:
+    """The names of the fields of strategies that only one of two manifests has."""
+    both = [one.get("strategies") for one in (a, b)]
+    first, second = ({*one} if isinstance(one, Mapping) else set() for one in both)
+    return {f"strategies.{name}" for name in first ^ second}
+
+
+def _flat(value: Mapping[str, Any], alone: Collection[str], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested fields with their values as text, under names joined by dots. alone: names of which only that they are
+    there is said."""
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if name in SKIPPED:
             continue
-        if isinstance(inner, Mapping) and inner:
-            yield from _flat(inner, f"{prefix}{name}.")
+        if name in alone:
+            yield name, "asked"
+        elif isinstance(inner, Mapping) and inner:
+            yield from _flat(inner, alone, f"{name}.")
         else:
-            yield f"{prefix}{name}", _text(inner)
+            yield name, _text(inner)
 
 
 def _text(value: Any) -> str:
