@@ -17,7 +17,8 @@ from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import latex
 from tomserve.reporting.columns import explained
-from tomserve.reporting.terminal import cell, print_prose, print_table
+from tomserve.reporting.fitting import cell
+from tomserve.reporting.terminal import print_prose, print_table
 from tomserve.studies import Analysis, Layout
 
 FORMATS = ("table", "csv", "md", "latex", "json")

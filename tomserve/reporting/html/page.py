@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
-from tomserve.reporting.terminal import cell
+from tomserve.reporting.fitting import cell
 from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
