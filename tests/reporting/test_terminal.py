@@ -74,6 +74,7 @@ def test_statistical_columns_are_explained_where_nobody_else_does() -> None:
         tables.show({"one": plan, "two": plan}, console, notes)
         text = str(console.file.getvalue())  # type: ignore[attr-defined]
         assert (text.count("minimum_detectable_effect, SD 0.2: the smallest true difference") == 1) is explained
+        assert (text.count("if all are affected, SD 0.2: the same if all classes") == 1) is explained
         assert ("plan: A note." in text) is bool(notes)
         assert "comparison:" not in text
 

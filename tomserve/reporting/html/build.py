@@ -171,7 +171,7 @@ def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors
     if analysis.study.figures is not None:
         return analysis.study.figures(analysis.tables, context)
     known = [name for name in factors if name in scores.columns]
-    return generic.figures(analysis.tables, scores, known, context.chance)
+    return generic.figures(analysis.tables, scores, known, context.chance, analysis.study.values)
 
 
 def _facts(

@@ -52,7 +52,7 @@ class Source:
 
     def gaps(self) -> list[Gaps]:
         """What is lacking of the scores."""
-        return of_scores(self.scores, self.folder, f"run {self.run}" if self.folder is not None else self.run)
+        return of_scores(self.scores, self.folder, f"{'run' if self.folder is not None else 'table'} {self.run}")
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
