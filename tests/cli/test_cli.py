@@ -110,7 +110,9 @@ def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Pa
 def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
-    assert done.code == 0
+    assert done.code == 1  # nobody may take the numbers of such a run for the model's
+    assert "r: 3 of 3 answers (100.0%) could not be read; they count as wrong." in done.err
+    assert done.out.splitlines()[-1] == "unreadable: 3 answers, more than 2% of all"
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
     assert set(scores["reason"]) == {"no JSON object with an answer"}
@@ -134,7 +136,9 @@ def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
     endpoint.script = lambda body, n: web.json_response({}, status=401) if n > 3 else None
     assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 20, "--concurrency", 1).code == 2
     for command in ("analyze", "score"):
-        assert "r is incomplete; repeat its eval command" in cli(command, "r").err
+        err = cli(command, "r").err
+        assert "r is incomplete: 37 of 40 answers (92.5%) were not asked for yet" in err
+        assert "r asks 20 of 1,088 questions (1.8%) of its benchmark (--limit)" in err
 
 
 def test_anybodys_items(endpoint: Endpoint, cli, items_file: Path) -> None:
@@ -228,9 +232,11 @@ def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> 
 def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
     for name in ("a", "b"):
         cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
-    assert_refused(
-        cli("analyze", "a", "b"), "runs a, b are of one model, 'tiny'; tell them apart by --label a=NAME --label b=NAME"
-    )
+    done = cli("analyze", "a", "b")
+    assert done.code == 2
+    last = done.err.splitlines()[-1]
+    assert "runs a, b are of one model, 'tiny', and answer the same questions by the same strategy" in last
+    assert last.endswith("tell them apart by --label a=NAME --label b=NAME")
     done = cli("analyze", "a", "b", "--label", "b=tiny-again")
     assert done.code == 0
     assert "tiny-again: accuracy" in done.out

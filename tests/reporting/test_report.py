@@ -24,6 +24,7 @@ from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.sources import load, provenance
 from tomserve.reporting.html.svg import draw
+from tomserve.scoring.tablefile import write_scores
 from tomserve.studies import Context, Figure, Verdict, load_study
 from tomserve.studies.words import percent, plain
 
@@ -144,7 +145,9 @@ def test_several_runs_make_one_report_here(example: Path, tmp_path: Path, monkey
     other = tmp_path / "other"
     shutil.copytree(example, other)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="are of one model, 'reference'; tell them apart by --label example=NAME"):
+    with pytest.raises(
+        ConfigError, match=r"are of one model, 'reference', and .*; tell them apart by --label example=NAME"
+    ):
         write_report([str(example), str(other)])
     path = write_report([str(example), str(other)], labels=["other=second"])
     assert path == Path("report.html")
@@ -160,7 +163,7 @@ def test_several_runs_make_one_report_here(example: Path, tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (["scores.parquet"], "a report shows items and texts, which a table does not hold; give the run folder"),
+        (["nowhere.parquet"], "nowhere.parquet: no such file"),
         (["./nowhere"], "no run there"),
         (["EXAMPLE", "EXAMPLE"], "given twice"),
     ],
@@ -186,7 +189,55 @@ def test_an_incomplete_run_is_marked(tmp_path: Path) -> None:
     items = [make_item(1), make_item(2)]
     text = json.dumps({"answer": "tea"})
     folder = run_folder(tmp_path / "r", {"vanilla": {"demo/1": {"text": text}}}, items, complete=False)
-    assert "Run r is incomplete" in report([str(folder)])
+    page = report([str(folder)])
+    assert "Run r is incomplete: 1 of 2 answers (50.0%) were not asked for yet" in page
+    assert "<dt>complete</dt><dd>no: 1 not asked yet</dd>" in page
+
+
+def test_what_could_not_be_read_stands_at_the_head_with_a_link(tmp_path: Path) -> None:
+    items = [make_item(number) for number in range(4)]
+    answers = {item.id: {"text": "I would rather not say."} for item in items[:1]}
+    answers |= {item.id: {"text": '{"answer": "tea"}'} for item in items[1:3]}
+    answers |= {item.id: {"text": None, "status": "timeout"} for item in items[3:]}
+    page = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items))])
+    said = "Run r: 1 of 4 answers (25.0%) could not be read, and 1 (25.0%) did not come (1 timeout)"
+    assert page.index(said) < page.index("<h2")
+    assert '<a href="#failures">Failures by strategy</a>' in page
+    assert "<dd>no: 1 unreadable, 1 failed</dd>" in page
+
+
+def test_two_strategies_in_two_runs_are_one_model(example: Path, tmp_path: Path) -> None:
+    """Their effect is paired, as in one run; that they come from two runs is said at the head."""
+    for strategy in ("vanilla", "cot"):
+        shutil.copytree(example, tmp_path / strategy)
+        rows = (example / "responses.jsonl").read_bytes().splitlines(keepends=True)
+        own = [row for row in rows if json.loads(row)["strategy"] == strategy]
+        (tmp_path / strategy / "responses.jsonl").write_bytes(b"".join(own))
+        manifest = json.loads((example / "manifest.json").read_text())
+        manifest["strategies"] = {strategy: manifest["strategies"][strategy]}
+        manifest["sampling"]["seed"] = int(strategy == "cot")
+        (tmp_path / strategy / "manifest.json").write_text(json.dumps(manifest))
+    both = report([str(tmp_path / "vanilla"), str(tmp_path / "cot")])
+    alone = report([str(example)])
+    copies, expected = data_of(both)["tables"], data_of(alone)["tables"]
+    assert copies["prompting_effects"]["csv"] == expected["prompting_effects"]["csv"]
+    assert copies["accuracy"]["csv"] == expected["accuracy"]["csv"]
+    assert "The runs vanilla, cot are counted as one model, reference, with the strategies vanilla, cot" in both
+    assert "besides their strategies the runs differ in: seed of sampling." in both
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path, tmp_path: Path, suffix: str) -> None:
+    table = tmp_path / f"mine{suffix}"
+    write_scores(load([str(example)], [], None)[1], table)
+    path = write_report([str(table)])
+    assert path == tmp_path / "mine-report.html"
+    page, whole = path.read_text(), report([str(example)])
+    assert f"Of mine{suffix} there are no stories, no replies and no chance level here, because" in page
+    assert 'id="answers"' not in page
+    assert "chance (33%)" not in page
+    assert page.count('role="img"') == whole.count('role="img"')
+    assert data_of(page)["tables"]["accuracy"] == data_of(whole)["tables"]["accuracy"]
 
 
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:

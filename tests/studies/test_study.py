@@ -498,7 +498,7 @@ def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
         }
     )
     text = render(frame, "latex", Layout("v", ("low", "high"), "perturbation", "subset"))
-    assert r"none & \textbf{0.100} {\scriptsize [0.000, 0.200]} &  \\" in text
+    assert r"none & 0.100 {\scriptsize [0.000, 0.200]} &  \\" in text
     assert r"late &  & -- \\" in text
 
 

@@ -108,7 +108,8 @@ def evaluate_command(
     """Ask a model a benchmark's questions and score its answers.
 
     At the end the tables are printed and a report is written. If the command is interrupted, repeat it: it goes on
-    where it was and asks no answered question again.
+    where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than 2%
+    of the answers could not be read.
     """
     from tomserve.cli.rescore import warn
     from tomserve.reporting import tables
@@ -116,7 +117,7 @@ def evaluate_command(
     from tomserve.runs import evaluation, planning
     from tomserve.runs.scores import scores_of
     from tomserve.status import FINAL, REFUSAL, listed
-    from tomserve.studies import compute, noise
+    from tomserve.studies import compute, gaps, noise
 
     screen = console()
     options = planning.EvalOptions(
@@ -146,7 +147,12 @@ def evaluate_command(
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
         screen.print("nothing left to ask", highlight=False)
+    lacking = gaps.of_source(result.folder, scores)
+    for said in gaps.sentences(lacking):
+        warn(said)
     analysis = compute(scores)
+    for doubt in analysis.warnings:
+        warn(doubt)
     tables.show_analysis(analysis, screen)
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
@@ -158,7 +164,10 @@ def evaluate_command(
     if result.failures:
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
         screen.print(f"failures: {listed(result.failures)}{again}", markup=False)
-    return 1 if set(result.failures) - {REFUSAL} else 0
+    unread = sum(gap.unread for gap in lacking if gap.many_unread)
+    if unread:
+        screen.print(f"unreadable: {unread} answers, more than {gaps.UNREAD_SHARE:.0%} of all", markup=False)
+    return 1 if unread or set(result.failures) - {REFUSAL} else 0
 
 
 def _report(folder: Path, analysis: Analysis) -> Path | None:

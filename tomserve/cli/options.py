@@ -109,9 +109,14 @@ RunArgument = Annotated[
 ]
 
 
+PIPE = 100_000
+"""Columns of the console where the output is a file or a pipe: more than any table has, so that each row is one
+line."""
+
+
 def console() -> Console:
-    """The console to print tables to: as wide as the terminal, or 200 columns where the output is a file or a pipe."""
+    """The console to print tables to: as wide as the terminal, or PIPE columns where the output is a file or a pipe."""
     from rich.console import Console
 
     found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=200, highlight=False)
+    return found if found.is_terminal else Console(width=PIPE, highlight=False)

@@ -18,7 +18,8 @@ _P = (
 MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("B - A",),
-        "the share of questions that B has right minus the share that A has right; 0.05 is five percentage points",
+        "the share of questions that B has right minus the share that A has right (A and B, with the weights of the "
+        "difference: every task counts alike); 0.05 is five percentage points",
     ),
     (
         ("low", "high"),
@@ -28,7 +29,8 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("p",),
         "the chance of so large a difference if there were none, by the test that the interval belongs to (t over "
-        "tasks, overall over stages): it is at most .05 exactly where the interval does not hold zero",
+        "stages, or over tasks where the questions name no stages): it is at most .05 exactly where the interval does "
+        "not hold zero",
     ),
     (("p_adjusted",), "the same p, corrected for testing all classes at once (Benjamini and Hochberg's method)"),
     (("p_sign_flip",), f"{_P}. A unit is a task (a story in its versions) or a stage (a setting with its tasks)"),
