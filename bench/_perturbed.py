@@ -1,0 +1,146 @@
+"""Simulated tables of the perturbation study: accuracies, and effects of the classes and of all of them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+from _answers import CLASSES, HALF, ITEMS, MIXED, NOTHING, SPREADS, Design, Study, draw
+from _tally import Key, Tally
+
+from tomserve.stats import clustered, paired, proportions, published
+from tomserve.studies.contrasts import NEW, THESE, Record, matched, share
+
+BASES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
+STAGES = (4, 7, 14, 21)
+PATTERNS = (NOTHING, HALF, MIXED)
+SUBSETS = ((False, "all"), (True, "false-belief"))
+
+DESIGNS = [Design(m, base, spread) for m in STAGES for base in BASES for spread in SPREADS]
+"""The cells of most sections. What the classes do differs from one replication to the next: nothing, five of ten by
+-.3, or each something else."""
+
+
+def where(design: Design, subset: str) -> str:
+    """The part of the design over which figures are pooled."""
+    return f"{design.stages} stages, {subset}, {design.band}"
+
+
+def cell(design: Design) -> str:
+    """One cell of the design."""
+    return f"{design.stages} {design.base} {design.spread.name}"
+
+
+def varied(design: Design, index: int) -> Design:
+    """The design with the class effects of this replication; nothing is taken from a base that is too low for it."""
+    pattern = PATTERNS[index % len(PATTERNS)]
+    sign = -1 if design.base < 0.4 else 1
+    return Design(design.stages, design.base, design.spread, tuple(sign * effect for effect in pattern))
+
+
+def parts(study: Study, frame: pl.DataFrame) -> Iterator[tuple[bool, str, pl.DataFrame]]:
+    """The rows of all questions and those of the false-belief subset."""
+    for belief, subset in SUBSETS:
+        yield belief, subset, frame.filter("belief") if belief else frame
+
+
+def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -> None:
+    """Accuracy of each class, over new tasks; accuracy over all classes, for new stages."""
+    study = draw(varied(design, index), rng)
+    truth, at = study.truth, cell(design)
+    for belief, subset, rows in parts(study, study.frame()):
+        key = where(design, subset)
+        by_class = rows.partition_by("class", as_dict=True, maintain_order=True)
+        for (name,), part in by_class.items():
+            true = truth.rate(belief, int(name))
+            found = share(part)
+            tally.interval(_of("share of a class", "recommended", key), at, _bounds(found), true)
+            known = published.accuracy_interval(int(part["correct"].sum()), part.height)
+            tally.interval(_of("share of a class", "published", key, False), at, known, true)
+        true = float(np.mean([truth.rate(belief, name) * n for name, n in enumerate(study.there.sum(axis=0))]))
+        true *= CLASSES / study.there.sum()
+        tally.interval(_of("share, all classes", "t on logits, new stages", key), at, _bounds(share(rows, "stage")), true)
+        means = rows.group_by("stage").agg(pl.col("correct").mean())["correct"].to_numpy()
+        plain = paired.mean_interval(means)
+        tally.interval(_of("share, all classes", "plain t, new stages", key, False), at, (plain.low, plain.high), true)
+
+
+def _of(what: str, method: str, key: str, recommended: bool = True, kind: str = "coverage") -> Key:
+    return Key(what, kind, method, key, recommended)
+
+
+def _bounds(found: Record) -> tuple[float, float]:
+    return found["ci_low"], found["ci_high"]
+
+
+def _difference(found: Record) -> tuple[float, float]:
+    return found["rd_low"], found["rd_high"]
+
+
+def _ratio(found: Record) -> tuple[float, float]:
+    """The bounds of the ratio; where it is undefined no ratio is excluded."""
+    low, high = found["rr_low"], found["rr_high"]
+    return (0.0 if math.isnan(low) else low, math.inf if math.isnan(high) else high)
+
+
+def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) -> None:
+    """Each class against the unperturbed tasks of the same stages: difference, ratio, tests."""
+    study = draw(varied(design, index), rng)
+    truth, at, what = study.truth, cell(design), "effect of a class"
+    for belief, subset, rows in parts(study, study.frame()):
+        key = where(design, subset)
+        base = truth.rate(belief, 0)
+        for name in range(1, CLASSES):
+            part = rows.filter(pl.col("class").is_in([0, name]))
+            found = matched(part, part["class"] == name, stratum="stage")
+            rate = truth.rate(belief, name)
+            tally.interval(_of(what, "difference, t over stages", key), at, _difference(found), rate - base)
+            tally.interval(_of(what, "ratio", key), at, _ratio(found), rate / base)
+            clear = found["rd_low"] > 0 or found["rd_high"] < 0
+            low, high = _ratio(found)
+            if clear:
+                contradiction = Key(what, "level", "clear difference, ratio holds 1", key)
+                tally.note(contradiction, at, low <= 1 <= high)
+            if abs(rate - base) < 1e-9:
+                tally.test(Key(what, "level", "t over stages", key), at, found.get("p", found.get("p_t")))
+                tally.test(Key(what, "level", "sign flips", key), at, found["p_sign_flip"])
+                tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found.get("p", found.get("p_t")) <= 0.05))
+
+
+def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -> None:
+    """All perturbed tasks against the unperturbed ones, for new stages and for these stages."""
+    study = draw(varied(design, index), rng)
+    truth, at, what = study.truth, cell(design), "effect of all classes"
+    counts = study.there[:, 1:]
+    for belief, subset, rows in parts(study, study.frame()):
+        key = where(design, subset)
+        rates = np.array([truth.rate(belief, name) for name in range(CLASSES)])
+        # the mean over stages of the mean over the classes that are there
+        weights = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
+        true = float(weights @ rates[1:] - rates[0])
+        treated = rows["class"] > 0
+        found = matched(rows, treated, stratum="stage", pool=NEW)
+        tally.interval(_of(what, "difference, new stages", key), at, _difference(found), true)
+        items = slice(0, 2) if belief else slice(0, ITEMS)
+        local = study.local[:, 0, :, items].mean(axis=-1)
+        there = float(np.mean((local[:, 1:] * counts).sum(axis=1) / counts.sum(axis=1) - local[:, 0]))
+        these = matched(rows, treated, stratum="stage", pool=THESE)
+        tally.interval(_of(what, "difference, these stages", key), at, _difference(these), there)
+        plain = paired.mean_interval(_stage_differences(rows))
+        tally.interval(_of(what, "difference, plain t", key, False), at, (plain.low, plain.high), true)
+        tally.interval(_of(what, "ratio", key), at, _ratio(found), float(weights @ rates[1:] / rates[0]))
+        if not any(study.design.effects):
+            tally.test(Key(what, "level", "p of the interval", key), at, found.get("p", found.get("p_t")))
+            if not design.spread.own:  # otherwise classes differ within a stage, and tasks are not exchangeable
+                tally.test(Key(what, "level", "permutation", key), at, found["p_permutation"])
+            clear = found["rd_low"] > 0 or found["rd_high"] < 0
+            tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found.get("p", found.get("p_t")) <= 0.05))
+
+
+def _stage_differences(rows: pl.DataFrame) -> np.ndarray:
+    arms = rows.group_by("stage", "class").agg(pl.col("correct").mean())
+    means = arms.group_by("stage", pl.col("class") > 0).agg(pl.col("correct").mean())
+    wide = means.pivot("class", index="stage", values="correct").sort("stage")
+    return (wide["true"] - wide["false"]).to_numpy()
