@@ -33,6 +33,8 @@ BELIEF = slice(0, 2)
 """The two items of a task that are the false-belief subset."""
 OFFSETS = np.array([-1.0] * 2 + [0.0] * 6 + [0.5] * 8)
 """How much easier than the average each kind of item is, in logits."""
+SUBSETS = ((False, "all"), (True, "false-belief"))
+"""Both parts of the questions that tables count: whether it is the false-belief subset, and its name."""
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 GRID = np.linspace(-14, 14, 2801)
 
@@ -111,9 +113,9 @@ def _curve(sd: float) -> Floats:
     return marginal_rate(GRID, sd)
 
 
-def mean_for(rates: Floats, sd: float) -> Floats:
+def mean_for(rates: Floats | float, sd: float) -> Floats:
     """The means on the logit scale for which the marginal probabilities are `rates`."""
-    return np.interp(rates, _curve(sd), GRID)
+    return np.asarray(np.interp(rates, _curve(sd), GRID))
 
 
 @lru_cache(maxsize=512)
@@ -152,9 +154,18 @@ class Study:
     def truth(self) -> Truth:
         return truth(self.design)
 
-    def frame(self, strategy: int = 0, failed: npt.NDArray[np.bool_] | None = None) -> pl.DataFrame:
-        """The rows of one strategy as the tables take them (tomserve.studies.rows.prepared)."""
-        lost = np.zeros(self.stage.size, dtype=bool) if failed is None else failed
+    def frame(
+        self,
+        strategy: int = 0,
+        failed: npt.NDArray[np.bool_] | None = None,
+        again: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of one strategy as the tables take them (tomserve.studies.rows.prepared).
+
+        failed: which answers failed. again: which were asked again by the noise check, and which of them changed.
+        """
+        none = np.zeros(self.stage.size, dtype=bool)
+        lost, (re_asked, changed) = none if failed is None else failed, again or (none, none)
         columns = {
             "item": np.arange(self.stage.size),
             "correct": self.right[strategy] & ~lost,
@@ -163,19 +174,25 @@ class Study:
             "stage": self.stage,
             "class": self.name,
             "belief": self.item < BELIEF.stop,
+            "re_asked": re_asked,
+            "changed": changed,
         }
         return pl.DataFrame(columns)
 
-    def lost(self, rng: np.random.Generator, shares: Floats, hardness: float = 1.0, strategy: int = 0) -> Floats:
-        """Which answers fail: of class c about the share shares[c], more where an item is hard for the model."""
-        hard = -logit(np.clip(self.chance[strategy], 1e-9, 1 - 1e-9)) * hardness
-        drawn = np.zeros(self.stage.size, dtype=bool)
-        for name in np.flatnonzero(shares > 0):
-            of = self.name == name
-            values = hard[of]
-            low = np.interp(shares[name], expit(GRID[:, None] + (values - values.mean())[None, ::4]).mean(axis=1), GRID)
-            drawn[of] = rng.random(values.size) < expit(low + values - values.mean())
-        return drawn
+    def lost(
+        self, rng: np.random.Generator, shares: Floats, strategy: int = 0, hardness: float = 1.0
+    ) -> npt.NDArray[np.bool_]:
+        """Which answers fail [answers]: of class c the share shares[c], over new stages; the harder the likelier.
+
+        The logit of a failure falls by `hardness` for each logit by which the answer is likelier to be right than the
+        mean of its kind.
+        """
+        means = self.truth.means[strategy][self.name, self.item]
+        easier = logit(np.clip(self.chance[strategy], 1e-12, 1 - 1e-12)) - means
+        sds = [self.design.spread.total(index > 0) for index in range(CLASSES)]
+        middles = np.array([mean_for(share, hardness * sd) for share, sd in zip(shares, sds, strict=True)])
+        chance = np.where(shares[self.name] > 0, expit(middles[self.name] - hardness * easier), 0.0)
+        return np.asarray(rng.random(self.stage.size) < chance)
 
 
 def present(design: Design, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
@@ -208,3 +225,13 @@ def draw(design: Design, rng: np.random.Generator) -> Study:
     within = float(np.hypot(spread.task, spread.item))
     local = np.interp(given, GRID, _curve(within))
     return Study(design, there, local, stages[kept], names[kept], items[kept], chances, np.array(answers))
+
+
+def where(design: Design, subset: str) -> str:
+    """The part of the design over which figures are pooled."""
+    return f"{design.stages} stages, {subset}, {design.band}"
+
+
+def cell(design: Design) -> str:
+    """One cell of the design."""
+    return f"{design.stages} {design.base} {design.spread.name}"

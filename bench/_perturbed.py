@@ -7,30 +7,33 @@ from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
-from _answers import CLASSES, HALF, ITEMS, MIXED, NOTHING, SPREADS, Design, Study, draw
+from _answers import (
+    CLASSES,
+    HALF,
+    ITEMS,
+    MIXED,
+    NOTHING,
+    SPREADS,
+    SUBSETS,
+    Design,
+    Study,
+    cell,
+    draw,
+    where,
+)
+from _families import discoveries
 from _tally import Key, Tally
 
 from tomserve.stats import clustered, paired, proportions, published
-from tomserve.studies.contrasts import NEW, THESE, Record, matched, share
+from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, matched, share
 
 BASES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
 STAGES = (4, 7, 14, 21)
 PATTERNS = (NOTHING, HALF, MIXED)
-SUBSETS = ((False, "all"), (True, "false-belief"))
 
 DESIGNS = [Design(m, base, spread) for m in STAGES for base in BASES for spread in SPREADS]
 """The cells of most sections. What the classes do differs from one replication to the next: nothing, five of ten by
 -.3, or each something else."""
-
-
-def where(design: Design, subset: str) -> str:
-    """The part of the design over which figures are pooled."""
-    return f"{design.stages} stages, {subset}, {design.band}"
-
-
-def cell(design: Design) -> str:
-    """One cell of the design."""
-    return f"{design.stages} {design.base} {design.spread.name}"
 
 
 def varied(design: Design, index: int) -> Design:
@@ -61,7 +64,9 @@ def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
             tally.interval(_of("share of a class", "published", key, False), at, known, true)
         true = float(np.mean([truth.rate(belief, name) * n for name, n in enumerate(study.there.sum(axis=0))]))
         true *= CLASSES / study.there.sum()
-        tally.interval(_of("share, all classes", "t on logits, new stages", key), at, _bounds(share(rows, "stage")), true)
+        tally.interval(
+            _of("share, all classes", "t on logits, new stages", key), at, _bounds(share(rows, "stage")), true
+        )
         means = rows.group_by("stage").agg(pl.col("correct").mean())["correct"].to_numpy()
         plain = paired.mean_interval(means)
         tally.interval(_of("share, all classes", "plain t, new stages", key, False), at, (plain.low, plain.high), true)
@@ -92,9 +97,11 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
     for belief, subset, rows in parts(study, study.frame()):
         key = where(design, subset)
         base = truth.rate(belief, 0)
+        records = []
         for name in range(1, CLASSES):
             part = rows.filter(pl.col("class").is_in([0, name]))
             found = matched(part, part["class"] == name, stratum="stage")
+            records.append({"class": name, **found})
             rate = truth.rate(belief, name)
             tally.interval(_of(what, "difference, t over stages", key), at, _difference(found), rate - base)
             tally.interval(_of(what, "ratio", key), at, _ratio(found), rate / base)
@@ -104,9 +111,16 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
                 contradiction = Key(what, "level", "clear difference, ratio holds 1", key)
                 tally.note(contradiction, at, low <= 1 <= high)
             if abs(rate - base) < 1e-9:
-                tally.test(Key(what, "level", "t over stages", key), at, found.get("p", found.get("p_t")))
+                tally.test(Key(what, "level", "t over stages", key), at, found["p"])
                 tally.test(Key(what, "level", "sign flips", key), at, found["p_sign_flip"])
-                tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found.get("p", found.get("p_t")) <= 0.05))
+                tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found["p"] <= 0.05))
+        pattern = PATTERNS[index % len(PATTERNS)]
+        if pattern is not MIXED:
+            what = "no effects" if pattern is NOTHING else "five of ten at .3"
+            classes = [str(record["class"]) for record in records]
+            discoveries(
+                tally, study, adjusted(records, classes, "class"), (f"{design.stages} stages, {subset}, {what}", at)
+            )
 
 
 def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -> None:
@@ -132,11 +146,11 @@ def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
         tally.interval(_of(what, "difference, plain t", key, False), at, (plain.low, plain.high), true)
         tally.interval(_of(what, "ratio", key), at, _ratio(found), float(weights @ rates[1:] / rates[0]))
         if not any(study.design.effects):
-            tally.test(Key(what, "level", "p of the interval", key), at, found.get("p", found.get("p_t")))
+            tally.test(Key(what, "level", "p of the interval", key), at, found["p"])
             if not design.spread.own:  # otherwise classes differ within a stage, and tasks are not exchangeable
                 tally.test(Key(what, "level", "permutation", key), at, found["p_permutation"])
             clear = found["rd_low"] > 0 or found["rd_high"] < 0
-            tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found.get("p", found.get("p_t")) <= 0.05))
+            tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found["p"] <= 0.05))
 
 
 def _stage_differences(rows: pl.DataFrame) -> np.ndarray:
