@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import cluster_means, matched_cells, same_length, unit_means
+from tomserve.stats.intraclass import effective_n
 from tomserve.stats.paired import mean_interval, sign_flip, smallest_p, t_p, varies
 from tomserve.stats.proportions import Interval, newcombe, wilson
 
@@ -180,6 +181,29 @@ def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float
     known = ~np.isnan(y)
     m = len(np.unique(clusters[known]))
     return wilson(float(y[known].mean()) * m, m, level) if m else wilson(0, 0, level)
+
+
+def effective_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float, level: float = 0.95) -> Interval:
+    """Share k/n of right answers with Wilson's interval for an effective number of answers, for further clusters.
+
+    n in Wilson's interval is `intraclass.effective_n`: the answers divided by the design effect that the intra-class
+    correlation implies. It assumes independent clusters and that the correlation, which is best pooled over classes
+    (`intraclass.intraclass`), holds for this class. With a correlation of 1, or an unknown one (nan), it is
+    `clustered_share`, which is preferred where clusters have two or three answers and little is to be gained.
+
+    outcome, cluster: columns as the module describes [answers]. icc: in [0, 1], or nan. level: of confidence.
+
+    nan where there is no answer. Raises ValueError for columns of unequal length, or an icc outside [0, 1].
+    """
+    y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
+    same_length(y, clusters)
+    known = ~np.isnan(y)
+    if not known.any():
+        return wilson(0, 0, level)
+    _, sizes = np.unique(clusters[known], return_counts=True)
+    n = effective_n(sizes, icc)
+    found = wilson(float(y[known].mean()) * n, n, level)
+    return Interval(found.estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {int(known.sum())}")
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:

@@ -204,6 +204,6 @@ def adjusted(records: list[Record], family: Iterable[str], name: str = "perturba
     for source, target in (("p_sign_flip", "p_adjusted"), ("p_smallest", "p_adjusted_smallest")):
         for record in records:
             record[target] = math.nan
-        for record, p in zip(inside, paired.adjust([record[source] for record in inside]), strict=True):
+        for record, p in zip(inside, paired.adjust([record[source] for record in inside], "by"), strict=True):
             record[target] = p
     return records

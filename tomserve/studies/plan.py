@@ -115,7 +115,7 @@ def _adjusted_floors(units: list[tuple[str, str, int]]) -> dict[str, float]:
         [u for u in units if _class(u)],
     ):
         if family:
-            floors = adjust([smallest_p(count) for _, _, count in family])
+            floors = adjust([smallest_p(count) for _, _, count in family], "by")
             found |= {name: p for (name, _, _), p in zip(family, floors, strict=True)}
     return found
 
@@ -135,7 +135,10 @@ def _comparison(
         "least adjusted p": adjusted,
         f"can reach {alpha:g}": (found[0].p_smallest if adjusted is None else adjusted) <= alpha,
         "detectable, in SD": _known(found[0].sd_units),
-        **{f"in probability, SD {sd:g}": _known(one.risk_difference) for sd, one in zip(SD, found, strict=True)},
+        **{
+            f"in probability, SD {sd:g}": _known(one.minimum_detectable_effect)
+            for sd, one in zip(SD, found, strict=True)
+        },
     }
 
 
