@@ -25,8 +25,8 @@ from scipy.special import expit, logit
 
 Floats = npt.NDArray[np.float64]
 TASKS = (7, 7, 5, 4, 7, 7, 5, 7, 6, 6, 7)
-"""Tasks of each class in seven stages, as in the paper's data: first the unperturbed stories, which every stage has. The
-class of four exists in stages of one kind only; the others of fewer than seven lack a stage at random."""
+"""Tasks of each class in seven stages, as in the paper's data: first the unperturbed stories, which every stage has.
+The class of four exists in stages of one kind only; the others of fewer than seven lack stages at random."""
 CLASSES = len(TASKS)
 ITEMS = 16
 BELIEF = slice(0, 2)

@@ -12,7 +12,7 @@ from _tally import Key
 
 
 @dataclass(frozen=True)
-class Exception_:
+class Named:
     """A method that misses its target in a part of the design.
 
     section, kind, method: as figures are named; `where`: a regular expression that the whole part of the design has to
@@ -33,10 +33,10 @@ class Exception_:
         return same and re.fullmatch(self.where, key.where) is not None
 
 
-EXCEPTIONS: tuple[Exception_, ...] = ()
+EXCEPTIONS: tuple[Named, ...] = ()
 
 
-def exception_for(key: Key) -> Exception_ | None:
+def exception_for(key: Key) -> Named | None:
     """The exception that is named for a figure, if any."""
     return next((one for one in EXCEPTIONS if one.names(key)), None)
 

@@ -14,7 +14,7 @@ from _tally import Key, Tally
 from tomserve.stats import clustered, paired, planning
 from tomserve.studies.contrasts import Record
 
-Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 FAMILY = CLASSES - 1
 
 
@@ -24,8 +24,8 @@ def discoveries(tally: Tally, study: Study, records: list[Record], at: tuple[str
     at: where in the design, and the cell. Power is noted for classes in all stages and for those in fewer.
     """
     where, here = at
-    affected = np.array(study.design.effects) != 0
-    everywhere = study.there.all(axis=0)[1:]
+    affected: Flags = np.array(study.design.effects) != 0
+    everywhere: Flags = np.asarray(study.there.all(axis=0))[1:]
     flips = paired.adjust([record["p_sign_flip"] for record in records], "by")
     methods = {
         "t + BH": ([record["p_adjusted"] for record in records], True),
@@ -33,7 +33,7 @@ def discoveries(tally: Tally, study: Study, records: list[Record], at: tuple[str
         "sign flips + BY": (flips, False),
     }
     for method, (values, recommended) in methods.items():
-        found = np.array(values, dtype=float) <= 0.05
+        found: Flags = np.array(values, dtype=float) <= 0.05
         wrong = int((found & ~affected).sum()) / max(1, int(found.sum()))
         tally.note(Key("ten classes at once", "level", f"false discoveries, {method}", where, recommended), here, wrong)
         for name, some in (("in all stages", everywhere), ("in fewer stages", ~everywhere)):

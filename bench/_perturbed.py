@@ -24,7 +24,7 @@ from _answers import (
 from _families import discoveries
 from _tally import Key, Tally
 
-from tomserve.stats import clustered, paired, proportions, published
+from tomserve.stats import clustered, intraclass, paired, published
 from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, matched, share
 
 BASES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
@@ -55,15 +55,22 @@ def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
     truth, at = study.truth, cell(design)
     for belief, subset, rows in parts(study, study.frame()):
         key = where(design, subset)
+        answers = (rows[name].to_numpy() for name in ("correct", "cluster", "class"))
+        icc = intraclass.intraclass(*answers)
         by_class = rows.partition_by("class", as_dict=True, maintain_order=True)
         for (name,), part in by_class.items():
             true = truth.rate(belief, int(name))
+            y, task = part["correct"].to_numpy().astype(float), part["cluster"].to_numpy()
             found = share(part)
-            tally.interval(_of("share of a class", "recommended", key), at, _bounds(found), true)
+            tally.interval(_of("share of a class", "Wilson, n = tasks", key, belief), at, _bounds(found), true)
+            found_e = clustered.effective_share(y, task, icc)
+            tally.interval(
+                _of("share of a class", "Wilson, effective n", key, not belief), at, (found_e.low, found_e.high), true
+            )
             known = published.accuracy_interval(int(part["correct"].sum()), part.height)
             tally.interval(_of("share of a class", "published", key, False), at, known, true)
-        true = float(np.mean([truth.rate(belief, name) * n for name, n in enumerate(study.there.sum(axis=0))]))
-        true *= CLASSES / study.there.sum()
+        weights = (study.there / study.there.sum(axis=1, keepdims=True)).mean(axis=0)
+        true = float(weights @ [truth.rate(belief, name) for name in range(CLASSES)])
         tally.interval(
             _of("share, all classes", "t on logits, new stages", key), at, _bounds(share(rows, "stage")), true
         )

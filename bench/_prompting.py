@@ -129,7 +129,7 @@ def _frame(
     lost = np.zeros(stage.size, dtype=bool)
     columns = {"item": np.arange(stage.size), "cluster": stage * CLASSES + name, "stage": stage, "class": name}
     columns |= {"faulty": lost, "re_asked": lost, "changed": lost}
-    return pair(*(pl.DataFrame({**columns, "correct": right}) for right in (treated, control)))
+    return pair(pl.DataFrame({**columns, "correct": treated}), pl.DataFrame({**columns, "correct": control}))
 
 
 RARE_DESIGNS = [(m, often, both) for m in (4, 7, 14, 21) for often in RARE for both in (False, True) if often or both]

@@ -69,7 +69,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure pooled over cells of equal weight: its value, Monte-Carlo error, replications, mean width, worst cell."""
+    """A figure pooled over cells of equal weight: its value, Monte-Carlo error, replications, mean width."""
 
     key: Key
     value: float
