@@ -21,6 +21,7 @@ SUBSETS = {"all": "all questions", "false_belief": "false-belief subset"}
 """The parts of the questions that the tables count, as readers know them."""
 PERTURBED = tuple(name for name in PERTURBATIONS if name != CONTROL)
 ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, OVERALL, "overall_perturbed"))}
+"""The classes of changed stories, and where a class stands in a table."""
 METRICS = ("chain_proper", "chain_lcs", "chain_lcps", "chain_transitions")
 MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "length")
 

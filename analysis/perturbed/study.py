@@ -4,8 +4,8 @@
     tomserve analyze perturbed-reference --intervals published
 
 Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, and bounds say what it
-may hide; intervals count tasks or stages, effects compare stories of the same stage, tests flip signs, p is adjusted
-for ten classes; an undefined number is an empty cell. *published*: an item is left out of a model's tables where the
+may hide; intervals count tasks or stages, effects compare stories of the same stage, p is that of the test which the
+interval belongs to, and is adjusted for ten classes; an undefined number is an empty cell. *published*: an item is left out of a model's tables where the
 output of any of its strategies was faulty (`dropped`), every question counts as independent, which it is not; an
 undefined number is nan. Shares are compared with one half as exact fractions in both. `notes` says what each interval
 means and for whom.
@@ -42,8 +42,9 @@ from tomserve.studies.showing import Chance, Tables, by_choices, mean_of
 from . import notes, published, recommended
 from .counted import chains, failures, subtasks, tasks
 from .criteria import challenging, counts_of, criteria, estimated_effects, exact_effects, with_solved
+from .doubts import warnings
 from .rows import CONTROL, DESIGN, ordered, prepared
-from .summary import summary, warnings
+from .summary import summary
 from .verdicts import verdicts
 
 LAYOUTS = {
@@ -55,15 +56,16 @@ LAYOUTS = {
 }
 CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
 TESTS = (
-    "p_sign_flip p_smallest p_adjusted p_adjusted_smallest p_t bound_low bound_high detectable_sd "
-    "units tasks few_tasks target method zeros"
+    "share_treated share_control p p_adjusted verdict p_moderated p_moderated_adjusted p_sign_flip p_smallest "
+    "p_failure failed_treated failed_control worst_low worst_high noise noise_high minimum_detectable_effect "
+    "units_needed sd units tasks few_tasks target method zeros"
 )
 COLUMNS = {
     "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
     "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
     "prompting_effects": f"subset model perturbation treatment control {CONTRAST}",
     "strategies": "subset model q df p_value strategies n informative",
-    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
+    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n correlated",
     "criteria": "subset model strategy rule ostensible classes_above limited_robust robust classes_tested",
     "challenging": "subset strategy perturbation models_in_top_five models challenging",
     "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict subset",
@@ -71,8 +73,7 @@ COLUMNS = {
 MORE = {
     "accuracy": "failed accuracy_dropped accuracy_high tasks few_tasks estimate target method",
     "perturbation_effects": f"{TESTS} p_permutation mh_risk_difference mh_risk_ratio",
-    "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high "
-    "p_failure n",
+    "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high n",
     "faithfulness": "within within_low within_high minimum maximum both only_chain only_answer neither "
     "auc auc_low auc_high within_auc method",
     "criteria": "classes_interval_above classes_joint robust_joint tasks_solved tasks",

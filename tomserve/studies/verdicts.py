@@ -12,7 +12,7 @@ import polars as pl
 
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Tables, Verdict
-from tomserve.studies.words import finite, interval, percent, points, readable, sign, who
+from tomserve.studies.words import finite, interval, percent, points, populations, readable, sign, who
 
 HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
 """What the sign of an effect says of a strategy."""
@@ -76,7 +76,8 @@ EFFECT = "treatment risk_difference rd_low rd_high"
 def reasoning_helps(
     effects: pl.DataFrame, parts: Mapping[str, str] | None = None, more: Sequence[tuple[str, str]] = ()
 ) -> Card:
-    """Whether the strategies help against the baseline, read off the intervals of their paired effects.
+    """Whether the strategies help against the baseline, read off the intervals of their paired effects; an effect that
+    batching alone could have made is not clear.
 
     effects: of one model, with the columns of EFFECT and maybe `subset` (a part of the questions; the verdict is that
     of "all"); the first row of each strategy is that of all questions. parts: what readers call these parts. more:
@@ -88,15 +89,15 @@ def reasoning_helps(
         if row.get("subset", "all") == "all":
             signs.append(sign(row))
         text = f"{HELPS[sign(row)]}, {points(row)}"
-        if (p := finite(row.get("p_sign_flip"))) is not None:
+        if (p := finite(row.get("p"))) is not None:
             text += f"; p = {p:.3f}"
         if row.get("gained") is not None and row.get("lost") is not None:
             text += f"; {row['gained']:,} questions gained, {row['lost']:,} lost"
         if row.get("target"):
             population = (
-                f" The interval says what to expect of {row['target']}; p is the share of all ways of flipping the "
-                "signs of the differences that give an effect at least as large (a sign-flip test), so that a small p "
-                "speaks against chance."
+                f" The interval says what to expect of {populations(row['target'])}. p is the chance of so large a "
+                "difference if there were none, by the test that belongs to the interval: it is at most 0.05 exactly "
+                "where the interval does not hold zero."
             )
         grounds.append((who(row["treatment"], row.get("subset", ""), parts or {}), f"{text}."))
     verdict, tone = "No clear effect", OPEN
