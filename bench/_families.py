@@ -13,6 +13,7 @@ from _tally import Key, Tally
 
 from tomserve.stats import clustered, paired, planning
 from tomserve.studies.contrasts import Record
+from tomserve.studies.families import NOT_SHOWN, UNDECIDED
 
 Flags = npt.NDArray[np.bool_]
 FAMILY = CLASSES - 1
@@ -32,6 +33,12 @@ def discoveries(tally: Tally, study: Study, records: list[Record], at: tuple[str
         "moderated t + BH": ([record["p_moderated_adjusted"] for record in records], True),
         "sign flips + BY": (flips, False),
     }
+    for name, some in (("-.3 or +.3", affected), ("no effect", ~affected)):
+        for word in (UNDECIDED, NOT_SHOWN):
+            said = [str(record["verdict"]).startswith(word) for record, one in zip(records, some, strict=True) if one]
+            if said:
+                verdict = Key("ten classes at once", "share", f"verdict '{word}', {name}", where)
+                tally.note(verdict, here, float(np.mean(said)))
     for method, (values, recommended) in methods.items():
         found: Flags = np.array(values, dtype=float) <= 0.05
         wrong = int((found & ~affected).sum()) / max(1, int(found.sum()))

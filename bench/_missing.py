@@ -73,7 +73,7 @@ def _failed_pairs(
     pairs = pair(study.frame(0, lost), study.frame(1, other))
     for (name,), part in pairs.partition_by("class", as_dict=True, maintain_order=True).items():
         same = shares[int(name)] == control
-        found = contrast(part)
+        found = contrast(part, "stage")
         tally.test(key("level" if same else "share", "p_failure of prompting, a class"), at, found["p_failure"])
     same = bool((shares == control).all())
     found = contrast(pairs, "stage")
@@ -114,7 +114,7 @@ def noise(tally: Tally, rng: np.random.Generator, given: tuple[Design, float, fl
         _moved(tally, key("effect of all classes"), at, found, moved)
         pairs = [pair(frames_[1], frames_[0]) for frames_ in (before, after)]
         for name in range(CLASSES):
-            found, moved = (contrast(rows.filter(pl.col("class") == name)) for rows in pairs)
+            found, moved = (contrast(rows.filter(pl.col("class") == name), "stage") for rows in pairs)
             _moved(tally, key("prompting, a class"), at, found, moved)
         found, moved = (contrast(rows, "stage") for rows in pairs)
         _moved(tally, key("prompting, all classes"), at, found, moved)

@@ -24,8 +24,9 @@ from _answers import (
 from _families import discoveries
 from _tally import Key, Tally
 
-from tomserve.stats import clustered, intraclass, paired, published
-from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, matched, share
+from tomserve.stats import paired, published
+from tomserve.studies.contrasts import NEW, THESE, Record, alike, matched, share
+from tomserve.studies.families import adjusted
 
 BASES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99)
 STAGES = (4, 7, 14, 21)
@@ -52,20 +53,16 @@ def parts(study: Study, frame: pl.DataFrame) -> Iterator[tuple[bool, str, pl.Dat
 def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -> None:
     """Accuracy of each class, over new tasks; accuracy over all classes, for new stages."""
     study = draw(varied(design, index), rng)
-    truth, at = study.truth, cell(design)
-    for belief, subset, rows in parts(study, study.frame()):
+    truth, at, frame = study.truth, cell(design), study.frame()
+    icc = alike(frame, "class")
+    for belief, subset, rows in parts(study, frame):
         key = where(design, subset)
-        answers = (rows[name].to_numpy() for name in ("correct", "cluster", "class"))
-        icc = intraclass.intraclass(*answers)
-        by_class = rows.partition_by("class", as_dict=True, maintain_order=True)
-        for (name,), part in by_class.items():
+        for (name,), part in rows.partition_by("class", as_dict=True, maintain_order=True).items():
             true = truth.rate(belief, int(name))
-            y, task = part["correct"].to_numpy().astype(float), part["cluster"].to_numpy()
-            found = share(part)
-            tally.interval(_of("share of a class", "Wilson, n = tasks", key, belief), at, _bounds(found), true)
-            found_e = clustered.effective_share(y, task, icc)
+            of_tasks, effective = share(part), share(part, icc=icc)
+            tally.interval(_of("share of a class", "Wilson, n = tasks", key, belief), at, _bounds(of_tasks), true)
             tally.interval(
-                _of("share of a class", "Wilson, effective n", key, not belief), at, (found_e.low, found_e.high), true
+                _of("share of a class", "Wilson, effective n", key, not belief), at, _bounds(effective), true
             )
             known = published.accuracy_interval(int(part["correct"].sum()), part.height)
             tally.interval(_of("share of a class", "published", key, False), at, known, true)

@@ -12,7 +12,7 @@ from _answers import BELIEF, CLASSES, ITEMS, MIXED, SUBSETS, Design, Study, cell
 from _tally import Key, Tally
 
 from tomserve.stats import proportions, published
-from tomserve.studies.contrasts import Record, contrast, pair
+from tomserve.studies.contrasts import THESE, Record, contrast, pair
 
 GAINS = (0.0, 0.1, -0.2)
 """What the second strategy adds to the probability of a right answer, in one replication after another."""
@@ -42,15 +42,15 @@ def prompting(tally: Tally, rng: np.random.Generator, design: Design, index: int
         differences = (rates[1] - rates[0])[:, items].mean(axis=-1)
         pairs = _pairs(study, belief)
         for (name,), part in pairs.partition_by("class", as_dict=True, maintain_order=True).items():
-            found, true = contrast(part), float(differences[int(name)])
-            tally.interval(key("by class", "coverage", "difference, t over tasks"), at, _interval(found), true)
+            found, true = contrast(part, "stage"), float(differences[int(name)])
+            tally.interval(key("by class", "coverage", "difference, t over stages"), at, _interval(found), true)
             if abs(true) < 1e-9:
-                tally.test(key("by class", "level", "t over tasks"), at, found["p"])
-                tally.test(key("by class", "level", "sign flips over tasks"), at, found["p_sign_flip"])
+                tally.test(key("by class", "level", "t over stages"), at, found["p"])
+                tally.test(key("by class", "level", "sign flips over stages"), at, found["p_sign_flip"])
                 mcnemar = key("by class", "level", "McNemar exact, items", recommended=False)
                 tally.test(mcnemar, at, found["mcnemar_exact"])
             else:
-                tally.test(key("by class", "share", "power, t over tasks"), at, found["p"])
+                tally.test(key("by class", "share", "power, t over stages"), at, found["p"])
         weights = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
         true = float(weights @ differences)
         _overall(tally, key, at, pairs, true)
@@ -78,7 +78,7 @@ def _overall(tally: Tally, key: partial[Key], at: str, pairs: pl.DataFrame, true
 
 
 def _these(tally: Tally, key: partial[Key], at: str, pairs: pl.DataFrame, true: float) -> None:
-    found = contrast(pairs)
+    found = contrast(pairs, None, THESE)
     tally.interval(key("all classes", "coverage", "difference, these stages"), at, _interval(found), true)
     tango = proportions.tango(found["gained"], found["lost"], pairs.height)
     tally.interval(key("all classes", "coverage", "Tango, items", recommended=False), at, (tango.low, tango.high), true)
@@ -104,13 +104,13 @@ def rare(tally: Tally, rng: np.random.Generator, given: tuple[int, float, bool],
     found = contrast(pairs, "stage")
     tally.interval(key("coverage", "all classes, new stages"), at, _interval(found), true)
     local = 0.0 if both else float(rates.mean())
-    tally.interval(key("coverage", "all classes, these stages"), at, _interval(contrast(pairs)), local)
+    tally.interval(key("coverage", "all classes, these stages"), at, _interval(contrast(pairs, None, THESE)), local)
     first = pairs.filter(pl.col("class") == 0)
-    one = contrast(first)
-    tally.interval(key("coverage", "one class, tasks"), at, _interval(one), true)
+    one = contrast(first, "stage")
+    tally.interval(key("coverage", "one class, new stages"), at, _interval(one), true)
     if both or not often:
         tally.test(key("level", "all classes, new stages"), at, found["p"])
-        tally.test(key("level", "one class, tasks"), at, one["p"])
+        tally.test(key("level", "one class, new stages"), at, one["p"])
     for name_, record in (("all classes", found), ("one class", one)):
         clear = record["rd_low"] > 0 or record["rd_high"] < 0
         tally.note(key("level", f"p and interval disagree, {name_}"), at, clear != (record["p"] <= 0.05))

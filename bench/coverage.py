@@ -53,16 +53,16 @@ class Section:
 
 
 SECTIONS = (
-    Section("shares", _perturbed.DESIGNS, _perturbed.shares, 1.0),
-    Section("effects", _perturbed.DESIGNS, _perturbed.effects, 1.0),
-    Section("pooled", _perturbed.DESIGNS, _perturbed.pooled, 0.5),
-    Section("prompting", _perturbed.DESIGNS, _prompting.prompting, 0.5),
-    Section("rare", _prompting.RARE_DESIGNS, _prompting.rare, 6.0),
-    Section("failures", _missing.FAILURE_DESIGNS, _missing.failures, 1.5),
-    Section("noise", _missing.NOISE_DESIGNS, _missing.noise, 1.0),
-    Section("planning", _families.PLANNED, _families.planning_power, 3.0),
-    Section("stories", _elsewhere.STORIES, _elsewhere.stories, 40.0),
-    Section("chains", _elsewhere.CHAINS, _elsewhere.chains, 10.0),
+    Section("shares", _perturbed.DESIGNS, _perturbed.shares, 3.0),
+    Section("effects", _perturbed.DESIGNS, _perturbed.effects, 2.0),
+    Section("pooled", _perturbed.DESIGNS, _perturbed.pooled, 0.6),
+    Section("prompting", _perturbed.DESIGNS, _prompting.prompting, 0.6),
+    Section("rare", _prompting.RARE_DESIGNS, _prompting.rare, 4.0),
+    Section("failures", _missing.FAILURE_DESIGNS, _missing.failures, 0.75),
+    Section("noise", _missing.NOISE_DESIGNS, _missing.noise, 0.6),
+    Section("planning", _families.PLANNED, _families.planning_power, 2.0),
+    Section("stories", _elsewhere.STORIES, _elsewhere.stories, 10.0),
+    Section("chains", _elsewhere.CHAINS, _elsewhere.chains, 5.0),
 )
 
 
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (place, cell, max(1, round(given.replications * section.weight)), given.seed)
         for place, section in enumerate(SECTIONS)
         if not given.only or section.name in given.only
-        for cell in range(len(section.cells))
+        for cell in _spread(len(section.cells), given.cells)
     ]
     if given.jobs == 1:
         for job in jobs:
@@ -122,6 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         given.json.write_text(json.dumps([record(figure, verdicts[figure.key]) for figure in figures], indent=1) + "\n")
     return 1 if missed else 0
+
+
+def _spread(cells: int, wanted: int | None) -> list[int]:
+    """The places of the wanted number of cells, spread evenly over all."""
+    count = min(cells, wanted or cells)
+    return [index * cells // count for index in range(count)]
 
 
 def _order(tally: Tally) -> Callable[[Figure], tuple[int, ...]]:
@@ -145,12 +151,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", choices=[section.name for section in SECTIONS], metavar="SECTION",
                         help="one section, repeatable: " + ", ".join(section.name for section in SECTIONS))  # fmt: skip
+    parser.add_argument("--cells", type=int, metavar="N", help="only N cells of each section, to try the bench itself")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--exceptions", action="store_true", help="print the named exceptions, and simulate nothing")
     given = parser.parse_args(arguments)
-    if given.replications < 1 or given.jobs < 1:
-        parser.error("--replications and --jobs are at least 1")
+    if min(given.replications, given.jobs, 1 if given.cells is None else given.cells) < 1:
+        parser.error("--replications, --jobs and --cells are at least 1")
     return given
 
 
