@@ -120,11 +120,9 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
                 tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found["p"] <= 0.05))
         pattern = PATTERNS[index % len(PATTERNS)]
         if pattern is not MIXED:
-            what = "no effects" if pattern is NOTHING else "five of ten at .3"
-            classes = [str(record["class"]) for record in records]
-            discoveries(
-                tally, study, adjusted(records, classes, "class"), (f"{design.stages} stages, {subset}, {what}", at)
-            )
+            kind = "no effects" if pattern is NOTHING else "five of ten at .3"
+            tested = adjusted(records, range(CLASSES), "class")
+            discoveries(tally, study, tested, (f"{design.stages} stages, {subset}, {kind}", at))
 
 
 def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -> None:
