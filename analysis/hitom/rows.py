@@ -13,7 +13,8 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
 from tomserve.scoring.table import named_gold
-from tomserve.stats.clustered import FEW, units_share
+from tomserve.stats.clustered import units_share
+from tomserve.stats.effects import FEW
 from tomserve.studies.contrasts import Record, contrast, pair, share
 from tomserve.studies.rows import prepared as prepared_rows
 

@@ -71,7 +71,7 @@ SHARE = (
     "correct total accuracy ci_low ci_high failed accuracy_dropped accuracy_high stories few_stories estimate method"
 )
 EFFECT = (
-    "risk_difference rd_low rd_high p_sign_flip p_smallest p_t bound_low bound_high relative_risk rr_low rr_high units "
+    "risk_difference rd_low rd_high p_sign_flip p_smallest p bound_low bound_high relative_risk rr_low rr_high units "
     "stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high p_failure n target "
     "method zeros"
 )

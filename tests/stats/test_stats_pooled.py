@@ -41,11 +41,11 @@ def test_pooled_bounds_by_hand() -> None:
 
 def test_pooled_p_inverts_its_interval() -> None:
     columns = drawn(4, -0.5)
-    p = pooled_effect(*columns).p_t
+    p = pooled_effect(*columns).p
     at = pooled_effect(*columns, level=1 - p)
     assert 0 < p < 1
     assert min(abs(at.low), abs(at.high)) < 1e-6
-    assert pooled_effect(*study([(0.5, 1.0), (1.0, 0.5), (0.25, 0.25)])).p_t == 1.0
+    assert pooled_effect(*study([(0.5, 1.0), (1.0, 0.5), (0.25, 0.25)])).p == 1.0
 
 
 def test_control_all_right_leaves_doubt() -> None:
@@ -58,7 +58,7 @@ def test_control_all_right_leaves_doubt() -> None:
     assert math.isnan(permutation_p(empty, empty, empty, empty))
     everything = pooled_effect(*study([(1.0, 1.0)] * 7))
     assert (everything.low, everything.high) == (pytest.approx(-0.3543, abs=1e-4), pytest.approx(0.3543, abs=1e-4))
-    assert math.isnan(everything.p_t)
+    assert everything.p == 1.0
 
 
 def test_permutation_p_is_near_the_enumerated_one() -> None:

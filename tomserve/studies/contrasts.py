@@ -23,7 +23,7 @@ import polars as pl
 
 from tomserve.stats import clustered, marginal, paired, pooled, proportions, ratios
 from tomserve.stats.cells import matched_cells, unit_means
-from tomserve.stats.clustered import Effect
+from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.failures import matched_failure
 from tomserve.stats.intraclass import intraclass
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
@@ -74,7 +74,7 @@ def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = No
         "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
         "accuracy_high": (correct + failed) / total if total else math.nan,
         "tasks": tasks,
-        "few_tasks": tasks < clustered.FEW,
+        "few_tasks": tasks < FEW,
         "estimate": found.estimate,
         "target": NEW if stratum else "new tasks",
         "method": found.method,
