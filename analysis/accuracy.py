@@ -22,6 +22,7 @@ from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST
 
 NOTES = {
     "accuracy": "The share of right answers with its 95% interval (Wilson's, for shares; the rule that makes it "
@@ -29,10 +30,8 @@ NOTES = {
     "questions of one cluster go together: it says what to expect of further clusters like these. A failure (no "
     "answer, or none that can be read) counts as wrong.",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    "items, with a 95% t interval (the mean of the clusters' differences, give or take their spread). Read this "
-    "difference and its interval: whether the intervals of two accuracies overlap is no test. p_sign_flip is the "
-    "p value of a sign-flip test: the share of all ways of flipping the signs of the clusters' differences that give "
-    "an effect at least as large; a small p speaks against chance.",
+    f"items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies overlap is no "
+    f"test. {ABOUT_TESTS} {ABOUT_WORST}",
     metrics.TABLE: metrics.NOTE,
 }
 PUBLISHED = {
@@ -88,8 +87,8 @@ def summary(tables: Tables) -> list[Excerpt]:
     accuracy = tables["accuracy"]
     excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",))]
     if (effects := tables.get("prompting_effects")) is not None:
-        columns = ("model", "treatment", "control", "risk_difference", "rd_low", "rd_high", "p_sign_flip")
-        frame = effects.select(*columns, "gained", "lost", *shown_noise(effects))
+        shares = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p")
+        frame = effects.select("model", "treatment", "control", *shares, "gained", "lost", *shown_noise(effects))
         excerpts.append(
             Excerpt(
                 "effects: the strategy's share right minus vanilla's, on the same items", frame, ("prompting_effects",)

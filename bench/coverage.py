@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import _alone  # noqa: F401  (first: it sets the number of threads)
 import _elsewhere
 import _exceptions
 import _families

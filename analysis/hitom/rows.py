@@ -142,7 +142,7 @@ def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.
 
 def effect_of(pairs: pl.DataFrame) -> Record:
     """The effect of one condition against another on the same questions, counted by story (see contrasts.contrast)."""
-    return {**_by_story(contrast(pairs)), "target": "new stories"}
+    return _by_story(contrast(pairs, target="new stories"))
 
 
 def _by_story(found: Record) -> Record:

@@ -71,12 +71,13 @@ SHARE = (
     "correct total accuracy ci_low ci_high failed accuracy_dropped accuracy_high stories few_stories estimate method"
 )
 EFFECT = (
-    "risk_difference rd_low rd_high p_sign_flip p_smallest p bound_low bound_high relative_risk rr_low rr_high units "
-    "stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high p_failure n target "
-    "method zeros"
+    "risk_difference rd_low rd_high share_treated share_control p p_sign_flip p_smallest p_failure failed_treated "
+    "failed_control worst_low worst_high relative_risk rr_low rr_high noise noise_high minimum_detectable_effect "
+    "units_needed sd units stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high "
+    "n target method zeros"
 )
 COLUMNS = {
-    "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high",
+    "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high noise noise_high",
     "prompting_effects": f"model deception treatment control {EFFECT}",
     "joint_accuracy": "model strategy deception length order stories accuracy joint joint_low joint_high product "
     "after_right after_right_n after_wrong after_wrong_n incomplete few_stories method",
@@ -145,6 +146,7 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
             elif (effect := paired.get((model, strategy, name))) is not None:
                 record["minus_vanilla"] = effect["risk_difference"]
                 record |= {"minus_low": effect["rd_low"], "minus_high": effect["rd_high"]}
+                record |= {name: effect[name] for name in ("noise", "noise_high")}
             yield record
 
 

@@ -11,7 +11,6 @@ from tomserve.studies import Excerpt
 from tomserve.studies.contrasts import NEW
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
-from tomserve.studies.words import readable
 
 from .rows import OVERALL, SUBSETS
 
@@ -70,18 +69,21 @@ def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFra
 def _by_class(tables: Tables) -> Iterator[Excerpt]:
     """By model how many classes have which verdict, and which they are where the verdict is a clear one."""
     effects = tables["perturbation_effects"].drop_nulls("verdict")
+    effects = effects.with_columns(pl.col("verdict").str.replace(r" with \d+ stages?", " with so few stages"))
     for (model,), part in effects.group_by(["model"], maintain_order=True):
         counted = part.group_by(["subset", "strategy", "verdict"], maintain_order=True).agg("perturbation")
         clear = pl.col("verdict").str.contains("^(harder|easier)")
-        names = pl.col("perturbation").list.eval(pl.element().map_elements(readable, pl.String)).list.join(", ")
-        frame = counted.sort(pl.col("subset"), pl.col("strategy") != part["strategy"][0], ~clear, maintain_order=True)
-        frame = frame.select(
+        names = pl.col("perturbation").list.eval(pl.element().str.replace_all("_", " ")).list.join(", ")
+        order = pl.col("strategy") != part["strategy"][0]
+        frame = counted.sort("subset", order, ~clear, "verdict", maintain_order=True).select(
             _questions(),
             "strategy",
-            pl.col("verdict").alias("shown of the class"),
+            pl.col("verdict").alias("what is shown of them"),
             pl.col("perturbation").list.len().alias("classes"),
             pl.when(clear).then(names).otherwise(pl.lit("")).alias("which"),
         )
+        if (frame["which"] == "").all():
+            frame = frame.drop("which")
         title = f"{model}: are the perturbed stories of a class harder than unperturbed ones?"
         yield Excerpt(title, frame, ("perturbation_effects",))
 

@@ -152,17 +152,27 @@ def plan(
             min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
         ),
     ] = 0.05,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Name or path of a run, or a score table, whose spread the study is expected to have."
+        ),
+    ] = None,
 ) -> None:
     """Tell what a study would cost and which effects it could find.
 
     It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model.
     """
+    from tomserve.cli import rescore
     from tomserve import benchmarks
     from tomserve.reporting import tables
+    from tomserve.runs.scores import load_scores
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
-    found = planning.plan(asked, path, tuple(strategy or asked.strategies), models, power, alpha)
+    known = None if like is None else load_scores(like, note=rescore.warn)
+    names = tuple(strategy or asked.strategies)
+    found = planning.plan(asked, path, names, models=models, power=power, alpha=alpha, like=known)
     print(
         f"{found.items} items, {models} model{'s' * (models > 1)}: {found.requests} requests, "
         f"about {found.tokens / 1e6:.1f} million prompt tokens"

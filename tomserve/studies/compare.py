@@ -19,8 +19,9 @@ from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies.checking import check
-from tomserve.studies.contrasts import Record, adjusted, contrast, pair
-from tomserve.studies.noise import line, measured, noise_floor, reach
+from tomserve.studies.contrasts import Record, contrast, pair
+from tomserve.studies.families import adjusted
+from tomserve.studies.noise import line
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import REQUIRED, prepared
 
@@ -68,8 +69,7 @@ def compare(first: str, second: str, *, common: bool = False, note: Note | None 
     pairs = pair(b, a, keys)
     if pairs.is_empty():
         raise ConfigError(f"{first} and {second} have no question in common")
-    floors = [{arm[1]: counts for arm, counts in measured(noise_floor(table)).items()} for table in scores]
-    effects = pl.DataFrame(list(_effects(pairs, floors)), infer_schema_length=None)
+    effects = pl.DataFrame(list(_effects(pairs)), infer_schema_length=None)
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     return Comparison(effects, _flips(pairs, a), _differences(first, second), left_out, _noise(scores))
@@ -85,20 +85,16 @@ def _rows(source: str, scores: pl.DataFrame) -> pl.DataFrame:
     return prepared(scores.lazy(), REQUIRED, wanted).collect()
 
 
-def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]]) -> Iterator[Record]:
+def _effects(pairs: pl.DataFrame) -> Iterator[Record]:
     """The effects of each strategy: by class where the items have one, with p adjusted over the classes, then over all
-    questions, where all items have a stage for stages not yet written.
-
-    floors: of both runs, what the noise check counted of each strategy (see tomserve.studies.noise.measured).
-    """
+    questions, where all items have a stage for stages not yet written."""
     for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
-        noise = reach([floor.get(str(strategy), (0, 0)) for floor in floors])
         named = part.filter(pl.col("perturbation").is_not_null()).group_by(["perturbation"], maintain_order=True)
-        classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **noise} for (name,), one in named]
-        yield from adjusted(classes, [record["perturbation"] for record in classes])
+        classes = [{"strategy": strategy, "perturbation": name, **contrast(one)} for (name,), one in named]
+        family = [record["perturbation"] for record in classes]
         staged = part["stage"].null_count() == 0
-        overall = contrast(part, "stage" if staged else None)
-        yield {"strategy": strategy, "perturbation": "overall", **overall, **noise, "p_adjusted": float("nan")}
+        whole = {"strategy": strategy, "perturbation": "overall", **contrast(part, "stage" if staged else None)}
+        yield from adjusted([*classes, whole], family, words=("A is better", "B is better"), unit="task")
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
@@ -150,14 +146,14 @@ def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
         pl.col("risk_difference").alias("B - A"),
         pl.col("rd_low").alias("low"),
         pl.col("rd_high").alias("high"),
-        "p_sign_flip",
+        "p",
         "p_adjusted",
         "gained",
         "lost",
         "n",
         *shown_noise(comparison.effects),
     )
-    frames = {"paired differences, with 95% intervals over tasks (overall: over stages) and sign-flip p": effects}
+    frames = {"paired differences, with 95% intervals over tasks (overall: over stages)": effects}
     if not comparison.flips.is_empty():
         more = f", first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
         frames[f"flips{more}"] = comparison.flips.select("strategy", "flip", "item", "answer_a", "answer_b").head(SHOWN)

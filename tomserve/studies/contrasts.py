@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import clustered, marginal, paired, pooled, proportions, ratios
+from tomserve.stats import clustered, marginal, paired, pooled, proportions
 from tomserve.stats.cells import matched_cells, unit_means
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.failures import matched_failure
@@ -124,7 +124,7 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     unknown = np.where(faulty, np.nan, outcome)
     means = matched_cells(*columns).means
     return {
-        **_effect(effect, pool or NEW, (means[:, 1], means[:, 0]) if pool != THESE else None),
+        **_effect(effect, pool or NEW),
         **_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
         "p_failure": matched_failure(faulty, arm, clusters, strata),
         **sides.of_arms(rows, arm, clusters, strata),
@@ -166,9 +166,9 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
     unknown = np.where(failed[0], np.nan, treated), np.where(failed[1], np.nan, control)
     mcnemar = paired.mcnemar(treated, control)
     tango = proportions.tango(mcnemar.gained, mcnemar.lost, pairs.height)
-    means = tuple(unit_means(side, clusters, units)[0] for side in (treated, control))
+    means = [unit_means(side, clusters, units)[0] for side in (treated, control)]
     return {
-        **_effect(effect, target or (NEW if stratum else "new tasks"), (means[0], means[1])),
+        **_effect(effect, target or (NEW if stratum else "new tasks")),
         **_tests(effect, means[0] - means[1]),
         "p_failure": paired.differential_failure(failed[0], failed[1], clusters).p_clustered,
         **sides.of_pairs(pairs, clusters, units),
@@ -185,20 +185,14 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
     }
 
 
-def _effect(effect: Effect, target: str, means: tuple[Any, Any] | None) -> Record:
-    """The difference, the two shares whose difference it is, and their ratio with an interval over the same units.
-
-    means: the units' means of both sides; None where the interval is none over units, and the ratio then has none.
-    """
-    t, c = effect.share_treated, effect.share_control
+def _effect(effect: Effect, target: str) -> Record:
+    """The difference, the two shares whose difference it is, and their ratio with an interval over the same units."""
     found: Record = {"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high}
-    found |= {"share_treated": t, "share_control": c, "target": target}
-    ratio = t / c if c > 0 else math.inf if t > 0 else math.nan
-    interval = ratios.matched_ratio(*means) if means is not None else None
-    low, high = (interval.low, interval.high) if interval is not None else (math.nan, math.nan)
-    none = [name for name, share in (("treated", t), ("control", c)) if share == 0]
-    zeros = f"none right: {' and '.join(none)}" if none else None
-    return {**found, "relative_risk": ratio, "rr_low": low, "rr_high": high, "zeros": zeros}
+    shares = {"share_treated": effect.share_treated, "share_control": effect.share_control}
+    ratio = effect.ratio
+    found |= {**shares, "target": target, "relative_risk": ratio.estimate, "rr_low": ratio.low, "rr_high": ratio.high}
+    none = [name.removeprefix("share_") for name, share in shares.items() if share == 0]
+    return {**found, "zeros": f"none right: {' and '.join(none)}" if none else None}
 
 
 def _tests(effect: Effect, differences: Any) -> Record:
