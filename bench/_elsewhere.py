@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 from _answers import mean_for
-from _tally import Key, Tally
+from _tally import Key, Tally, agrees
 from scipy.special import expit
 
 from tomserve.stats import association, clustered
@@ -45,8 +45,8 @@ def _noted(tally: Tally, names: tuple[str, str, str], found: clustered.Effect, t
     tally.interval(Key("stories", "coverage", method, where), at, (found.low, found.high), true)
     if not true:
         tally.test(Key("stories", "level", method, where), at, found.p)
-    clear = found.low > 0 or found.high < 0
-    tally.note(Key("stories", "level", "p and interval disagree", where), at, clear != (found.p <= 0.05))
+    numbers = {"rd_low": found.low, "rd_high": found.high, "p": found.p, "relative_risk": found.ratio.estimate}
+    agrees(tally, "stories", {**numbers, "rr_low": found.ratio.low, "rr_high": found.ratio.high})
 
 
 STATISTICS: dict[str, Callable[..., float]] = {

@@ -22,7 +22,7 @@ from _answers import (
     where,
 )
 from _families import discoveries
-from _tally import Key, Tally
+from _tally import Key, Tally, agrees
 
 from tomserve.stats import paired, published
 from tomserve.studies.contrasts import NEW, THESE, Record, alike, matched, share
@@ -109,15 +109,10 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
             rate = truth.rate(belief, name)
             tally.interval(_of(what, "difference, t over stages", key), at, _difference(found), rate - base)
             tally.interval(_of(what, "ratio", key), at, _ratio(found), rate / base)
-            clear = found["rd_low"] > 0 or found["rd_high"] < 0
-            low, high = _ratio(found)
-            if clear:
-                contradiction = Key(what, "level", "clear difference, ratio holds 1", key)
-                tally.note(contradiction, at, low <= 1 <= high)
+            agrees(tally, what, found)
             if abs(rate - base) < 1e-9:
                 tally.test(Key(what, "level", "t over stages", key), at, found["p"])
                 tally.test(Key(what, "level", "sign flips", key), at, found["p_sign_flip"])
-                tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found["p"] <= 0.05))
         pattern = PATTERNS[index % len(PATTERNS)]
         if pattern is not MIXED:
             kind = "no effects" if pattern is NOTHING else "five of ten at .3"
@@ -131,13 +126,14 @@ def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
     truth, at, what = study.truth, cell(design), "effect of all classes"
     counts = study.there[:, 1:]
     for belief, subset, rows in parts(study, study.frame()):
-        key = where(design, subset)
+        key = f"{design.stages} stages, {subset}"
         rates = np.array([truth.rate(belief, name) for name in range(CLASSES)])
         # the mean over stages of the mean over the classes that are there
         weights = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
         true = float(weights @ rates[1:] - rates[0])
         treated = rows["class"] > 0
         found = matched(rows, treated, stratum="stage", pool=NEW)
+        agrees(tally, what, found)
         tally.interval(_of(what, "difference, new stages", key), at, _difference(found), true)
         if index // 3 % 3 == 0:  # a fit takes ten times as long as all else
             _these(tally, study, (key, at, belief), rows)
@@ -148,8 +144,6 @@ def pooled(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
             tally.test(Key(what, "level", "p of the interval", key), at, found["p"])
             if not design.spread.own:  # otherwise classes differ within a stage, and tasks are not exchangeable
                 tally.test(Key(what, "level", "permutation", key), at, found["p_permutation"])
-            clear = found["rd_low"] > 0 or found["rd_high"] < 0
-            tally.note(Key(what, "level", "p and interval disagree", key), at, clear != (found["p"] <= 0.05))
 
 
 def _these(tally: Tally, study: Study, at: tuple[str, str, bool], rows: pl.DataFrame) -> None:

@@ -8,12 +8,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from _answers import BELIEF, CLASSES, ITEMS, MIXED, SUBSETS, Design, Study, cell, draw, where
-from _tally import Key, Tally
+from _answers import BELIEF, CLASSES, ITEMS, MIXED, SPREADS, SUBSETS, Design, Study, cell, draw
+from _tally import Key, Tally, agrees
 
 from tomserve.stats import proportions, published
 from tomserve.studies.contrasts import THESE, Record, contrast, pair
 
+DESIGNS = [Design(m, base, spread) for m in (4, 7, 14, 21) for base in (0.2, 0.5, 0.9, 0.99) for spread in SPREADS]
 GAINS = (0.0, 0.1, -0.2)
 """What the second strategy adds to the probability of a right answer, in one replication after another."""
 RARE = (0.0, 0.002, 0.005, 0.01, 0.02)
@@ -37,7 +38,7 @@ def prompting(tally: Tally, rng: np.random.Generator, design: Design, index: int
     at, rates = cell(design), study.truth.rates
     counts = study.there
     for belief, subset in SUBSETS:
-        key = partial(_key, where=where(design, subset))
+        key = partial(_key, where=f"{design.stages} stages, {subset}")
         items = BELIEF if belief else slice(0, ITEMS)
         differences = (rates[1] - rates[0])[:, items].mean(axis=-1)
         pairs = _pairs(study, belief)
@@ -70,8 +71,7 @@ def _overall(tally: Tally, key: partial[Key], at: str, pairs: pl.DataFrame, true
         tally.test(key("all classes", "level", "t over stages"), at, found["p"])
         tally.test(key("all classes", "level", "sign flips over stages"), at, found["p_sign_flip"])
         tally.test(key("all classes", "level", "McNemar exact, items", recommended=False), at, found["mcnemar_exact"])
-    clear = found["rd_low"] > 0 or found["rd_high"] < 0
-    tally.note(key("all classes", "level", "p and interval disagree"), at, clear != (found["p"] <= 0.05))
+    agrees(tally, "prompting, all classes", found)
     n1, n0 = (int(pairs[name].sum()) for name in ("correct", "control"))
     _, low, high = published.risk_difference(n1, pairs.height, n0, pairs.height)
     tally.interval(key("all classes", "coverage", "published", recommended=False), at, (low, high), true)
@@ -99,8 +99,8 @@ def rare(tally: Tally, rng: np.random.Generator, given: tuple[int, float, bool],
     true = 0.0 if both else often
     pairs = _frame(stage, name, treated.ravel(), control.ravel())
     how = "gains and losses" if both else "gains only"
-    at = f"{stages}"
-    key = partial(_rare_key, where=f"{stages} stages, {often:g} differ, {how}")
+    at = f"{often}"
+    key = partial(_rare_key, where=f"{stages} stages, {how}")
     found = contrast(pairs, "stage")
     tally.interval(key("coverage", "all classes, new stages"), at, _interval(found), true)
     local = 0.0 if both else float(rates.mean())
@@ -111,9 +111,8 @@ def rare(tally: Tally, rng: np.random.Generator, given: tuple[int, float, bool],
     if both or not often:
         tally.test(key("level", "all classes, new stages"), at, found["p"])
         tally.test(key("level", "one class, new stages"), at, one["p"])
-    for name_, record in (("all classes", found), ("one class", one)):
-        clear = record["rd_low"] > 0 or record["rd_high"] < 0
-        tally.note(key("level", f"p and interval disagree, {name_}"), at, clear != (record["p"] <= 0.05))
+    for record in (found, one):
+        agrees(tally, "prompting, rare differences", record)
 
 
 def _rare_key(kind: str, method: str, where: str, recommended: bool = True) -> Key:

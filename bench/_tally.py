@@ -134,6 +134,16 @@ class Tally:
             yield Figure(key, value, error, n, width, worst, len(cells))
 
 
+def agrees(tally: Tally, section: str, found: Mapping[str, Any]) -> None:
+    """Note whether the interval of an effect, its p, and the interval of its ratio contradict each other."""
+    clear = found["rd_low"] > 0 or found["rd_high"] < 0
+    tally.note(Key(section, "level", "p contradicts the interval", "everywhere"), "", clear != (found["p"] <= 0.05))
+    low, high = found["rr_low"], found["rr_high"]
+    if clear and not math.isnan(found["relative_risk"]):
+        holds = not (low > 1 or high < 1)
+        tally.note(Key(section, "level", "clear difference beside a ratio that holds 1", "everywhere"), "", holds)
+
+
 def lines(figures: Iterable[Figure], verdicts: Mapping[Key, str]) -> Iterator[str]:
     """The figures as a table for the terminal, a section and kind after another."""
     section = kind = ""

@@ -54,14 +54,14 @@ class Section:
 
 
 SECTIONS = (
-    Section("shares", _perturbed.DESIGNS, _perturbed.shares, 3.0),
-    Section("effects", _perturbed.DESIGNS, _perturbed.effects, 2.0),
+    Section("shares", _perturbed.DESIGNS, _perturbed.shares, 1.5),
+    Section("effects", _perturbed.DESIGNS, _perturbed.effects, 1.8),
     Section("pooled", _perturbed.DESIGNS, _perturbed.pooled, 0.6),
-    Section("prompting", _perturbed.DESIGNS, _prompting.prompting, 0.6),
-    Section("rare", _prompting.RARE_DESIGNS, _prompting.rare, 4.0),
-    Section("failures", _missing.FAILURE_DESIGNS, _missing.failures, 0.75),
-    Section("noise", _missing.NOISE_DESIGNS, _missing.noise, 0.6),
-    Section("planning", _families.PLANNED, _families.planning_power, 2.0),
+    Section("prompting", _prompting.DESIGNS, _prompting.prompting, 0.6),
+    Section("rare", _prompting.RARE_DESIGNS, _prompting.rare, 3.0),
+    Section("failures", _missing.FAILURE_DESIGNS, _missing.failures, 0.6),
+    Section("noise", _missing.NOISE_DESIGNS, _missing.noise, 0.5),
+    Section("planning", _families.PLANNED, _families.planning_power, 1.5),
     Section("stories", _elsewhere.STORIES, _elsewhere.stories, 10.0),
     Section("chains", _elsewhere.CHAINS, _elsewhere.chains, 5.0),
 )
