@@ -110,7 +110,8 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
     assert places == sorted(places)
     assert "of 176 right (" in text
     assert "chance (33%)" in text
-    assert "This only describes: whether a chain is proper is known only after the model has answered." in text
+    assert "No such correlation shows that the answer comes from the chain" in text
+    assert "Gain with proper and with improper chains" not in text
     assert "None: all 352 answers could be read." in text
     assert json.loads((example / "manifest.json").read_text())["revision"] in text
     assert "tomserve-perturbed-6f0c9d1e" in text  # the canary travels with every export
@@ -260,10 +261,12 @@ def test_whether_reasoning_helps_is_read_off_the_interval(
 
 def test_a_class_is_harder_only_where_the_corrected_test_agrees() -> None:
     row = {"subset": "all", "model": "m", "strategy": "cot", "perturbation": "late_label", "risk_difference": -0.3}
-    frame = pl.DataFrame([{**row, "rd_low": -0.5, "rd_high": -0.1, "p_adjusted": 0.2}])
+    frame = pl.DataFrame([{**row, "rd_low": -0.5, "rd_high": -0.1, "verdict": "not shown"}])
     tables = {"accuracy": accuracy(0.4, 0.6), "perturbation_effects": frame}
-    assert verdicts(tables, None)[0].cards[0].verdict == "No class clearly harder"
-    tables["perturbation_effects"] = frame.drop("p_adjusted")
+    assert verdicts(tables, None)[0].cards[0].verdict == "No class is shown to be harder"
+    tables["perturbation_effects"] = frame.with_columns(verdict=pl.lit("harder"))
+    assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
+    tables["perturbation_effects"] = frame.drop("verdict")  # published intervals correct for nothing
     assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
 
 

@@ -1,5 +1,6 @@
 """Comparing two runs, and planning a study."""
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +13,9 @@ from tests.conftest import ROOT, make_item
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
+from tomserve.runs.scores import load_scores
+from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.studies import analyze
 from tomserve.studies.compare import compare
 from tomserve.studies.plan import plan
 
@@ -90,12 +94,37 @@ def test_a_plan_counts_requests_and_what_can_be_found() -> None:
     assert found.tokens == found.cost["prompt tokens (about)"].sum() > 1_000_000
     rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
     four = rows["uninformative_label against none"]
-    assert (four["units"], four["least p"], four["can reach 0.05"]) == ("4 stages", 0.125, False)
-    assert round(four["detectable, in SD"], 2) == 2.13
-    seven = rows["prompting, overall"]
-    assert (seven["units"], seven["least p"]) == ("7 stages", 2 / 2**7)
-    assert round(seven["detectable, in SD"], 2) == 1.27
-    assert seven["in probability, SD 0.15"] == pytest.approx(0.15 * seven["detectable, in SD"])
+    assert four["units"] == "4 stages"
+    assert four["minimum_detectable_effect, SD 0.2"] == minimum_detectable_effect(4, 0.2, family=10)
+    assert four["if all are affected, SD 0.2"] == pytest.approx(0.2 * 2.13, abs=0.002)
+    assert four["units_needed for 0.2, SD 0.2"] == units_needed(0.2, 0.2, family=10) == 18
+    alone, seven = rows["all perturbations against none"], rows["prompting, overall"]
+    assert alone["units"] == seven["units"] == "7 stages"
+    for row in (alone, seven):  # tested alone, so that there is nothing to correct
+        assert row["minimum_detectable_effect, SD 0.2"] == row["if all are affected, SD 0.2"]
+        assert row["minimum_detectable_effect, SD 0.2"] == pytest.approx(0.2 * 1.27, abs=0.002)
+    assert rows["prompting, none"]["minimum_detectable_effect, SD 0.2"] == seven["minimum_detectable_effect, SD 0.2"]
+    assert rows["prompting, late_label"]["minimum_detectable_effect, SD 0.2"] > 0.4
+
+
+def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
+    """Of the classes the spread pooled over them, as the effects of the same run have it."""
+    scores = load_scores(str(ROOT / "runs/example"))
+    found = plan(benchmarks.get("perturbed"), None, ("vanilla", "cot"), like=scores)
+    rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
+    effects = analyze(scores, "perturbed")["perturbation_effects"].filter(subset="all")
+    by_class = effects.drop_nulls("verdict")
+    freedom = by_class["units"] - 1
+    pooled = math.sqrt((freedom * by_class["sd"] ** 2).sum() / freedom.sum())
+    assert rows["late_label against none"]["sd"] == pytest.approx(pooled)
+    together = effects.filter(perturbation="overall_perturbed", target="new stages")["sd"]
+    assert rows["all perturbations against none"]["sd"] == pytest.approx(math.sqrt((together**2).mean()))
+    least = minimum_detectable_effect(7, pooled, family=10)
+    assert rows["late_label against none"]["minimum_detectable_effect"] == pytest.approx(least, nan_ok=True)
+    done = cli("plan", "--benchmark", "perturbed", "--like", ROOT / "runs/example")
+    assert done.code == 0, done.err
+    assert f"{pooled:.3f}" in done.out
+    assert "sd: the standard deviation of the units' differences that the run has shown" in done.out
 
 
 def test_a_plan_of_anybodys_items(cli, tmp_path: Path) -> None:
@@ -103,6 +132,7 @@ def test_a_plan_of_anybodys_items(cli, tmp_path: Path) -> None:
     done = cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--models", 2)
     assert done.code == 0, done.err
     assert "30 items, 2 models: 120 requests" in done.out
-    assert re.search(r"prompting, overall\s+30 clusters\s+0.000\s+True\s+0.529", done.out)
+    least = minimum_detectable_effect(30, 0.2)
+    assert re.search(rf"prompting, overall\s+30 clusters\s+{least:.3f}\s+{least:.3f}", done.out)
     alone = cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "cot")
     assert "two models, overall" in alone.out

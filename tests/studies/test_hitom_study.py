@@ -309,7 +309,7 @@ def test_twins_are_drawn_and_printed() -> None:
     assert "deceptive − none, all questions, vanilla: -0.25" in panel.svg
     assert "tells matter" not in figures(study(scores()), {"all": 0.25})["perturbing"].missing
     (shown,) = [one.frame for one in load_study("hitom").summary(found) if one.title.startswith("twins: ")]
-    assert shown.filter(tell_relevant="all")["deceptive - filler [95%]"].item().startswith("-.50 [")
+    assert shown.filter(tell_relevant="all")["difference [95%]"].item().startswith("-.50 [")
 
 
 @pytest.mark.parametrize(

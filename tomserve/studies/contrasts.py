@@ -24,7 +24,6 @@ import polars as pl
 from tomserve.stats import clustered, marginal, paired, pooled, proportions
 from tomserve.stats.cells import matched_cells, unit_means
 from tomserve.stats.effects import FEW, Effect
-from tomserve.stats.failures import matched_failure
 from tomserve.stats.intraclass import intraclass
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies import sides
@@ -126,7 +125,7 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     return {
         **_effect(effect, pool or NEW),
         **_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
-        "p_failure": matched_failure(faulty, arm, clusters, strata),
+        "p_failure": clustered.matched_effect(faulty.astype(float), arm, clusters, strata).p_sign_flip,
         **sides.of_arms(rows, arm, clusters, strata),
         **_rest(effect, paired.missing_bounds(unknown, unknown, estimate)),
         **extra,

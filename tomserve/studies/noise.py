@@ -52,10 +52,10 @@ NOTE = (
 )
 BESIDE = (
     "Column noise says how far batching alone could move the effect: the shares of answers that change, of both sides "
-    "of the comparison, added, over the very questions that the effect compares and with their weights. noise_high adds "
-    "the upper ends of the intervals of these shares, and is wide where few of these questions were asked again. An "
-    "effect (risk difference) that is not larger than noise_high cannot be told from batching noise, and no verdict "
-    "calls it clear."
+    "of the comparison, added, over the questions that the effect compares and with their weights (in tables of an own "
+    "study that does not count it: over all questions of the strategies). noise_high adds the upper ends of the "
+    "intervals of these shares, and is wide where few questions were asked again. An effect (risk difference) that is "
+    "not larger than noise_high cannot be told from batching noise, and no verdict calls it clear."
 )
 UNMEASURED = "What batching does to the answers (noise, noise_high) was not measured (eval --noise-check)."
 
