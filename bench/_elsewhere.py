@@ -12,6 +12,7 @@ from _tally import Key, Tally, agrees
 from scipy.special import expit
 
 from tomserve.stats import association, clustered
+from tomserve.stats.effects import Effect
 
 Floats = npt.NDArray[np.float64]
 PAIRS = ((0.05, 0.05), (0.2, 0.2), (0.5, 0.5), (0.8, 0.8), (0.95, 0.95), (0.5, 0.25), (0.8, 0.5), (0.95, 0.65))
@@ -40,7 +41,7 @@ def stories(tally: Tally, rng: np.random.Generator, given: tuple[int, float, flo
     )
 
 
-def _noted(tally: Tally, names: tuple[str, str, str], found: clustered.Effect, true: float) -> None:
+def _noted(tally: Tally, names: tuple[str, str, str], found: Effect, true: float) -> None:
     method, where, at = names
     tally.interval(Key("stories", "coverage", method, where), at, (found.low, found.high), true)
     if not true:

@@ -12,6 +12,7 @@ from _answers import BELIEF, CLASSES, SPREADS, SUBSETS, Design, Study, cell, dra
 from _tally import Key, Tally
 
 from tomserve.stats import clustered, paired, planning
+from tomserve.stats.effects import Effect
 from tomserve.studies.contrasts import Record
 from tomserve.studies.families import NOT_SHOWN, UNDECIDED
 
@@ -89,7 +90,7 @@ def _with(design: Design, effect: float) -> Design:
     return replace(design, effects=(-effect, *[0.0] * (FAMILY - 1)))
 
 
-def _effect(study: Study, name: int, belief: bool) -> clustered.Effect:
+def _effect(study: Study, name: int, belief: bool) -> Effect:
     chosen = ((study.name == name) | (study.name == 0)) & ((study.item < BELIEF.stop) | (not belief))
     arm, stage = study.name[chosen] == name, study.stage[chosen]
     return clustered.matched_effect(study.right[0][chosen], arm, stage * 2 + arm, stage)

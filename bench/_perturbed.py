@@ -105,7 +105,7 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
         for name in range(1, CLASSES):
             part = rows.filter(pl.col("class").is_in([0, name]))
             found = matched(part, part["class"] == name, stratum="stage")
-            records.append({"class": name, **found})
+            records.append({"class": str(name), **found})
             rate = truth.rate(belief, name)
             tally.interval(_of(what, "difference, t over stages", key), at, _difference(found), rate - base)
             tally.interval(_of(what, "ratio", key), at, _ratio(found), rate / base)
@@ -116,7 +116,7 @@ def effects(tally: Tally, rng: np.random.Generator, design: Design, index: int) 
         pattern = PATTERNS[index % len(PATTERNS)]
         if pattern is not MIXED:
             kind = "no effects" if pattern is NOTHING else "five of ten at .3"
-            tested = adjusted(records, range(CLASSES), "class")
+            tested = adjusted(records, [record["class"] for record in records], "class")
             discoveries(tally, study, tested, (f"{design.stages} stages, {subset}, {kind}", at))
 
 

@@ -13,6 +13,7 @@ from _tally import Key, Tally, agrees
 
 from tomserve.stats import proportions, published
 from tomserve.studies.contrasts import THESE, Record, contrast, pair
+from tomserve.studies.families import adjusted
 
 DESIGNS = [Design(m, base, spread) for m in (4, 7, 14, 21) for base in (0.2, 0.5, 0.9, 0.99) for spread in SPREADS]
 GAINS = (0.0, 0.1, -0.2)
@@ -41,9 +42,10 @@ def prompting(tally: Tally, rng: np.random.Generator, design: Design, index: int
         key = partial(_key, where=f"{design.stages} stages, {subset}")
         items = BELIEF if belief else slice(0, ITEMS)
         differences = (rates[1] - rates[0])[:, items].mean(axis=-1)
-        pairs = _pairs(study, belief)
+        pairs, records = _pairs(study, belief), []
         for (name,), part in pairs.partition_by("class", as_dict=True, maintain_order=True).items():
             found, true = contrast(part, "stage"), float(differences[int(name)])
+            records.append({"class": str(name), **found})
             tally.interval(key("by class", "coverage", "difference, t over stages"), at, _interval(found), true)
             if abs(true) < 1e-9:
                 tally.test(key("by class", "level", "t over stages"), at, found["p"])
@@ -52,6 +54,11 @@ def prompting(tally: Tally, rng: np.random.Generator, design: Design, index: int
                 tally.test(mcnemar, at, found["mcnemar_exact"])
             else:
                 tally.test(key("by class", "share", "power, t over stages"), at, found["p"])
+        if not gain:  # then no class has an effect, and every discovery is false
+            tested = adjusted(records, [record["class"] for record in records], "class")
+            for method, column in (("t + BH", "p_adjusted"), ("moderated t + BH", "p_moderated_adjusted")):
+                wrong = any(record[column] <= 0.05 for record in tested)
+                tally.note(key("by class", "level", f"any false discovery, {method}"), at, wrong)
         weights = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
         true = float(weights @ differences)
         _overall(tally, key, at, pairs, true)
