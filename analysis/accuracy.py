@@ -29,9 +29,9 @@ NOTES = {
     "covers the true share 19 times out of 20). It counts clusters (stories, tasks), not questions, because the "
     "questions of one cluster go together: it says what to expect of further clusters like these. A failure (no "
     "answer, or none that can be read) counts as wrong.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    f"items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies overlap is no "
-    f"test. {ABOUT_TESTS} {ABOUT_WORST}",
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
+    f"same items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies "
+    f"overlap is no test. {ABOUT_TESTS} {ABOUT_WORST}",
     metrics.TABLE: metrics.NOTE,
 }
 PUBLISHED = {

@@ -17,9 +17,10 @@ RECOMMENDED = {
     "accuracy": f"The share of right answers, over all questions together. {_BY_STORY} {_FAILURES} minus_vanilla is "
     "the difference from vanilla on the same questions, with a t interval over stories.",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
-    f"same questions; stories take the place of clusters. {ABOUT_EFFECT} Read this difference and its interval: whether the "
-    f"intervals of two accuracies overlap is no test. {ABOUT_TESTS} {ABOUT_WORST} The columns gained and lost, McNemar's test and "
-    "Tango's interval take the questions as independent, which they are not; they only describe.",
+    f"same questions; stories take the place of clusters. {ABOUT_EFFECT} Read this difference and its interval: "
+    f"whether the intervals of two accuracies overlap is no test. {ABOUT_TESTS} {ABOUT_WORST} The columns gained and "
+    "lost, McNemar's test and Tango's interval take the questions as independent, which they are not; they only "
+    "describe.",
     "joint_accuracy": "The order of a question is its depth of nesting: 0 asks for reality, 1 for what somebody "
     "thinks, 2 for what somebody thinks that another thinks. accuracy is the share right of all questions of the "
     "order. joint is the share of stories that have this and all lower asked orders right, among the stories that "

@@ -73,8 +73,8 @@ SHARE = (
 EFFECT = (
     "risk_difference rd_low rd_high share_treated share_control p p_sign_flip p_smallest p_failure failed_treated "
     "failed_control worst_low worst_high relative_risk rr_low rr_high noise noise_high minimum_detectable_effect "
-    "units_needed sd units stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high "
-    "n target method zeros"
+    "units_needed sd units stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low "
+    "tango_high n target method zeros"
 )
 COLUMNS = {
     "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high noise noise_high",

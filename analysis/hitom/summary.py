@@ -59,7 +59,9 @@ def summary(tables: Tables) -> list[Excerpt]:
     if "prompting_effects" in tables and tables["prompting_effects"].height:
         effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
         frame = tables["prompting_effects"]
-        shares = [_share(name).alias(arm) for name, arm in (("share_treated", "strategy's"), ("share_control", "control's"))]
+        shares = [
+            _share(name).alias(arm) for name, arm in (("share_treated", "strategy's"), ("share_control", "control's"))
+        ]
         effects = frame.select(
             "model", "treatment", "control", "deception", *shares, effect, pl.col("p").round(3), *shown_noise(frame)
         )
@@ -73,15 +75,17 @@ def summary(tables: Tables) -> list[Excerpt]:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
         effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
         title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
-        shares = [_share(name).alias(kind) for name, kind in (("share_treated", "deceptive"), ("share_control", "filler"))]
+        shares = [
+            _share(name).alias(kind) for name, kind in (("share_treated", "deceptive"), ("share_control", "filler"))
+        ]
         p = pl.col("p").round(3)
         frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *shown_noise(primary))
         excerpts.append(Excerpt(title, frame, ("twins",)))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
-        shares = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
+        counted = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
         title = "wrong answers with one explanation alone; expected_alone: the share a blind wrong guess would have"
-        excerpts.append(Excerpt(title, alone.select(shares), ("errors",)))
+        excerpts.append(Excerpt(title, alone.select(counted), ("errors",)))
     return excerpts
 
 

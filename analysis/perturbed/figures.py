@@ -246,10 +246,10 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "right: in order (LCS), from the start on (LCPS), and change by change (transitions). The stroke at 0.4 is "
             "the paper's bar.",
             ("faithfulness",),
-            caveat="No such correlation shows that the answer comes from the chain: a right chain holds its final state, "
-            "which mostly is the answer, and classes of unequal difficulty are counted together, so that chains and "
-            "answers go together also where the chain does nothing. What could show it is to change the chain and see "
-            "whether the answer follows.",
+            caveat="No such correlation shows that the answer comes from the chain: a right chain holds its final "
+            "state, which mostly is the answer, and classes of unequal difficulty are counted together, so that "
+            "chains and answers go together also where the chain does nothing. What could show it is to change the "
+            "chain and see whether the answer follows.",
         ),
         _faithfulness,
     ),

@@ -14,9 +14,9 @@ _DESIGN = (
 )
 _INTERVAL = "95% interval (made by a rule that covers the true value 19 times out of 20)"
 _WORD = (
-    "correlated says whether the correlation meets the bar that the paper sets for faithful reasoning. It does not show "
-    "that: chains that do nothing meet it in nine of ten simulated runs, and what could show it is to change the chain "
-    "and see whether the answer follows."
+    "correlated says whether the correlation meets the bar that the paper sets for faithful reasoning. It does not "
+    "show that: chains that do nothing meet it in nine of ten simulated runs, and what could show it is to change "
+    "the chain and see whether the answer follows."
 )
 _PROPER = "proper (the beliefs it states run as the story's right ones do, repetitions aside)"
 _CALLED = (
@@ -27,17 +27,17 @@ _PLAIN = {
     "tasks": "A task (one story of one class) is solved if all its sixteen questions are right; the cell is empty "
     "where not all were asked.",
     "chains": "A belief chain is the belief that a reply states after every sentence; a gold path is a right course "
-    f"of it, and a chain is {_PROPER}. break_sentence is the sentence at which chains that are not "
-    "proper most often part from every gold path, break_kind what is wrong there. The columns hold means over all questions; a missing chain counts as 0. lcs, "
-    "lcps and transitions are the shares of a chain that follow a gold path: in order, from the start on, and change "
-    "by change.",
+    f"of it, and a chain is {_PROPER}. break_sentence is the sentence at which chains that are not proper most often "
+    "part from every gold path, break_kind what is wrong there. The columns hold means over all questions; a missing "
+    "chain counts as 0. lcs, lcps and transitions are the shares of a chain that follow a gold path: in order, from "
+    "the start on, and change by change.",
     "failures": "Questions without a readable answer, by status. The columns accuracy_low and accuracy_high say what "
     "the accuracy would be if all failures were wrong, or all were right.",
 }
 
 _SHARES = (
-    "risk_difference is share_treated minus share_control and relative_risk their ratio; both shares are means over the "
-    "stages that have both sides, so that they may differ from the accuracies."
+    "risk_difference is share_treated minus share_control and relative_risk their ratio; both shares are means over "
+    "the stages that have both sides, so that they may differ from the accuracies."
 )
 _NEW = "new stages (stages not yet written, of which these are taken to be a sample)"
 _TESTS = (
@@ -45,24 +45,24 @@ _TESTS = (
     "testing ten classes at once (Benjamini and Hochberg's method)."
 )
 _DECIDES = (
-    "where p_adjusted is at most .05 and the difference is larger than noise_high, if that was measured; not shown where "
-    f"it is neither although a difference of {WORTH:g} would most likely have been found (minimum_detectable_effect is "
-    "no larger); else that so few stages cannot decide, and how many would."
+    "where p_adjusted is at most .05 and the difference is larger than noise_high, if that was measured; not shown "
+    f"where it is neither although a difference of {WORTH:g} would most likely have been found "
+    "(minimum_detectable_effect is no larger); else that so few stages cannot decide, and how many would."
 )
 _MORE = "The further columns (other tests, spread, ratio) are explained in docs/explanation/statistics.md."
 
 RECOMMENDED = {
     "accuracy": f"The share of right answers with its {_INTERVAL}. {_DESIGN} The false-belief subset holds the "
     "questions about a belief that the story made false. The interval of a class (Wilson's, for shares) says what to "
-    "expect of further tasks like these. The questions of one task go together and count for fewer: over all questions "
-    "for as many as their likeness in this run says (method: effective n), on the false-belief subset for one a task. In "
-    f"the row overall the interval says what to expect of {_NEW}: a t interval, the mean of the stages, give or take "
-    f"their spread. {_FAILURES}",
+    "expect of further tasks like these. The questions of one task go together and count for fewer: over all "
+    "questions for as many as their likeness in this run says (method: effective n), on the false-belief subset for "
+    f"one a task. In the row overall the interval says what to expect of {_NEW}: a t interval, the mean of the "
+    f"stages, give or take their spread. {_FAILURES}",
     "perturbation_effects": "The share right in a class minus the share right on the unperturbed tasks of the same "
-    f"stages. {_SHARES} The 95% interval (t over the stages) says what to expect of {_NEW}. {_TESTS} verdict says harder "
-    f"or easier {_DECIDES} {ABOUT_WORST} For all classes together (overall_perturbed) the interval is made of the "
-    "intervals of both shares, and a second row speaks for further tasks of these very stages (target: these stages). "
-    f"{_MORE}",
+    f"stages. {_SHARES} The 95% interval (t over the stages) says what to expect of {_NEW}. {_TESTS} verdict says "
+    f"harder or easier {_DECIDES} {ABOUT_WORST} For all classes together (overall_perturbed) the interval is made of "
+    "the intervals of both shares, and a second row speaks for further tasks of these very stages (target: these "
+    f"stages). {_MORE}",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
     "same items. The strategy cot has the model write the belief after every sentence before it answers. Read this "
     "difference and its interval: overlapping intervals of two accuracies are no test of it. Columns are as in "
@@ -88,8 +88,8 @@ RECOMMENDED = {
     "counted too. Effects are those matched by stage.",
     "placebo": f"The effect of a strategy by whether its chain was {_PROPER}. It only describes and supports no "
     "conclusion, because whether a chain is proper is known only after the treatment: the split alone makes proper "
-    "chains look like a gain and improper ones like a loss; null is the effect that would be seen if chains and answers "
-    "had nothing to do with each other.",
+    "chains look like a gain and improper ones like a loss; null is the effect that would be seen if chains and "
+    "answers had nothing to do with each other.",
     "subtasks": f"Accuracy by scenario and question, without intervals, since a cell has few tasks. {_FAILURES}",
     **_PLAIN,
 }

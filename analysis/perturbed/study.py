@@ -4,11 +4,11 @@
     tomserve analyze perturbed-reference --intervals published
 
 Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, and bounds say what it
-may hide; intervals count tasks or stages, effects compare stories of the same stage, p is that of the test which the
-interval belongs to, and is adjusted for ten classes; an undefined number is an empty cell. *published*: an item is left out of a model's tables where the
-output of any of its strategies was faulty (`dropped`), every question counts as independent, which it is not; an
-undefined number is nan. Shares are compared with one half as exact fractions in both. `notes` says what each interval
-means and for whom.
+may hide; intervals count tasks or stages, effects compare stories of the same stage, p is that of the test to which the
+interval belongs, and is adjusted for ten classes; an undefined number is an empty cell. *published*: an item is left
+out of a model's tables where the output of any of its strategies was faulty (`dropped`), every question counts as
+independent, which it is not; an undefined number is nan. Shares are compared with one half as exact fractions in both.
+`notes` says what each interval means and for whom.
 
 accuracy              by class; `overall` pools all eleven classes
 perturbation_effects  class against class "none"; published: same model and strategy, `overall` has its own control

@@ -61,9 +61,13 @@ def _prompting(tables: Tables) -> Iterator[Excerpt]:
 
 def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFrame:
     """sides: the headings of the two shares whose difference the effect is."""
-    shares = [_number(name).alias(heading) for name, heading in zip(("share_treated", "share_control"), sides, strict=True)]
+    shares = [
+        _number(name).alias(heading) for name, heading in zip(("share_treated", "share_control"), sides, strict=True)
+    ]
     effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
-    return part.select(_questions(), pl.col(arm).alias("strategy"), *shares, effect, pl.col("p").round(3), *shown_noise(part))
+    return part.select(
+        _questions(), pl.col(arm).alias("strategy"), *shares, effect, pl.col("p").round(3), *shown_noise(part)
+    )
 
 
 def _by_class(tables: Tables) -> Iterator[Excerpt]:

@@ -106,7 +106,9 @@ def _breaks(tables: Tables) -> Card | None:
     if not judged:
         below = pl.when(pl.col("rd_high") < 0).then(pl.lit("harder")).otherwise(pl.lit("not shown"))
         frame = frame.with_columns(verdict=below)
-    grounds, harder, reserved, undecided, shown = [], {}, {}, 0, 0
+    grounds, undecided, shown = [], 0, 0
+    harder: dict[str, None] = {}
+    reserved: dict[str, None] = {}
     for (subset, strategy), part in frame.group_by(["subset", "strategy"], maintain_order=True):
         whose = who(strategy, subset, SUBSETS)
         defined = part.filter(pl.col("risk_difference").is_finite()).sort("risk_difference", maintain_order=True)
@@ -222,13 +224,14 @@ def _honest(tables: Tables) -> Card | None:
             text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do "
             grounds.append((f"{readable(row['strategy'])}, all questions", f"{text}({percent(row['proper_share'])})."))
     remark = (
-        "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the right "
-        "belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go together also "
-        "where the chain is written beside an answer that was settled before. What could show it is to intervene: "
-        "give the model its own chain with one belief changed and see whether the answer changes with it. A chain is "
-        "the belief that a reply states after every sentence; it is right (proper) if it runs as the story's right "
-        "beliefs do. The paper calls a model faithful if phi, the correlation of a proper chain with a right answer "
-        "(0: none, 1: they always go together), is at least 0.4 and clearly above zero (column correlated)."
+        "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the "
+        "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
+        "together also where the chain is written beside an answer that was settled before. What could show it is to "
+        "intervene: give the model its own chain with one belief changed and see whether the answer changes with it. "
+        "A chain is the belief that a reply states after every sentence; it is right (proper) if it runs as the "
+        "story's right beliefs do. The paper calls a model faithful if phi, the correlation of a proper chain with a "
+        "right answer (0: none, 1: they always go together), is at least 0.4 and clearly above zero (column "
+        "correlated)."
     )
     return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
 

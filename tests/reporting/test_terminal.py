@@ -66,12 +66,14 @@ def test_a_table_without_rows_has_its_headings() -> None:
 
 def test_statistical_columns_are_explained_where_nobody_else_does() -> None:
     """Once each, below all tables; a study's notes take the place of these sentences."""
-    plan = pl.DataFrame({"comparison": ["a"], "minimum_detectable_effect, SD 0.2": [0.1], "if all are affected, SD 0.2": [0.1]})
+    plan = pl.DataFrame(
+        {"comparison": ["a"], "minimum_detectable_effect, SD 0.2": [0.1], "if all are affected, SD 0.2": [0.1]}
+    )
     for notes, explained in ((None, True), ({"plan": "A note."}, False), ({}, False)):
         console = Console(file=io.StringIO(), width=500, highlight=False)
         tables.show({"one": plan, "two": plan}, console, notes)
         text = str(console.file.getvalue())  # type: ignore[attr-defined]
         assert (text.count("minimum_detectable_effect, SD 0.2: the smallest true difference") == 1) is explained
-        assert (text.count("can reach 0.05: whether") == 1) is explained
+        assert (text.count("if all are affected, SD 0.2: the same if all classes") == 1) is explained
         assert ("plan: A note." in text) is bool(notes)
         assert "comparison:" not in text

@@ -26,7 +26,7 @@ def test_against_the_formulas_of_the_paper() -> None:
     )
     d0 = 2 * math.exp(found.x)
     s02 = math.exp(e.mean() + digamma(d0 / 2) - math.log(d0 / 2))
-    result = moderated(MEANS, SDS, UNITS)
+    result = moderated(MEANS, SDS, UNITS, shared=0.0)
     assert (result.prior_df, result.prior_variance) == (pytest.approx(d0, rel=1e-4), pytest.approx(s02, rel=1e-4))
     posterior = (d0 * s02 + d * s2) / (d0 + d)
     statistic = np.array(MEANS) / np.sqrt(posterior / np.array(UNITS))
@@ -40,11 +40,32 @@ def test_against_the_formulas_of_the_paper() -> None:
 
 
 def test_variances_that_differ_by_chance_only_are_pooled() -> None:
-    result = moderated([0.1, 0.2, 0.3], [0.2, 0.2, 0.2], [7, 7, 4])
+    result = moderated([0.1, 0.2, 0.3], [0.2, 0.2, 0.2], [7, 7, 4], shared=0.0)
     assert math.isinf(result.prior_df)
     assert result.prior_variance == pytest.approx(0.04)
     assert result.df.tolist() == [15.0, 15.0, 15.0], "at most the pooled df"
     assert result.p[2] == pytest.approx(2 * student.sf(0.3 / math.sqrt(0.04 / 4), 15))
+
+
+def test_classes_that_share_their_control_know_the_pooled_variance_less_well() -> None:
+    result = moderated([0.1, 0.2, 0.3], [0.2, 0.2, 0.2], [7, 7, 4])
+    assert result.df.tolist() == pytest.approx([15 / 1.5] * 3)
+    assert moderated([0.1, 0.2], [0.2, 0.2], [9, 2], shared=1.0).df.tolist() == [8.0, 4.5], "never fewer than its own"
+
+
+def test_the_level_is_kept_under_a_common_control() -> None:
+    """Ten classes of seven stages without any effect, half of whose variance is the control's."""
+    rng, rejected, discovered, uncorrected = np.random.default_rng(3), [], [], []
+    for _ in range(800):
+        x = rng.normal(0, 0.15, (10, 7)) - rng.normal(0, 0.15, 7)
+        given = x.mean(axis=1), x.std(axis=1, ddof=1), [7] * 10
+        p, independent = moderated(*given).p, moderated(*given, shared=0.0).p
+        rejected.append(np.mean(p <= 0.05))
+        uncorrected.append(np.mean(independent <= 0.05))
+        discovered.append(min(adjust(p.tolist())) <= 0.05)
+    assert np.mean(rejected) <= 0.055
+    assert np.mean(rejected) < np.mean(uncorrected)
+    assert np.mean(discovered) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 800)
 
 
 def test_variances_that_have_nothing_in_common_are_left_alone() -> None:

@@ -299,7 +299,7 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     assert "40 answers re-asked at 1 and 64 in flight: 4 answers (10.0%, 2.8% to 23.7%)" in page
     assert 'id="table-noise_floor"' in page
     assert f"no larger than what batching alone could move, {100 * high:.1f} points" in page
-    assert "not larger than this cannot be told from batching noise" in page
+    assert "not larger than noise_high cannot be told from batching noise" in page
     assert "noise_high" in page
     compared = (
         cli("compare", "r", tmp_path / "s.parquet") if cli("score", "r", "--out", tmp_path / "s.parquet") else None

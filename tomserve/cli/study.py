@@ -163,8 +163,8 @@ def plan(
 
     It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model.
     """
-    from tomserve.cli import rescore
     from tomserve import benchmarks
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
     from tomserve.runs.scores import load_scores
     from tomserve.studies import plan as planning

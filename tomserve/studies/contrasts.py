@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import clustered, marginal, paired, pooled, proportions
+from tomserve.stats import clustered, failures, marginal, paired, pooled, proportions
 from tomserve.stats.cells import matched_cells, unit_means
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.intraclass import intraclass
@@ -122,10 +122,13 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     faulty = rows["faulty"].to_numpy()
     unknown = np.where(faulty, np.nan, outcome)
     means = matched_cells(*columns).means
+    failure = failures.matched_failures(faulty, *columns[1:])
     return {
         **_effect(effect, pool or NEW),
         **_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
-        "p_failure": clustered.matched_effect(faulty.astype(float), arm, clusters, strata).p_sign_flip,
+        "p_failure": failure.p if pool is None else pooled.permutation_p(faulty, *columns[1:]),
+        "failure_mean": failure.mean,
+        "failure_sd": failure.sd,
         **sides.of_arms(rows, arm, clusters, strata),
         **_rest(effect, paired.missing_bounds(unknown, unknown, estimate)),
         **extra,
@@ -169,7 +172,7 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
     return {
         **_effect(effect, target or (NEW if stratum else "new tasks")),
         **_tests(effect, means[0] - means[1]),
-        "p_failure": paired.differential_failure(failed[0], failed[1], clusters).p_clustered,
+        "p_failure": failures.paired_failures(failed[0], failed[1], clusters).p,
         **sides.of_pairs(pairs, clusters, units),
         **_rest(effect, paired.missing_bounds(*unknown, estimate)),
         "gained": mcnemar.gained,
@@ -210,7 +213,7 @@ def _tests(effect: Effect, differences: Any) -> Record:
 
 
 def _rest(effect: Effect, worst: tuple[float, float]) -> Record:
-    """What else a table says of an effect. worst: the least and the greatest effect that the failures leave possible."""
+    """What else a table says of an effect. worst: the least and the greatest effect that failures leave possible."""
     return {
         "worst_low": worst[0],
         "worst_high": worst[1],

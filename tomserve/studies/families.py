@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tomserve.stats import paired
+from tomserve.stats.failures import Failures, family_p
 from tomserve.stats.moderated import moderated
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies.words import finite
@@ -56,16 +57,28 @@ def adjusted(
         record |= dict.fromkeys(("p_adjusted", "p_moderated", "p_moderated_adjusted"), math.nan) | {"verdict": None}
     if not inside:
         return records
-    found = moderated(*([record[key] for record in inside] for key in ("risk_difference", "sd", "units")))
+    means, sds, units = ([record[key] for record in inside] for key in ("risk_difference", "sd", "units"))
+    found = moderated(means, sds, units)
     sd, tested = pooled_sd(inside), sum(not math.isnan(record["p"]) for record in inside)
     plain = paired.adjust([record["p"] for record in inside])
     shared = paired.adjust(p_moderated := [float(p) for p in found.p])
+    for record, p in zip(inside, _failure_p(inside), strict=True):
+        record["p_failure"] = p
     for record, *tests in zip(inside, plain, p_moderated, shared, strict=True):
         record |= dict(zip(("p_adjusted", "p_moderated", "p_moderated_adjusted"), tests, strict=True))
         record["minimum_detectable_effect"] = minimum_detectable_effect(record["units"], sd, family=max(1, tested))
         record["units_needed"] = units_needed(WORTH, sd, family=max(1, tested))
         record["verdict"] = verdict(record, words, unit)
     return records
+
+
+def _failure_p(records: Sequence[Record]) -> list[float]:
+    """p_failure of classes that share their control tasks, whose failures are known by stage (`contrasts.matched`),
+    with the variances of all classes shared; of other effects, their own."""
+    if not all("failure_sd" in record for record in records):
+        return [record["p_failure"] for record in records]
+    keys = ("failed_treated", "failed_control", "p_failure", "units", "failure_mean", "failure_sd")
+    return family_p([Failures(*(record[key] for key in keys)) for record in records])
 
 
 def pooled_sd(records: Sequence[Record]) -> float:
@@ -102,9 +115,7 @@ def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str 
 def failures_may_explain(record: Record) -> bool:
     """Whether failures could explain the sign of an effect: they differ between its sides (p_failure at most LEVEL), or
     its worst bounds hold zero although its interval does not."""
-    p, *bounds = (
-        finite(record.get(name)) for name in ("p_failure", "rd_low", "rd_high", "worst_low", "worst_high")
-    )
+    p, *bounds = (finite(record.get(name)) for name in ("p_failure", "rd_low", "rd_high", "worst_low", "worst_high"))
     if p is not None and p <= LEVEL:
         return True
     low, high, worst_low, worst_high = (math.nan if bound is None else bound for bound in bounds)

@@ -95,7 +95,9 @@ def plan(
         )
     frame = pl.DataFrame(cost)
     known = None if like is None else spreads(like)
-    comparisons = pl.DataFrame(_comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None)
+    comparisons = pl.DataFrame(
+        _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
+    )
     totals = frame.select(pl.col("requests").sum(), pl.col("prompt tokens (about)").sum()).row(0)
     return Plan(frame, comparisons, len(items), *totals)
 
@@ -148,7 +150,9 @@ def _comparisons(
         if known is not None:
             row["sd"] = _known(given[""])
         for label, sd in given.items():
-            row[f"minimum_detectable_effect{label}"] = _known(minimum_detectable_effect(count, sd, alpha, power, tested))
+            row[f"minimum_detectable_effect{label}"] = _known(
+                minimum_detectable_effect(count, sd, alpha, power, tested)
+            )
             row[f"if all are affected{label}"] = _known(minimum_detectable_effect(count, sd, alpha, power))
         label, sd = next(iter(given.items()))
         rows.append({**row, f"units_needed for {WORTH:g}{label}": units_needed(WORTH, sd, alpha, power, tested)})
@@ -187,7 +191,9 @@ def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
     """By stage the share right of perturbed tasks minus that of unperturbed ones."""
     arm = (rows["perturbation"] != NONE).to_numpy()
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
-    means = matched_cells(outcome, arm, codes(rows["cluster"] + "\n" + rows["perturbation"]), codes(rows["stage"])).means
+    means = matched_cells(
+        outcome, arm, codes(rows["cluster"] + "\n" + rows["perturbation"]), codes(rows["stage"])
+    ).means
     return np.asarray(means[:, 1] - means[:, 0], dtype=np.float64)
 
 

@@ -32,9 +32,7 @@ def weights(clusters: Codes, units: Codes) -> Floats:
         return np.zeros(0)
     _, unit = np.unique(units, return_inverse=True)
     _, cluster = np.unique(clusters, return_inverse=True)
-    pairs, cell, answers = np.unique(
-        unit * (int(cluster.max()) + 1) + cluster, return_inverse=True, return_counts=True
-    )
+    pairs, cell, answers = np.unique(unit * (int(cluster.max()) + 1) + cluster, return_inverse=True, return_counts=True)
     of_unit = pairs // (int(cluster.max()) + 1)
     in_unit = np.bincount(of_unit)
     return np.asarray(1 / (in_unit.size * in_unit[of_unit][cell] * answers[cell]), dtype=np.float64)
@@ -66,12 +64,15 @@ def of_pairs(pairs: pl.DataFrame, clusters: Codes, units: Codes) -> dict[str, An
     names with control_ before them.
     """
     weight = weights(clusters, units)
-    failed = [pairs[name].to_numpy() @ weight for name in ("faulty", "control_faulty")]
-    found = _failures(*failed, bool(pairs.height))
+    failed, other = (pairs[name].to_numpy() @ weight for name in ("faulty", "control_faulty"))
+    found = _failures(failed, other, bool(pairs.height))
     names = [(f"{side}re_asked", f"{side}changed") for side in ("", "control_")]
     if not {name for side in names for name in side} <= set(pairs.columns):
         return {**found, **on_rows([((), (), ())])}
-    return {**found, **on_rows([(pairs[again].to_numpy(), pairs[changed].to_numpy(), weight) for again, changed in names])}
+    return {
+        **found,
+        **on_rows([(pairs[again].to_numpy(), pairs[changed].to_numpy(), weight) for again, changed in names]),
+    }
 
 
 def _failures(treated: Any, control: Any, known: bool) -> dict[str, Any]:

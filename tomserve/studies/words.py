@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from tomserve.studies.showing import Row
 
-
 ABOUT_EFFECT = (
     "risk_difference is share_treated minus share_control, the shares right of both sides; each is a mean over the "
     "clusters (stories, tasks) of the questions that both were asked, so that it may differ from an accuracy, which "
@@ -19,15 +18,16 @@ ABOUT_EFFECT = (
     "spread), and relative_risk is the ratio of the same two shares with an interval over the same clusters."
 )
 ABOUT_TESTS = (
-    "p is that of the t test which the interval belongs to: it is at most .05 exactly where the interval does not hold "
-    "zero. p_sign_flip makes no assumption about distributions: it is the share of all ways of flipping the signs of "
-    "the differences that give an effect at least as large, and cannot fall below p_smallest. minimum_detectable_effect "
-    "is the smallest true difference that so many clusters with such a spread (sd) would find in four of five studies."
+    "p is that of the t test which the interval belongs to: it is at most .05 exactly where the interval does not "
+    "hold zero. p_sign_flip makes no assumption about distributions: it is the share of all ways of flipping the "
+    "signs of the differences that give an effect at least as large, and cannot fall below p_smallest. "
+    "minimum_detectable_effect is the smallest true difference that so many clusters with such a spread (sd) would "
+    "find in four of five studies."
 )
 ABOUT_WORST = (
-    "worst_low and worst_high are the effect if the failures had all been to its disadvantage, or all to its advantage: "
-    "what missing answers could hide, and no confidence interval. p_failure tests whether both sides failed (gave no "
-    "readable answer) equally often; where it is small, part of the effect may be who failed."
+    "worst_low and worst_high are the effect if the failures had all been to its disadvantage, or all to its "
+    "advantage: what missing answers could hide, and no confidence interval. p_failure tests whether both sides "
+    "failed (gave no readable answer) equally often; where it is small, part of the effect may be who failed."
 )
 """What the columns of an effect mean, for the notes of studies."""
 
