@@ -62,7 +62,7 @@ class Cell:
 
     @property
     def error(self) -> float:
-        """The standard error of the mean; that of a share of 1.5 in count + 3 at least, lest a zero claim certainty."""
+        """The standard error of the mean."""
         spread = (self.squares - self.count * self.mean**2) / max(1, self.count - 1)
         return math.sqrt(max(spread, 0.0) / self.count)
 
@@ -125,8 +125,8 @@ class Tally:
             n = sum(cell.count for cell in cells)
             value = sum(cell.mean for cell in cells) / len(cells)
             error = math.sqrt(sum(cell.error**2 for cell in cells)) / len(cells)
-            # where (nearly) every replication agrees the spread says nothing; a share of n has at least this error
-            error = max(error, math.sqrt(max(value * (1 - value), 0.25 / n) / n) / 10, 0.3 / n)
+            # where every replication agrees their spread is zero, although n of them rule out rare events only
+            error = max(error, 1 / n)
             finite = sum(cell.finite for cell in cells)
             width = sum(cell.widths for cell in cells) / finite if finite else math.nan
             means = [cell.mean for cell in cells]

@@ -60,7 +60,7 @@ SECTIONS = (
     Section("prompting", _prompting.DESIGNS, _prompting.prompting, 0.6),
     Section("rare", _prompting.RARE_DESIGNS, _prompting.rare, 3.0),
     Section("failures", _missing.FAILURE_DESIGNS, _missing.failures, 0.6),
-    Section("noise", _missing.NOISE_DESIGNS, _missing.noise, 0.5),
+    Section("noise", _missing.NOISE_DESIGNS, _missing.noise, 0.2),
     Section("planning", _families.PLANNED, _families.planning_power, 1.5),
     Section("stories", _elsewhere.STORIES, _elsewhere.stories, 10.0),
     Section("chains", _elsewhere.CHAINS, _elsewhere.chains, 5.0),
