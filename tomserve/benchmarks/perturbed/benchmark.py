@@ -79,6 +79,4 @@ DRAW = Draw(
 """A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
 with the unperturbed task of its stage on the same ones."""
 
-BENCHMARK = Benchmark(
-    "perturbed", load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit
-)
+BENCHMARK = Benchmark("perturbed", load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit)
