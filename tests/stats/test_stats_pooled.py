@@ -94,3 +94,11 @@ def test_permutation_p_is_near_the_enumerated_one() -> None:
     assert permutation_p([1.0, 1.0], [True, False], ["a", "b"], ["s", "s"]) == 1.0
     with pytest.raises(ValueError, match="in both arms"):
         permutation_p([1.0, 0.0], [True, False], ["a", "a"], ["s", "s"])
+
+
+def test_two_strata_whose_means_lie_on_a_line_make_no_narrow_interval() -> None:
+    """Any two points correlate by 1 or -1, which would make the bounds -.5 and 0 here, with a p of .02."""
+    found = pooled_effect(*study([(0.0, 0.0), (0.5, 1.0)]))
+    assert found.estimate == pytest.approx(-0.25)
+    assert found.high > 0.2
+    assert found.p > 0.3

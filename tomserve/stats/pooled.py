@@ -159,5 +159,6 @@ def _bounds(t: Floats, c: Floats, level: float) -> tuple[float, float]:
 
 
 def _correlation(t: Floats, c: Floats) -> float:
-    """Correlation of the strata's means in both arms, 0 where one arm does not vary."""
-    return float(np.corrcoef(t, c)[0, 1]) if t.size > 1 and varies(t) and varies(c) else 0.0
+    """Correlation of the strata's means in both arms; 0 where one arm does not vary, and for two strata, whose means
+    always lie on a line: the interval would be far too narrow in half of all cases."""
+    return float(np.corrcoef(t, c)[0, 1]) if t.size > 2 and varies(t) and varies(c) else 0.0
