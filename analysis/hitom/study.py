@@ -125,9 +125,7 @@ def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
             yield {"model": model, "deception": name, "treatment": strategy, "control": control, **effect_of(part)}
 
 
-def _accuracy(
-    rows: pl.DataFrame, effects: list[Record], intervals: str, kinds: baselines.Kinds
-) -> Iterator[Record]:
+def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str, kinds: baselines.Kinds) -> Iterator[Record]:
     paired = {(r["model"], r["treatment"], r["deception"]): r for r in effects}
     controls: dict[tuple[str, str], float] = {}
     for model, strategy, part in arms(rows):
