@@ -55,7 +55,8 @@ def _robust(tables: Tables) -> Card | None:
     """
     if not holds(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
-    outcomes, grounds, shared = set(), [], {}
+    outcomes, grounds = set(), []
+    shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
         outcomes.add(_outcome(row, below, undecided))
