@@ -18,16 +18,16 @@ UNPERTURBED = "the unperturbed tasks of the same stages"
 
 
 def warnings(tables: Tables) -> list[str]:
-    """One line for each reason to doubt a number: there are no baselines; two strategies were asked different items, or
-    the two sides of a comparison failed so differently that this can look like an effect."""
-    doubts = dict.fromkeys(baselines.missing(tables))
+    """One line for each reason to doubt a number: two strategies were asked different items, the two sides of a
+    comparison failed so differently that this can look like an effect, or there are no baselines to compare with."""
+    missing = baselines.missing(tables)
     if "p_failure" not in tables["perturbation_effects"].columns:
-        return list(doubts)  # published intervals: items that failed are left out
-    doubts |= dict.fromkeys(_asked_otherwise(tables))
+        return missing  # published intervals: items that failed are left out
+    doubts = dict.fromkeys(_asked_otherwise(tables))
     doubts |= dict.fromkeys(_strategies_lost(tables["prompting_effects"]))
     doubts |= dict.fromkeys(_classes_lost(tables["perturbation_effects"], "strategy"))
     doubts |= dict.fromkeys(_classes_lost(tables["prompting_effects"], "treatment"))
-    return list(doubts)
+    return [*doubts, *missing]
 
 
 def _asked_otherwise(tables: Tables) -> Iterator[str]:

@@ -88,6 +88,7 @@ COLUMNS = {
     "criteria": "subset model strategy rule ostensible classes_above limited_robust robust",
     "challenging": "subset strategy perturbation models_in_top_five models challenging",
     "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict",
+    "baselines": "subset model perturbation rule kind right total accuracy said",
     "subtasks": "model strategy perturbation scenario question_kind correct total accuracy",
     "tasks": "model strategy stage perturbation subtasks_right solved",
     "chains": "model strategy perturbation total proper proper_share lcs lcps transitions break_sentence break_kind breaks",
@@ -524,7 +525,8 @@ def design(right, strategies=("vanilla", "cot"), subtasks: int = 4) -> pl.DataFr
                     }
                     row |= {"correct": right(stage, name, n, strategy), "perturbation": name, "swapped": str(n % 2)}
                     scenario = "false_belief" if n < subtasks / 2 else "correct_label"
-                    rows.append({**row, "scenario": scenario, "question_kind": "belief"})
+                    row |= {"scenario": scenario, "question_kind": "belief", "rule_first_choice": n == 0}
+                    rows.append(row)
     return pl.DataFrame(rows)
 
 
