@@ -4,6 +4,7 @@ import http.server
 import os
 import pty
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.command import TOMSERVE, environment, tomserve
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import hardware, hub, provenance, records, target
 from tomserve.serving.command import Command
 from tomserve.serving.deriving import Derived, resolve
@@ -482,6 +483,12 @@ def test_a_hub_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "give a folder" in done.stderr
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert "the hub cannot be reached" in tomserve(tmp_path, "serve", "Org/New-8B", "--dry-run").stderr
+
+
+def test_without_huggingface_hub_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MachineError, match=r"huggingface_hub is needed, which comes with vLLM .*give a folder"):
+        hub.fetch("Org/New-8B", None)
 
 
 def test_a_whole_copy_in_the_cache_needs_no_hub(tmp_path: Path) -> None:
