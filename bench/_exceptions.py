@@ -42,6 +42,10 @@ COARSE = (
 )
 RARE = "Few answers differ at all, so that a single one decides: the interval follows from how many were compared."
 
+CAUTIOUS = (
+    "With few stages or tasks its errors are corrected upwards and its degrees of freedom are the fewest possible."
+)
+
 EXCEPTIONS: tuple[Named, ...] = (
     Named(
         *("share of a class", "coverage", "Wilson, n = tasks", ".*false-belief.*", "two questions a task", 0.95, 1.0),
@@ -49,6 +53,9 @@ EXCEPTIONS: tuple[Named, ...] = (
     ),
     Named("effect of a class", "coverage", "difference, t over stages", FEW_VALUES, FEW_WORDS, 0.93, 1.0, COARSE),
     Named("effect of a class", "coverage", "ratio", FEW_VALUES, FEW_WORDS, 0.93, 1.0, COARSE),
+    Named("effect of all classes", "coverage", "difference, these stages", ".*", "everywhere", 0.93, 1.0, CAUTIOUS),
+    Named("effect of all classes", "coverage", "difference, new stages", "4 .*", "four stages", 0.93, 1.0, CAUTIOUS),
+    Named("effect of all classes", "coverage", "ratio", "4 .*", "four stages", 0.93, 1.0, CAUTIOUS),
     Named(
         *("prompting, rare differences", "coverage", "all classes, new stages", ".*", "everywhere", 0.88, 1.0),
         f"{RARE} Where all differences point the same way and are rare in most stages it covers down to .88.",
