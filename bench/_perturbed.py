@@ -71,7 +71,7 @@ def shares(tally: Tally, rng: np.random.Generator, design: Design, index: int) -
         tally.interval(
             _of("share, all classes", "t on logits, new stages", key), at, _bounds(share(rows, "stage")), true
         )
-        means = rows.group_by("stage").agg(pl.col("correct").mean())["correct"].to_numpy()
+        means = rows.group_by("stage", maintain_order=True).agg(pl.col("correct").mean())["correct"].to_numpy()
         plain = paired.mean_interval(means)
         tally.interval(_of("share, all classes", "plain t, new stages", key, False), at, (plain.low, plain.high), true)
 
@@ -157,7 +157,7 @@ def _these(tally: Tally, study: Study, at: tuple[str, str, bool], rows: pl.DataF
 
 
 def _stage_differences(rows: pl.DataFrame) -> np.ndarray:
-    arms = rows.group_by("stage", "class").agg(pl.col("correct").mean())
-    means = arms.group_by("stage", pl.col("class") > 0).agg(pl.col("correct").mean())
+    arms = rows.group_by("stage", "class", maintain_order=True).agg(pl.col("correct").mean())
+    means = arms.group_by("stage", pl.col("class") > 0, maintain_order=True).agg(pl.col("correct").mean())
     wide = means.pivot("class", index="stage", values="correct").sort("stage")
     return (wide["true"] - wide["false"]).to_numpy()

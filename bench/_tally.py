@@ -126,7 +126,7 @@ class Tally:
             value = sum(cell.mean for cell in cells) / len(cells)
             error = math.sqrt(sum(cell.error**2 for cell in cells)) / len(cells)
             # where every replication agrees their spread is zero, although n of them rule out rare events only
-            error = max(error, 1 / n)
+            error = max(error, (1.0 if min(value, 1 - value) < 1 / n else 0.3) / n)
             finite = sum(cell.finite for cell in cells)
             width = sum(cell.widths for cell in cells) / finite if finite else math.nan
             means = [cell.mean for cell in cells]
