@@ -142,7 +142,7 @@ class Runner:
     @property
     def _idle(self) -> int:
         """How many waiting workers are not counted: at a low limit a failing question must not hold up the others."""
-        if self.concurrency:
+        if self.concurrency or not self._retrying:
             return 0
         return min(self._retrying, max(0, FEW - self._fleet.capacity) if self._fleet.pause > 0 else WAITING)
 
