@@ -1,5 +1,6 @@
 """What each table of the Hi-ToM study means, and for which population its intervals hold."""
 
+from tomserve.studies import baselines
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST
 
 _BY_STORY = (
@@ -15,7 +16,7 @@ _ARITHMETIC = (
 )
 RECOMMENDED = {
     "accuracy": f"The share of right answers, over all questions together. {_BY_STORY} {_FAILURES} minus_vanilla is "
-    "the difference from vanilla on the same questions, with a t interval over stories.",
+    f"the difference from vanilla on the same questions, with a t interval over stories. {baselines.ABOUT}",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
     f"same questions; stories take the place of clusters. {ABOUT_EFFECT} Read this difference and its interval: "
     f"whether the intervals of two accuracies overlap is no test. {ABOUT_TESTS} {ABOUT_WORST} The columns gained and "
@@ -39,8 +40,10 @@ RECOMMENDED = {
     "shares (share_treated and share_control, which accuracy and control_accuracy repeat), in their difference and in "
     "their ratio. The comparison planned as the primary one is deceptive against filler lines where the tells matter "
     "(tell_relevant is true); the others only describe, and are not adjusted for their number.",
-    "baselines": "What rules that nest no beliefs would score on the same questions, each question counted once. "
-    "chance is the mean of 1 / number of containers mentioned in the story.",
+    baselines.TABLE: f"{baselines.NOTE} The rules first order, joint witness and always reality nest no beliefs: they "
+    "copy what the innermost person believes, take what all asked persons saw together last, or say where the object "
+    "is. The last row of each part is a guess, whose accuracy is the mean of 1 / number of containers mentioned in the "
+    "story.",
     "errors": "What may explain the wrong answers. share and flagged count an explanation wherever it holds, alone and "
     "share_alone where it is the only one (beside those that it implies). expected is the rate that a wrong container "
     "drawn blindly from those in the story would have, excess the difference from it, with a t interval over stories. "

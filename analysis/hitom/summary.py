@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from tomserve.studies import Excerpt
+from tomserve.studies import Excerpt, baselines
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
 from tomserve.studies.words import percent, signed, worst
@@ -17,7 +17,7 @@ from .rows import ALL, OVERALL
 def warnings(tables: Tables) -> list[str]:
     """One line for each reason to doubt the numbers: right answers known to be wrong, several sets of right answers,
     and strategies that were asked different items or failed on different ones."""
-    doubts: dict[str, None] = {}
+    doubts: dict[str, None] = {} if baselines.known(tables) else {baselines.MISSING: None}
     golds = tables["scorer"]["gold"].drop_nulls().unique().sort().to_list()
     if "released" in golds:
         doubts["gold released: the file's own labels, stale in the VP half; see tomserve dataset audit hitom"] = None
@@ -55,7 +55,9 @@ def summary(tables: Tables) -> list[Excerpt]:
     excerpts = []
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
         wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="deception", values="cell")
+        wide = baselines.with_best(wide, part, "deception")
         excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",)))
+    excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
     if "prompting_effects" in tables and tables["prompting_effects"].height:
         effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
         frame = tables["prompting_effects"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from tomserve.studies import baselines
 from tomserve.studies.contrasts import NEW
 from tomserve.studies.families import failures_may_explain
 from tomserve.studies.showing import Row, Tables
@@ -17,11 +18,12 @@ UNPERTURBED = "the unperturbed tasks of the same stages"
 
 
 def warnings(tables: Tables) -> list[str]:
-    """One line for each reason to doubt an effect: two strategies were asked different items, or the two sides of a
-    comparison failed so differently that this can look like an effect."""
+    """One line for each reason to doubt a number: there are no baselines; two strategies were asked different items, or
+    the two sides of a comparison failed so differently that this can look like an effect."""
+    doubts = dict.fromkeys(baselines.missing(tables))
     if "p_failure" not in tables["perturbation_effects"].columns:
-        return []  # published intervals: items that failed are left out
-    doubts = dict.fromkeys(_asked_otherwise(tables))
+        return list(doubts)  # published intervals: items that failed are left out
+    doubts |= dict.fromkeys(_asked_otherwise(tables))
     doubts |= dict.fromkeys(_strategies_lost(tables["prompting_effects"]))
     doubts |= dict.fromkeys(_classes_lost(tables["perturbation_effects"], "strategy"))
     doubts |= dict.fromkeys(_classes_lost(tables["prompting_effects"], "treatment"))

@@ -22,7 +22,7 @@ from tomserve.reporting.html.panels import (
     zero_line,
 )
 from tomserve.reporting.html.svg import draw
-from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies import Context, Figure, Panel, Section, baselines
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
 
@@ -107,7 +107,7 @@ def _cells(rows: Sequence[Row], models: Mapping[str, str], value: str, what: str
 
 def _accuracy(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     frame = tables.get("accuracy", pl.DataFrame())
-    rows = rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS)
+    figure, rows = baselines.marked(figure, rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS))
     estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
     value = "estimate" if estimated else "accuracy"  # what the interval is about
     axis = Axis("share right", (0, 1), lambda subset: chance_lines(chance, subset))

@@ -4,6 +4,7 @@ The terms are explained where a table first needs them; a reader may meet any ta
 is repeated where it has to be.
 """
 
+from tomserve.studies import baselines
 from tomserve.studies.families import WORTH
 from tomserve.studies.words import ABOUT_WORST
 
@@ -51,13 +52,18 @@ _DECIDES = (
 )
 _MORE = "The further columns (other tests, spread, ratio) are explained in docs/explanation/statistics.md."
 
+_RULES = (
+    "rules_robust and rules_limited_robust name the baselines (rules that follow nobody's belief) which meet the same "
+    "criterion on the same questions; where there are any, meeting it shows nothing that they could not do."
+)
+
 RECOMMENDED = {
     "accuracy": f"The share of right answers with its {_INTERVAL}. {_DESIGN} The false-belief subset holds the "
     "questions about a belief that the story made false. The interval of a class (Wilson's, for shares) says what to "
     "expect of further tasks like these. The questions of one task go together and count for fewer: over all "
     "questions for as many as their likeness in this run says (method: effective n), on the false-belief subset for "
     f"one a task. In the row overall the interval says what to expect of {_NEW}: a t interval, the mean of the "
-    f"stages, give or take their spread. {_FAILURES}",
+    f"stages, give or take their spread. {_FAILURES} {baselines.ABOUT}",
     "perturbation_effects": "The share right in a class minus the share right on the unperturbed tasks of the same "
     f"stages. {_SHARES} The 95% interval (t over the stages) says what to expect of {_NEW}. {_TESTS} verdict says "
     f"harder or easier {_DECIDES} {ABOUT_WORST} For all classes together (overall_perturbed) the interval is made of "
@@ -83,7 +89,7 @@ RECOMMENDED = {
     "lenient for at least half. classes_interval_above counts the classes whose interval lies wholly above one half. "
     "classes_joint and robust_joint ask for the false-belief question and the same question of the true-belief control "
     "(the story in which the label is right, or nothing is moved) to be right together. "
-    f"{_CALLED} tasks_solved counts the tasks with all sixteen questions right, of tasks.",
+    f"{_CALLED} {_RULES} tasks_solved counts the tasks with all sixteen questions right, of tasks.",
     "challenging": "How many models have a class among their five lowest effects; classes that tie with the fifth are "
     "counted too. Effects are those matched by stage.",
     "placebo": f"The effect of a strategy by whether its chain was {_PROPER}. It only describes and supports no "
@@ -91,6 +97,7 @@ RECOMMENDED = {
     "chains look like a gain and improper ones like a loss; null is the effect that would be seen if chains and "
     "answers had nothing to do with each other.",
     "subtasks": f"Accuracy by scenario and question, without intervals, since a cell has few tasks. {_FAILURES}",
+    baselines.TABLE: baselines.NOTE,
     **_PLAIN,
 }
 
@@ -108,11 +115,12 @@ PUBLISHED = {
     "transform of the correlation), which the paper does not print. "
     f"{_WORD} It is true from .4 on with a p_value of at most .05.",
     "criteria": "The paper's criteria, counted as exact fractions: the rule strict asks for more than half right, "
-    f"lenient for at least half. {_CALLED}",
+    f"lenient for at least half. {_CALLED} {_RULES}",
     "challenging": "How many models have a class among their five lowest effects; classes that tie with the fifth are "
     "counted too.",
     "placebo": "The effect of a strategy by whether its chain was proper, as published. It only describes and supports "
     "no conclusion, because whether a chain is proper is known only after the treatment.",
     "subtasks": f"Accuracy by scenario and question, without intervals. {_COMPLETE}",
+    baselines.TABLE: baselines.NOTE,
     **_PLAIN,
 }

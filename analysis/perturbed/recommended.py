@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.stats import association, leaveout, paired
+from tomserve.studies import baselines
 from tomserve.studies.contrasts import NEW, THESE, Record, alike, codes, contrast, matched, share
 from tomserve.studies.families import adjusted
 
@@ -32,20 +33,21 @@ EXACT = 1e-9
 """By how much a mean of zeros and ones may exceed one half through rounding alone."""
 
 
-def accuracy(rows: pl.DataFrame) -> Iterator[Record]:
+def accuracy(rows: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
     """The records of `accuracy`: for a class the interval is for further tasks like these, for `overall` it is for new
     stages.
 
     Over all questions a task counts for as many independent questions as the intra-class correlation says that is
     pooled over the classes of its model and strategy. On the false-belief subset, with two questions a task, it counts
-    once.
+    once. Beside each share stands the best of the rules of `kinds` on the same questions.
     """
     keys = ["subset", "model", "strategy", "perturbation"]
     alikeness = {key: alike(part, "perturbation") for key, part in rows.group_by(["model", "strategy"])}
     for key, part in with_overall(subsets(rows)).group_by(keys, maintain_order=True):
         icc = alikeness[key[1], key[2]] if key[0] == "all" else None
-        counted = share(part, "stage") if key[3] == "overall" else share(part, icc=icc)
-        yield {**dict(zip(keys, key, strict=True)), **counted}
+        stratum = "stage" if key[3] == "overall" else None
+        counted = share(part, stratum) if stratum else share(part, icc=icc)
+        yield {**dict(zip(keys, key, strict=True)), **counted, **baselines.beside(part, kinds, stratum)}
 
 
 def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:

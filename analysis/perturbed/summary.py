@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.studies import Excerpt
+from tomserve.studies import Excerpt, baselines
 from tomserve.studies.contrasts import NEW
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
@@ -26,6 +26,9 @@ def summary(tables: Tables) -> list[Excerpt]:
     """
     by_task = "method" in tables["accuracy"].columns
     excerpts = _accuracy(tables, "95% intervals" if by_task else "published intervals")
+    excerpts += baselines.excerpts(
+        tables["accuracy"].filter(perturbation=OVERALL).with_columns(_questions()), ("questions", "strategy")
+    )
     if by_task:
         excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables)]
     title = "theory of mind by the paper's criteria (more than half right)"
@@ -37,6 +40,7 @@ def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
     excerpts = []
     for (subset, model), part in tables["accuracy"].group_by(["subset", "model"], maintain_order=True):
         wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="perturbation", values="cell")
+        wide = baselines.with_best(wide, part, "perturbation")
         excerpts.append(Excerpt(f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})", wide, ("accuracy",)))
     return excerpts
 
@@ -73,7 +77,8 @@ def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFra
 def _by_class(tables: Tables) -> Iterator[Excerpt]:
     """By model how many classes have which verdict, and which they are where the verdict is a clear one."""
     effects = tables["perturbation_effects"].drop_nulls("verdict")
-    effects = effects.with_columns(pl.col("verdict").str.replace(r" with \d+ stages?", " with so few stages"))
+    named = pl.col("verdict").cast(pl.String)  # of a kind of its own where no class has a verdict
+    effects = effects.with_columns(named.str.replace(r" with \d+ stages?", " with so few stages"))
     for (model,), part in effects.group_by(["model"], maintain_order=True):
         counted = part.group_by(["subset", "strategy", "verdict"], maintain_order=True).agg("perturbation")
         clear = pl.col("verdict").str.contains("^(harder|easier)")
@@ -110,8 +115,19 @@ def _criteria(rows: pl.DataFrame) -> pl.DataFrame:
         half.alias("unperturbed"),
         pl.format("{} of {}", "classes_above", "classes_tested").alias("classes above half"),
         called.alias("paper's word"),
+        *_also(rows),
         *solved,
     )
+
+
+def _also(rows: pl.DataFrame) -> list[pl.Expr]:
+    """Which simple rules meet the criterion that the model meets: the first by name, and how many more."""
+    if "rules_robust" not in rows.columns or rows["rules_robust"].is_null().all():
+        return []
+    limited = pl.when("limited_robust").then("rules_limited_robust").otherwise(pl.lit(""))
+    names = pl.when("robust").then("rules_robust").otherwise(limited).str.split(", ")
+    more = pl.when(names.list.len() > 1).then(pl.format(" and {} more", names.list.len() - 1)).otherwise(pl.lit(""))
+    return [(names.list.first().fill_null("") + more).alias("so do the rules")]
 
 
 def _questions() -> pl.Expr:

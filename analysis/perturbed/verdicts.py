@@ -6,11 +6,11 @@ A verdict never says more than its table: what is undefined, or was not asked, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict, baselines
 from tomserve.studies.families import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
@@ -27,7 +27,10 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
 def _verdict(model: str, own: dict[str, pl.DataFrame], chance: float | None) -> Verdict:
     cards = (_robust(own), _breaks(own), _helps(own), _honest(own))
     whole = own["accuracy"].filter(subset="all", perturbation=OVERALL)
-    return Verdict(model, lead(whole, chance), tuple(card for card in cards if card is not None))
+    rules = own.get(baselines.TABLE)
+    if rules is not None:
+        rules = rules.filter(subset="all", perturbation=OVERALL)
+    return Verdict(model, lead(whole, chance, rules), tuple(card for card in cards if card is not None))
 
 
 # Is it robust?
@@ -44,10 +47,16 @@ _DIFFERS = ("It depends on strategy or questions", OPEN)
 
 
 def _robust(tables: Tables) -> Card | None:
-    """The paper's criteria, and for how many classes the whole interval lies on one side of one half."""
+    """The paper's criteria, for how many classes the whole interval lies on one side of one half, and which rules that
+    follow nobody's belief meet the same criteria.
+
+    A model that meets a criterion which such a rule meets as well is told so, and its verdict is good news only where
+    it is clearly above the best rule on the false-belief subset.
+    """
     if not holds(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
     outcomes, grounds = set(), []
+    shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
         outcomes.add(_outcome(row, below, undecided))
@@ -59,15 +68,60 @@ def _robust(tables: Tables) -> Card | None:
                 f" The 95% intervals of {above} lie wholly above one half and of {below} wholly below; one half lies "
                 f"within those of {undecided}."
             )
-        grounds.append((who(row["strategy"], row["subset"], SUBSETS), text))
+        if also := _rules_that_meet(row):
+            follow = "follows" if len(also) == 1 else "follow"
+            text += f" The same criterion is met by {_listed(also)}, which {follow} nobody's belief."
+            shared |= dict.fromkeys(also)
+        grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else _DIFFERS
+    if shared and _above_rules(tables):
+        verdict += "; on false beliefs clearly above every simple rule"
+    elif shared:
+        one = len(shared) == 1
+        verdict = f"Meets the paper's criterion, but so {'does' if one else 'do'} {_listed(list(shared))}, "
+        verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
     remark = (
         "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
         "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
         "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
-        "holds the questions about a belief that the story made false."
+        "holds the questions about a belief that the story made false. Half of all questions ask for reality and most "
+        "beliefs are true, so that simple rules meet the criterion over all questions: what a model has more than they "
+        "shows on the false-belief subset."
     )
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
+
+
+def _rules_that_meet(row: Row) -> list[str]:
+    """The rules that meet the criterion which this row of the table criteria meets; none where it meets none."""
+    column = "rules_robust" if row["robust"] else "rules_limited_robust"
+    met = row["ostensible"] and row["limited_robust"]
+    return [name for name in str(row.get(column) or "").split(", ") if name] if met else []
+
+
+def _listed(rules: Sequence[str]) -> str:
+    """The rules by name, the first two of many."""
+    named = [f'"{name}"' for name in rules[:2]]
+    more = len(rules) - len(named)
+    if more:
+        return f"the rules {', '.join(named)} and {more} more"
+    return f"the rule{'s' * (len(named) > 1)} {' and '.join(named)}"
+
+
+def _over_rule(tables: Tables, row: Row) -> str:
+    """A sentence that compares the accuracy of a row's questions with the best rule's; empty where none is known."""
+    if not holds(tables, "accuracy", "subset strategy perturbation best_rule"):
+        return ""
+    whole = tables["accuracy"].filter(subset=row["subset"], strategy=row["strategy"], perturbation=OVERALL)
+    text = baselines.compared(whole.row(0, named=True)) if whole.height else ""
+    return f" All classes together: {text}." if text else ""
+
+
+def _above_rules(tables: Tables) -> bool:
+    """Whether every strategy is clearly above the best rule on the false-belief subset."""
+    if not holds(tables, "accuracy", "subset strategy perturbation over_rule_low over_rule_high"):
+        return False
+    subset = tables["accuracy"].filter(subset="false_belief", perturbation=OVERALL)
+    return subset.height > 0 and all(baselines.place(row) == 1 for row in subset.iter_rows(named=True))
 
 
 def _outcome(row: Row, below: int, undecided: int) -> str:

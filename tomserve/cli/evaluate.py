@@ -34,11 +34,15 @@ def evaluate_command(
     gold: GoldOption = None,
     strategy: StrategyOption = None,
     run: Annotated[
-        str | None, typer.Option(help="Name or path of the run's folder. If left out: <benchmark>-<model>.")
+        str | None,
+        typer.Option(
+            help="Name of the run, such as mine or pilot/mine, or a path such as ./mine. "
+            "If left out: <benchmark>-<model>."
+        ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Ask only this many items, spread evenly over the benchmark's classes of items."),
+        typer.Option(min=1, help="Ask at most this many questions: whole stories, spread evenly over the design."),
     ] = None,
     revision: Annotated[
         str | None,
@@ -77,6 +81,14 @@ def evaluate_command(
         typer.Option(
             metavar="SHARE",
             help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
+        ),
+    ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=1e6,
+            help="Seconds to wait for a server that still loads, or that only refuses. If left out: 1800 and 60.",
         ),
     ] = None,
     accept_change: Annotated[
@@ -127,6 +139,7 @@ def evaluate_command(
         noise_check=noise_check,
         setup=setup,
         accept_change=accept_change,
+        patience=patience,
     )
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)

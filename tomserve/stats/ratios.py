@@ -4,6 +4,10 @@ A ratio's interval that treats the arms as independent is about twice as wide as
 difference whose interval excludes 0. The intervals here are those of the difference, read for a ratio: a ratio r is in
 the interval unless the test of "treated - r x control is zero" rejects. At r = 1 that is the test of the difference
 itself, so that the interval of the ratio holds 1 exactly when that of the difference holds 0.
+
+The delta method on the logarithm, with the arms paired in the same way, was tried and left: over seven stages it covers
+as often (.92 to .97 with sixteen questions a task, .97 to .99 with two) with the same width, but its interval held 1
+beside a clear difference in up to .18 of runs.
 """
 
 from __future__ import annotations
@@ -18,32 +22,6 @@ from tomserve.stats.proportions import UNDEFINED, Interval
 Floats = npt.NDArray[np.float64]
 Quadratic = tuple[float, float, float]
 """Coefficients (a, b, k) of a r^2 + b r + k, which is at most zero for the ratios r that a test does not reject."""
-
-
-def matched_ratio(t: npt.ArrayLike, c: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """Ratio of the mean shares of both arms, by the delta method on its logarithm with the arms paired by unit.
-
-    The error of log(mean t / mean c) is that of the mean of t / mean t - c / mean c over the units, used with t and
-    units - 1 df (Cochran, "Sampling Techniques", 1977, sections 6.4 and 12.3). The population is further units. It
-    assumes independent units, and a control mean that is known well; with few answers a unit it covers too seldom, and
-    it may disagree with the interval of the difference about "no effect". `inverted_ratio` does not.
-
-    t, c: the units' mean outcomes in the treated and the control arm, each in [0, 1] [units].
-
-    The bounds are nan with fewer than two units, without variance, or where an arm is all wrong. Raises ValueError for
-    columns of unequal length.
-    """
-    t, c = _columns(t, c)
-    m = t.size
-    found = _estimate(t, c)
-    if m < 2 or not (t.any() and c.any()) or np.ptp(parts := t / t.mean() - c / c.mean()) < 1e-12:
-        return Interval(found, math.nan, math.nan, "undefined: fewer than two units, no variance, or none right")
-    from scipy.stats import t as student
-
-    spread = float(student.ppf(0.5 + level / 2, m - 1)) * float(parts.std(ddof=1)) / math.sqrt(m)
-    return Interval(
-        found, found * math.exp(-spread), found * math.exp(spread), f"delta method on the logarithm, t {m - 1} df"
-    )
 
 
 def inverted_ratio(t: npt.ArrayLike, c: npt.ArrayLike, level: float = 0.95) -> Interval:

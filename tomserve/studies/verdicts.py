@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from tomserve.studies import baselines
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Tables, Verdict
 from tomserve.studies.words import finite, interval, percent, points, populations, readable, sign, who
@@ -44,15 +45,19 @@ def overall(tables: Tables, context: Context) -> Sequence[Verdict]:
     for model, own in by_model(tables):
         effects = own.get("prompting_effects", pl.DataFrame())
         card = reasoning_helps(effects) if holds(own, "prompting_effects", EFFECT) else None
-        verdicts.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), (card,) if card else ()))
+        rules = own.get(baselines.TABLE)
+        lines = lead(own["accuracy"], context.chance.get("all"), rules)
+        verdicts.append(Verdict(model, lines, (card,) if card else ()))
     return verdicts
 
 
-def lead(frame: pl.DataFrame, chance: float | None) -> tuple[str, ...]:
-    """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance.
+def lead(frame: pl.DataFrame, chance: float | None, rules: pl.DataFrame | None = None) -> tuple[str, ...]:
+    """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance
+    and with the best rule that follows nobody's belief; then a line with the best rule of each kind.
 
     frame: rows of one model; the first row of each strategy is that of all questions. chance: the share of right
-    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out.
+    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out. rules:
+    rows of the table of baselines for these questions, the best rule first; None where there are none.
     """
     first = frame.unique(["strategy"], keep="first", maintain_order=True)
     lines = []
@@ -63,9 +68,13 @@ def lead(frame: pl.DataFrame, chance: float | None) -> tuple[str, ...]:
         if chance is not None and low is not None and high is not None:
             place = "above" if low > chance else "below" if high < chance else "not clearly different from"
             compared = f"; {place} chance ({percent(chance)})"
+        if beside := baselines.compared(row):
+            compared += f"; {beside}"
         lines.append(
             f"{readable(row['strategy'])}: {counted} right ({percent(row['accuracy'])}{interval(row)}){compared}"
         )
+    if rules is not None and (sentence := baselines.best_of_kinds(rules)):
+        lines.append(sentence)
     return tuple(lines)
 
 

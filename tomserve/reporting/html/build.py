@@ -25,6 +25,7 @@ from tomserve.scoring.metric import BEGINNING
 from tomserve.scoring.score import COLUMNS
 from tomserve.scoring.table import Note
 from tomserve.serving import identity
+from tomserve.serving.provenance import told_flags
 from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise
 from tomserve.studies.combining import as_one
 from tomserve.studies.rows import answered
@@ -192,6 +193,9 @@ def _facts(
         ("runs", ", ".join(source.run for source in sources)),
         ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
+    for source in sources:
+        if flags := told_flags(source.manifest.get("server") or {}):
+            facts.append((f"server flags of {source.run}" if len(sources) > 1 else "server flags", flags))
     if (floor := noise.line(scores)) is not None:
         facts.append(("noise floor", floor.partition(": ")[2]))
     if "all" in chance.shares:

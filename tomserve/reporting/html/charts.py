@@ -34,7 +34,8 @@ class Point:
     def in_words(self) -> str:
         """The point as a text alternative says it."""
         interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.row}, {self.series}: {self.value:.2f}{interval}"
+        stroke = "" if self.other is None else f", upright stroke at {self.other:.2f}"
+        return f"{self.row}, {self.series}: {self.value:.2f}{interval}{stroke}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import polars as pl
 
+from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.runs import kept
@@ -117,7 +118,7 @@ def _place(source: Source) -> Path:
 def _run(run: str | None, note: Note | None) -> Source:
     folder = existing_run(run)
     made = scored(folder.resolve(), note=note)
-    return Source(folder, folder.resolve().name, read_manifest(folder) or {}, made.table, made.record)
+    return Source(folder, run_name(folder), read_manifest(folder) or {}, made.table, made.record)
 
 
 def _table(file: str, note: Note | None) -> Source:
