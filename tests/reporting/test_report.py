@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.reports import PAYLOADS, Elements, data_of, hitom_run, hostile_run, run_folder
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import items as items_module
 from tomserve.reporting.html import page as page_module
@@ -540,3 +541,34 @@ def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
 
 def data_of_bytes(run: str) -> str:
     return items_module.packed(load([run], [], None)[0], {})[0]
+
+
+OWN = """
+import polars as pl
+from tomserve.studies import Figure, Section, Study
+
+def tables(scores, intervals):
+    right = scores.group_by("model", "strategy").agg(share=pl.col("correct").mean())
+    return {"mine": right.sort("model", "strategy").collect()}
+"""
+
+
+def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: Path) -> None:
+    """It draws what can be drawn of any study, the classes in the benchmark's order, and says what there is not."""
+    (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables)\n')
+    page = report([str(example)], study=str(tmp_path / "mine.py"))
+    assert "This study gives no verdicts in words; its tables are below." in page
+    assert 'class="cards"' not in page
+    assert 'class="lead"' not in page
+    labels = [one.get("aria-label", "") for one in Elements(page).all("svg")]
+    (classes,) = (label for label in labels if label.startswith("Accuracy by perturbation"))
+    places = [classes.index(f"{name.replace('_', ' ')}, ") for name in PERTURBATIONS]
+    assert places == sorted(places)
+
+
+def test_a_figure_without_a_picture_says_so(example: Path, tmp_path: Path) -> None:
+    figures = 'lambda tables, context: [Figure("f", "My figure", Section("s", "Mine", "Mine"))]'
+    (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables, figures={figures})\n')
+    page = report([str(example)], study=str(tmp_path / "mine.py"))
+    assert "My figure. Not drawn: the study gives no picture of it." in page
+    assert 'id="figure-f"' not in page

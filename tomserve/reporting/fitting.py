@@ -88,7 +88,7 @@ def arranged(title: str, columns: Sequence[Column], room: Room) -> tuple[str, Pa
     """The title, and the table in one or several parts, arranged so that as few cells as possible are broken."""
     if _total([one.most() for one in columns], room.wide) <= room.width:
         return title, [("", columns)]
-    title, columns = _without_repeated(title, columns)
+    title, columns = _without_repeated(title, columns, room)
     first = 0  # how many columns of names come first that together say the same in several rows
     for place, one in enumerate(columns[:-1]):
         keys = list(zip(*(inner.cells for inner in columns[: place + 1]), strict=True))
@@ -140,13 +140,17 @@ def blocks(columns: Sequence[Column], room: Room) -> Iterator[Sequence[Column]]:
     yield block
 
 
-def _without_repeated(title: str, columns: Sequence[Column]) -> tuple[str, list[Column]]:
-    """The columns but those of text that say the same in each of several rows, and the title, which then says it."""
-    repeated = [one for one in columns if one.text and len(one.cells) > 1 and len(set(one.cells)) == 1]
-    if not repeated or len(repeated) == len(columns):
-        return title, list(columns)
-    said = ", ".join(f"{one.name} {one.cells[0] or 'empty'}" for one in repeated)
-    return f"{title} (in every row: {said})", [one for one in columns if one not in repeated]
+def _without_repeated(title: str, columns: Sequence[Column], room: Room) -> tuple[str, list[Column]]:
+    """The columns but those of text that say the same in each of several rows, and the title, which then says it. The
+    first ones, which name the rows, go first, and no more go than have to."""
+    kept, said = list(columns), []
+    for one in columns:
+        if _total([inner.whole() for inner in kept], room.narrow) <= room.width or len(kept) == 1:
+            break
+        if one.text and len(one.cells) > 1 and len(set(one.cells)) == 1:
+            kept.remove(one)
+            said.append(f"{one.name} {one.cells[0] or 'empty'}")
+    return (f"{title} (in every row: {', '.join(said)})" if said else title), kept
 
 
 def fitted(columns: Sequence[Column], room: Room) -> tuple[dict[str, int], int]:

@@ -38,7 +38,10 @@ def combined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def _as_text(table: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     there = [name for name in names if name in table.columns]
     nested = [name for name in there if table.schema[name].is_nested()]
-    table = table.with_columns(pl.Series(name, list(map(str, table[name])), dtype=pl.String) for name in nested)
+    table = table.with_columns(
+        pl.Series(name, [None if cell is None else str(cell) for cell in table[name].to_list()], dtype=pl.String)
+        for name in nested
+    )
     return table.with_columns(pl.col(name).cast(pl.String) for name in there)
 
 

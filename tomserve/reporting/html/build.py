@@ -26,7 +26,7 @@ from tomserve.scoring.score import COLUMNS
 from tomserve.scoring.table import Note
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
-from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, noise
+from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise
 from tomserve.studies.combining import as_one
 from tomserve.studies.rows import answered
 
@@ -172,7 +172,11 @@ def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors
     if analysis.study.figures is not None:
         return analysis.study.figures(analysis.tables, context)
     known = [name for name in factors if name in scores.columns]
-    return generic.figures(analysis.tables, scores, known, context.chance, analysis.study.values)
+    order = {
+        **load_study(default_study(scores)).values,
+        **analysis.study.values,
+    }  # the benchmark's, and the study's own
+    return generic.figures(analysis.tables, scores, known, context.chance, order)
 
 
 def _facts(

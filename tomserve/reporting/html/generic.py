@@ -39,7 +39,7 @@ def figures(
     """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects.
 
     tables: the study's tables by name. scores: the score table. factors: columns of it that describe the items. chance:
-    what a guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where the
+    what a guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where a
     study says one; otherwise they stand in the order in which the score table names them, which is the benchmark's.
     """
     return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance, values or {}), *_effects(tables)]
