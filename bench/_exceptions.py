@@ -53,6 +53,7 @@ EXCEPTIONS: tuple[Named, ...] = (
     ),
     Named("effect of a class", "coverage", "difference, t over stages", FEW_VALUES, FEW_WORDS, 0.93, 1.0, COARSE),
     Named("effect of a class", "coverage", "ratio", FEW_VALUES, FEW_WORDS, 0.93, 1.0, COARSE),
+    Named("prompting, by class", "coverage", "difference, t over stages", ".*", "everywhere", 0.93, 1.0, RARE),
     Named("effect of all classes", "coverage", "difference, these stages", ".*", "everywhere", 0.93, 1.0, CAUTIOUS),
     Named("effect of all classes", "coverage", "difference, new stages", "4 .*", "four stages", 0.93, 1.0, CAUTIOUS),
     Named("effect of all classes", "coverage", "ratio", "4 .*", "four stages", 0.93, 1.0, CAUTIOUS),
