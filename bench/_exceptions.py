@@ -38,7 +38,7 @@ FEW_VALUES = "4 stages.*|.*false-belief.*|.*at the edge"
 FEW_WORDS = "four stages, two questions a task, or rates near 0 or 1"
 COARSE = (
     "Stage differences of few answers take few values, and where they hardly vary the interval is widened by what so "
-    "few answers can show; it covers too often, never too seldom."
+    "few answers can show; it covers rather too often than too seldom."
 )
 RARE = "Few answers differ at all, so that a single one decides: the interval follows from how many were compared."
 
