@@ -202,13 +202,14 @@ def _tests(effect: Effect, differences: Any) -> Record:
     the interval is made of."""
     known = np.asarray(differences, dtype=float)
     sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
+    spread = sd or math.nan  # units that happen to agree do not show that all would
     return {
         "p": effect.p,
         "p_sign_flip": effect.p_sign_flip,
         "p_smallest": effect.p_smallest,
         "sd": sd,
-        "minimum_detectable_effect": minimum_detectable_effect(effect.units, sd),
-        "units_needed": units_needed(WORTH, sd),
+        "minimum_detectable_effect": minimum_detectable_effect(effect.units, spread),
+        "units_needed": units_needed(WORTH, spread),
     }
 
 

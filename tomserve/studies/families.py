@@ -83,10 +83,12 @@ def _failure_p(records: Sequence[Record]) -> list[float]:
 
 def pooled_sd(records: Sequence[Record]) -> float:
     """The standard deviation of the units' differences, pooled over the effects: the root of the mean variance,
-    weighted by degrees of freedom; nan where no effect has two units."""
+    weighted by degrees of freedom; nan where no effect has two units, or where none of them varies, which does not show
+    that none would."""
     known = [(record["units"] - 1, record["sd"] ** 2) for record in records if not math.isnan(record["sd"])]
     freedom = sum(df for df, _ in known)
-    return math.sqrt(sum(df * variance for df, variance in known) / freedom) if freedom else math.nan
+    pooled = math.sqrt(sum(df * variance for df, variance in known) / freedom) if freedom else math.nan
+    return pooled or math.nan
 
 
 def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str = "stage") -> str | None:
@@ -94,7 +96,8 @@ def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str 
 
     A clear effect (p_adjusted at most LEVEL, and larger than noise_high where the noise was measured) is one of
     `words`, with a reservation where failures could explain its sign. Another is "not shown" where the study was large
-    enough to find an effect of WORTH, with 80% power; else it cannot be decided, with the number of units that would
+    enough to find an effect of WORTH, with 80% power (or, where no unit differs from another, where the interval holds
+    none so large); else it cannot be decided, with the number of units that would
     be enough. None where the effect is undefined.
     """
     effect = finite(record["risk_difference"])
@@ -106,10 +109,16 @@ def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str 
             return NOT_SHOWN + UNLESS_NOISE
         return words[effect > 0] + (UNLESS_FAILURES if failures_may_explain(record) else "")
     least, needed, units = (record[name] for name in ("minimum_detectable_effect", "units_needed", "units"))
-    if not math.isnan(least) and least <= WORTH:
+    if least <= WORTH if not math.isnan(least) else _within_worth(record):
         return NOT_SHOWN
     said = f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)}"
     return said if needed is None or needed <= units else f"{said} (needs {needed})"
+
+
+def _within_worth(record: Record) -> bool:
+    """Whether the interval excludes all effects of WORTH and more, which decides where no spread is known."""
+    low, high = finite(record["rd_low"]), finite(record["rd_high"])
+    return low is not None and high is not None and low > -WORTH and high < WORTH
 
 
 def failures_may_explain(record: Record) -> bool:

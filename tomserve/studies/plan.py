@@ -164,7 +164,7 @@ def spreads(scores: pl.DataFrame) -> dict[str, float]:
 
     scores: a score table. Classes are compared with "none" of the same stages and strategies with vanilla on the same
     questions, as a study does; variances are pooled over classes, models and strategies. A comparison that the run does
-    not have is left out.
+    not have, or in which no unit differs from another, is left out.
     """
     wanted = dict.fromkeys(("stage", "perturbation"), pl.String)
     rows = prepared(scores.lazy(), ("model", "strategy", "item", "status", "correct"), wanted).collect()
@@ -184,7 +184,7 @@ def spreads(scores: pl.DataFrame) -> dict[str, float]:
         found.setdefault(OVERALL, []).append(_paired(pairs, unit))
         for (name,), one in pairs.drop_nulls("perturbation").group_by(["perturbation"], maintain_order=True):
             found.setdefault(PROMPTING if name != NONE else f"{PROMPTING}{NONE}", []).append(_paired(one, unit))
-    return {name: sd for name, listed in found.items() if not math.isnan(sd := _pooled(listed))}
+    return {name: sd for name, listed in found.items() if (sd := _pooled(listed)) > 0}
 
 
 def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
