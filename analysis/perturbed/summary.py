@@ -76,15 +76,9 @@ def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFra
 
 def _by_class(tables: Tables) -> Iterator[Excerpt]:
     """By model how many classes have which verdict, and which they are where the verdict is a clear one."""
-<<<<<<< HEAD
     effects = tables["perturbation_effects"].drop_nulls("verdict")
     named = pl.col("verdict").cast(pl.String)  # of a kind of its own where no class has a verdict
     effects = effects.with_columns(named.str.replace(r" with \d+ stages?", " with so few stages"))
-=======
-    # without any verdict the column has no type
-    effects = tables["perturbation_effects"].with_columns(pl.col("verdict").cast(pl.String)).drop_nulls("verdict")
-    effects = effects.with_columns(pl.col("verdict").str.replace(r" with \d+ stages?", " with so few stages"))
->>>>>>> c-baselines
     for (model,), part in effects.group_by(["model"], maintain_order=True):
         counted = part.group_by(["subset", "strategy", "verdict"], maintain_order=True).agg("perturbation")
         clear = pl.col("verdict").str.contains("^(harder|easier)")
