@@ -1,8 +1,6 @@
 """Reading answers, and the score table."""
 
-import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +9,10 @@ from hypothesis import strategies as st
 from tests.conftest import make_item
 from tomserve.benchmarks import scoring
 from tomserve.items import RESERVED
-from tomserve.scoring import answers, prose
+from tomserve.scoring import statements
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
+from tomserve.scoring.mentions import Mention, mentions
 from tomserve.scoring.score import COLUMNS, score_row
 from tomserve.scoring.table import table
 from tomserve.scoring.tablefile import read_table, write_scores
@@ -57,6 +56,7 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
         ('{"answer":"tea"}<|im_end|>', "tea", "json"),
         ("Answer:\n\n**tea**", "tea", "stated"),
         ("Answer: tea (she saw it)", "tea", "stated"),
+        ("It is tea.", "tea", "sole"),
         ("Answer: tea, because she saw it", "tea", "stated"),
         ("<answer>tea</answer>", "tea", "stated"),
         ("Answer: \\boxed{tea}", "tea", "stated"),
@@ -75,7 +75,6 @@ def test_answers(text: str, answer: str, parse: str) -> None:
     [
         ("", "empty text"),
         ("tea or salt", "no JSON object with an answer"),
-        ("It is tea.", "no JSON object with an answer"),
         ("Answer: tea or salt", "the text states several answers, or one that is not a label"),
         ("The answer is not tea.", "the text states several answers, or one that is not a label"),
         ("Answer: tea\nAnswer: salt", "the text states several answers, or one that is not a label"),
@@ -154,9 +153,6 @@ def test_answers_by_letter(text: str, answer: str, parse: str) -> None:
     "text",
     [
         "E",  # four are offered, and unknown has no letter
-        "B. red_box",
-        "B. red_box, because Ann left.",
-        "Answer: B. red_box",
         "A. red_box\nB. blue_box\nC. tin_ladle_box\nD. plum_bin",
         "A. First, Ann enters. Then she leaves.",
         "blue_box\nAnn saw it.\nTherefore she thinks of the red_box.",
@@ -193,9 +189,16 @@ def test_what_is_unclear_by_letter_is_invalid(text: str) -> None:
     assert read(text, OFFERED).answer is None
 
 
-def test_letters_and_prose_are_read_only_where_choices_were_offered_by_letter() -> None:
-    for text in ("B", "B. blue_box", "Blue box. Ann saw it.", "Ann thinks of the blue_box.", "The answer is B."):
+@pytest.mark.parametrize("text", ["B. red_box", "B. red_box, because Ann left.", "Answer: B. red_box"])
+def test_of_a_letter_and_the_words_of_another_choice_the_words_count(text: str) -> None:
+    assert read(text, OFFERED).answer == "red_box"
+
+
+def test_letters_are_read_only_where_choices_were_offered_by_letter_but_prose_everywhere() -> None:
+    for text in ("B", "The answer is B."):
         assert read(text, tuple(OFFERED)).answer is None
+    for text in ("Blue box. Ann saw it.", "Ann thinks of the blue_box.", "The answer is the blue box."):
+        assert read(text, tuple(OFFERED)).answer == "blue_box"
     replies = {"B": "tea", "salt": "salt"}
     for benchmark, found in (("hitom", ["tea", "salt"]), ("demo", [None, "salt"])):
         item = make_item(benchmark=benchmark, choices=["salt", "tea"], answer="tea", gold=None)
@@ -206,38 +209,19 @@ def test_letters_and_prose_are_read_only_where_choices_were_offered_by_letter() 
 def test_long_prose_costs_linear_time() -> None:
     began = time.perf_counter()
     for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - "):
-        read(part * 30_000, OFFERED)
+        read(part * 10_000, OFFERED)
     assert time.perf_counter() - began < 8
-
-
-@pytest.mark.parametrize("blank", [" ", "\t", " \u2003", " \r"])
-def test_white_space_is_collapsed_before_a_search_whose_time_its_runs_would_square(
-    blank: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handed: list[str] = []
-
-    class Watched:
-        def finditer(self, text: str) -> Iterator[re.Match[str]]:
-            handed.append(text)
-            return ends.finditer(text)
-
-    ends = prose._END
-    monkeypatch.setattr(prose, "_END", Watched())
-    for text in ("B.{}c1_box", "so{}blue_box", "the answer is B{}x", "red{}\nblue_box{}since"):
-        read(text.replace("{}", blank * 140), OFFERED)
-    assert len(handed) >= 4
-    assert max(map(len, handed)) < 30, handed
 
 
 @pytest.mark.parametrize("part", ["answer is ", "answer: ", "answer: x\n", "<answer>x</answer>"])
 def test_a_reply_that_repeats_itself_is_read_once(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(text: str, choices: Lettered) -> tuple[str | None, str]:
+    def counted(text: str, choices: Lettered) -> list[Mention]:
         calls.append(text)
-        return None, ""
+        return mentions(text, choices)
 
-    monkeypatch.setattr(answers, "leading", counted)
+    monkeypatch.setattr(statements, "mentions", counted)
     read(part * 2000, OFFERED)
     assert 0 < len(calls) < 100
 
