@@ -1,6 +1,7 @@
 """Find where a text names the offered choices: by their words, by their letters, or by both.
 
-    >>> [(found.choice, found.by) for found in mentions("Not the Red box: option B.", Lettered(("red_box", "blue_box")))]
+    >>> offered = Lettered(("red_box", "blue_box"))
+    >>> [(found.choice, found.by) for found in mentions("Not the Red box: option B.", offered)]
     [('red_box', 'words'), ('blue_box', 'letter')]
 
 A letter counts only where choices were offered by letter (Lettered). Beside a letter the words of another choice may
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from tomserve.scoring.labels import Lettered
 
 WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
-"""How a choice is named: by its words, by its letter, by both, or by words that stand beside another choice's letter."""
+"""How a choice is named: by its words, by its letter, by both, or by words beside the letter of another choice."""
 
 
 class Mention(NamedTuple):
@@ -41,7 +42,9 @@ _LETTERS = re.compile(
     re.I,
 )
 _AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
-_BESIDE = re.compile(r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I)
+_BESIDE = re.compile(
+    r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
+)
 _BEFORE = re.compile(r"[\s\"'\u201d,]{0,4}[(\[]?")
 
 
@@ -71,7 +74,7 @@ def _letters(text: str, choices: Lettered) -> list[Mention]:
     first, last = len(text) - len(text.lstrip(" .:-")), len(text.rstrip(" ."))
     for one in _LETTERS.finditer(text):
         letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
-        marked = bool(one["word"]) and (letter.isupper() or closed) or bool(one["open"] and one["close"])
+        marked = (bool(one["word"]) and (letter.isupper() or closed)) or bool(one["open"] and one["close"])
         begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
         if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
             end = one.end() - len(one["after"])

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
-from tomserve.scoring.labels import Lettered, match
-from tomserve.scoring.mentions import AGAINST, LETTER, Mention, mentions
+from tomserve.scoring.labels import match
+from tomserve.scoring.mentions import AGAINST, LETTER, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
 
 _OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]", re.I)
@@ -35,7 +36,8 @@ _THEREFORE = re.compile(
     r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
     r"in summary|to sum up|to summarize|overall|ultimately|in the end|finally|this means|that means|which means|"
     r"it follows|we can conclude|we conclude|i conclude|conclusion|based on (?:this|these|that|the|all)|"
-    r"given (?:this|these|that|the|all)|from (?:this|these|that)|because of (?:this|that)|for (?:this|these) reasons?)\b",
+    r"given (?:this|these|that|the|all)|from (?:this|these|that)|because of (?:this|that)"
+    r"|for (?:this|these) reasons?)\b",
     re.I,
 )
 _INNER = re.compile(r"[,;:] (?:so|therefore|thus|hence|which means|meaning)(?: that)?,? ", re.I)
@@ -62,19 +64,26 @@ _ASIDE = re.compile(
     r"|until|unlike|having|where|who|not)\b)",
     re.I,
 )
-_MOVED = re.compile(r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes)\b", re.I)
+_MOVED = re.compile(
+    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes)\b", re.I
+)
 _RECAP = re.compile(
     r"\W*(?:explanation|reasoning|recap|summary|key (?:points?|steps?)|step[- ]by[- ]step|here(?: is|['\u2019]s)|note"
     r"|let me|to explain|this is because|that is because|because|since)\b",
     re.I,
 )
 _WORD = re.compile(r"[\w'\u2019-]+")
-_COMMON = frozenset(
-    "a an and are as at be been believe believes belief by did do does expect expects for from has have he her him his how in is it"
-    " its know knows look looks of on or really said say says search she that the their them they think thinks thinking"
-    " to was were what when where which who whom whose will with would currently now about does inside there actually"
-    .split()
-)  # fmt: skip
+# fmt: off
+_COMMON = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "been", "believe", "believes", "belief", "by", "did", "do", "does",
+    "expect", "expects", "for", "from", "has", "have", "he", "her", "him", "his", "how", "in", "is", "it", "its",
+    "know", "knows", "look", "looks", "of", "on", "or", "really", "said", "say", "says", "search", "she", "that",
+    "the", "their", "them", "they", "think", "thinks", "thinking", "to", "was", "were", "what", "when", "where",
+    "which", "who", "whom", "whose", "will", "with", "would", "currently", "now", "about", "inside", "there",
+    "actually",
+))
+# fmt: on
+"""Words of a question that a statement may leave out or change."""
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
@@ -138,7 +147,9 @@ def _of_line(line: str, choices: Sequence[str]) -> str | None:
     if len(words.strip(_DECORATION + ":")) == 1:
         return None
     rest = line[line.index(words) + len(words) :]
-    ends = re.match(r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014]\s|because\b|since\b|as\b|is (?:where|the)\b))", rest)
+    ends = re.match(
+        r"[\"')\]]{0,2}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014]\s|because\b|since\b|as\b|is (?:where|the)\b))", rest
+    )
     return label if ends else None
 
 
@@ -162,13 +173,11 @@ class _Told:
         """The choice of the last sentence that concludes something of one choice."""
         for place in range(len(self.sentences) - 1, -1, -1):
             sentence = self.sentences[place]
-            inner = None
-            for inner in _INNER.finditer(sentence):
-                pass
             if _THEREFORE.match(sentence) is None:
-                if inner is None:
+                inner = list(_INNER.finditer(sentence))
+                if not inner:
                     continue
-                sentence = sentence[inner.end() :]
+                sentence = sentence[inner[-1].end() :]
             if not _names(sentence, self.choices):
                 continue
             label = None if _DOUBT.search(sentence) else self._asserted(sentence)
@@ -207,7 +216,7 @@ class _Told:
         """The one choice that a sentence asserts, None where it asserts none or several."""
         kept: set[str | None] = set()
         ends = [0, *(found.start() for found in _CLAUSE.finditer(sentence)), len(sentence)]
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             clause = sentence[start:end].lstrip(",;: ")
             named = _names(clause, self.choices)
             if named and not (_ASIDE.match(clause) and start) and not _NEGATION.search(clause):

@@ -62,12 +62,14 @@ _DOUBTED = re.compile(
     re.I,
 )
 _DENIAL = re.compile(
-    r"\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b|n['\u2019]t\b",
+    r"\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
+    r"|n['\u2019]t\b",
     re.I,
 )
 _BUT = re.compile(r"\b(?:but|it is|it['\u2019]s|instead,|rather,)\b", re.I)
 _UNSURE = re.compile(
-    r"\b(?:might|may|could|either|perhaps|possibly|maybe|between|one of|whether|unclear|uncertain|depends|neither|none)\b",
+    r"\b(?:might|may|could|either|perhaps|possibly|maybe|between|one of|whether|unclear|uncertain|depends"
+    r"|neither|none)\b",
     re.I,
 )
 _REASON = re.compile(
@@ -108,7 +110,9 @@ def stated(text: str, choices: Sequence[str]) -> Said:
     lines = plain_lines(_TAGGED.sub("", text) if tagged else text)
     forms: set[str | None] = set(tagged)
     inline: set[str | None] = set()
-    known: dict[tuple[str, str], tuple[set[str | None], set[str | None]]] = {}  # a reply that repeats itself is read once
+    known: dict[
+        tuple[str, str], tuple[set[str | None], set[str | None]]
+    ] = {}  # a reply that repeats itself is read once
     for place, line in enumerate(lines):
         after = lines[place + 1] if place + 1 < len(lines) else ""
         if (line, after) not in known:
@@ -119,7 +123,7 @@ def stated(text: str, choices: Sequence[str]) -> Said:
 
 
 def _of_line(line: str, after: str, choices: Sequence[str]) -> tuple[set[str | None], set[str | None]]:
-    """What one line states, in forms and in sentences; `after` is the line below it, for a line that ends in a colon."""
+    """What one line states, in forms and in sentences; `after` is the line below, for one that ends in a colon."""
     forms: set[str | None] = set()
     inline: set[str | None] = set()
     line = unbulleted(line)
@@ -194,10 +198,8 @@ def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str 
 
 def _denied(between: str) -> bool:
     """Whether what stands before a choice denies it: "not the", "rather than the", but not "not there but in the"."""
-    last = None
-    for last in _DENIAL.finditer(between):
-        pass
-    return last is not None and not _BUT.search(between, last.end())
+    denials = list(_DENIAL.finditer(between))
+    return bool(denials) and not _BUT.search(between, denials[-1].end())
 
 
 def _revoked(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
