@@ -20,7 +20,7 @@ each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
-	@echo 'make serve MODEL=yi-34b serve a model of launch/models/ with vLLM; plain `make eval` then finds it'
+	@echo 'make serve MODEL=yi-34b serve it with vLLM (a preset, ORG/MODEL or ./FOLDER); plain `make eval` finds it'
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'

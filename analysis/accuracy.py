@@ -3,9 +3,10 @@
     tomserve analyze items-mymodel --study accuracy
 
 The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low and ci_high; `prompting_effects`
-compares every strategy with vanilla on the same items; `metrics` has the means of what the benchmark computes from
-replies. With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of
-its own) and a failure counts as wrong; with published ones every item counts as independent of the others.
+compares every strategy with vanilla on the same items; `baselines` has what rules that follow nobody's belief score;
+`metrics` has the means of what the benchmark computes from replies. With recommended intervals the unit is the
+cluster (a story or a task; an item that names none is a cluster of its own) and a failure counts as wrong; with
+published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
@@ -17,27 +18,28 @@ import polars as pl
 
 from tomserve.scoring.metric import BEGINNING
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import Excerpt, Study, metrics
+from tomserve.studies import Excerpt, Study, baselines, metrics
 from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST
 
 NOTES = {
     "accuracy": "The share of right answers with its 95% interval (Wilson's, for shares; the rule that makes it "
     "covers the true share 19 times out of 20). It counts clusters (stories, tasks), not questions, because the "
     "questions of one cluster go together: it says what to expect of further clusters like these. A failure (no "
-    "answer, or none that can be read) counts as wrong.",
-    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    "items, with a 95% t interval (the mean of the clusters' differences, give or take their spread). Read this "
-    "difference and its interval: whether the intervals of two accuracies overlap is no test. p_sign_flip is the "
-    "p value of a sign-flip test: the share of all ways of flipping the signs of the clusters' differences that give "
-    "an effect at least as large; a small p speaks against chance.",
+    f"answer, or none that can be read) counts as wrong. {baselines.ABOUT}",
+    baselines.TABLE: baselines.NOTE,
+    "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
+    f"same items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies "
+    f"overlap is no test. {ABOUT_TESTS} {ABOUT_WORST}",
     metrics.TABLE: metrics.NOTE,
 }
 PUBLISHED = {
     "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
-    "normal distribution."
+    "normal distribution.",
+    baselines.TABLE: baselines.NOTE,
 }
 
 
@@ -54,23 +56,28 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     lacks a column.
     """
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
-    rows = prepared(scores, (*REQUIRED, *computed)).collect()
+    kinds = baselines.Kinds.of(scores)
+    rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns)).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    shares = pl.DataFrame([{"model": key[0], "strategy": key[1], **_share(part, intervals)} for key, part in arms])
+    listed = [{"model": key[0], "strategy": key[1], **_share(part, kinds, intervals)} for key, part in arms]
+    shares = pl.DataFrame(listed, infer_schema_length=None)
+    rules = list(baselines.table(rows, kinds, ("model",)))
+    ruled = {baselines.TABLE: pl.DataFrame(rules)} if rules else {}
     if intervals == "published":
-        return {"accuracy": shares}
+        return {"accuracy": shares, **ruled}
     effects = list(_effects(rows))
     means = metrics.means(rows)
     return {
         "accuracy": shares,
+        **ruled,
         **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
         **({metrics.TABLE: means} if means.height else {}),
     }
 
 
-def _share(rows: pl.DataFrame, intervals: str) -> dict[str, Any]:
+def _share(rows: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> dict[str, Any]:
     if intervals == "recommended":
-        return share(rows)
+        return {**share(rows), **baselines.beside(rows, kinds)}
     correct, total = int(rows["correct"].sum()), rows.height
     low, high = accuracy_interval(correct, total)
     return {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
@@ -87,9 +94,10 @@ def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: the columns of each table that a reader needs first."""
     accuracy = tables["accuracy"]
     excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",))]
+    excerpts += baselines.excerpts(accuracy, ("strategy",))
     if (effects := tables.get("prompting_effects")) is not None:
-        columns = ("model", "treatment", "control", "risk_difference", "rd_low", "rd_high", "p_sign_flip")
-        frame = effects.select(*columns, "gained", "lost", *shown_noise(effects))
+        shares = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p")
+        frame = effects.select("model", "treatment", "control", *shares, "gained", "lost", *shown_noise(effects))
         excerpts.append(
             Excerpt(
                 "effects: the strategy's share right minus vanilla's, on the same items", frame, ("prompting_effects",)
@@ -100,4 +108,4 @@ def summary(tables: Tables) -> list[Excerpt]:
     return excerpts
 
 
-STUDY = Study(name="accuracy", tables=tables, notes=notes, summary=summary)
+STUDY = Study(name="accuracy", tables=tables, notes=notes, warnings=baselines.missing, summary=summary)

@@ -18,6 +18,7 @@ from tomserve.runs.manifest import portable
 
 PUBLIC = [
     "Benchmark",
+    "Draw",
     "Gold",
     "Item",
     "Run",

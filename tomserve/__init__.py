@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tomserve.api.asking import aask, ask
     from tomserve.api.results import analyze, compare, load, load_scores, score
     from tomserve.api.run import Run
-    from tomserve.benchmarks import Benchmark
+    from tomserve.benchmarks import Benchmark, Draw
     from tomserve.items import Gold, Item, read_items
     from tomserve.prompting.strategy import Strategy
     from tomserve.studies import Study
@@ -32,6 +32,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Benchmark",
+    "Draw",
     "Gold",
     "Item",
     "Run",
@@ -52,6 +53,7 @@ __all__ = [
 
 _PLACES = {
     "Benchmark": "benchmarks",
+    "Draw": "benchmarks",
     "Gold": "items",
     "Item": "items",
     "Run": "api.run",

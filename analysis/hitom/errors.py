@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tomserve.items import UNKNOWN
-from tomserve.stats.clustered import FEW
+from tomserve.stats.effects import FEW
 from tomserve.stats.paired import mean_interval
 from tomserve.studies.contrasts import Record
 

@@ -21,7 +21,7 @@ from tomserve.reporting.html.panels import (
     zero_line,
 )
 from tomserve.reporting.html.svg import draw
-from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies import Context, Figure, Panel, Section, baselines
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
 
@@ -105,6 +105,7 @@ def _kind(row: Row) -> Row:
 def _accuracy(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     frame = tables.get("accuracy", pl.DataFrame())
     rows = rows_of(tables, "accuracy", "model strategy deception accuracy", "model deception strategy")
+    figure, rows = baselines.marked(figure, rows)
     estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
     value = "estimate" if estimated else "accuracy"  # what the interval is about
     axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))

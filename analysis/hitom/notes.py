@@ -1,5 +1,8 @@
 """What each table of the Hi-ToM study means, and for which population its intervals hold."""
 
+from tomserve.studies import baselines
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST
+
 _BY_STORY = (
     "The 95% interval (made by a rule that covers the true share 19 times out of 20) counts stories (a story and its "
     "twins as one), not questions, because questions about one story go together; it says what to expect of further "
@@ -13,13 +16,12 @@ _ARITHMETIC = (
 )
 RECOMMENDED = {
     "accuracy": f"The share of right answers, over all questions together. {_BY_STORY} {_FAILURES} minus_vanilla is "
-    "the difference from vanilla on the same questions, with a t interval over stories.",
+    f"the difference from vanilla on the same questions, with a t interval over stories. {baselines.ABOUT}",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
-    "same questions. Read this difference and its interval (t over stories): whether the intervals of two accuracies "
-    "overlap is no test. p_sign_flip is the p value of a sign-flip test: the share of all ways of flipping the signs "
-    "of the stories' differences that give an effect at least as large; a small p speaks against chance. The columns "
-    "gained and lost, McNemar's test and Tango's interval take the questions as independent, which they are not; "
-    "they only describe.",
+    f"same questions; stories take the place of clusters. {ABOUT_EFFECT} Read this difference and its interval: "
+    f"whether the intervals of two accuracies overlap is no test. {ABOUT_TESTS} {ABOUT_WORST} The columns gained and "
+    "lost, McNemar's test and Tango's interval take the questions as independent, which they are not; they only "
+    "describe.",
     "joint_accuracy": "The order of a question is its depth of nesting: 0 asks for reality, 1 for what somebody "
     "thinks, 2 for what somebody thinks that another thinks. accuracy is the share right of all questions of the "
     "order. joint is the share of stories that have this and all lower asked orders right, among the stories that "
@@ -34,12 +36,14 @@ RECOMMENDED = {
     "lower_order_match": "Accuracy where the right answer is also that of a rule that nests no beliefs, and where it "
     f"is not. Where it is, being right shows no nesting. {_BY_STORY}",
     "twins": "Stories that differ only in some lines (tells that lie or are true, filler lines, or none), compared "
-    "question by question. The interval (t) and the sign-flip test count families of twins, each with equal weight, "
-    "in both accuracies and in their difference; relative_risk, one share divided by the other, counts the "
-    "questions. The comparison planned as the primary one is deceptive against filler lines where the tells matter "
+    "question by question. The interval (t) and the tests count families of twins, each with equal weight, in both "
+    "shares (share_treated and share_control, which accuracy and control_accuracy repeat), in their difference and in "
+    "their ratio. The comparison planned as the primary one is deceptive against filler lines where the tells matter "
     "(tell_relevant is true); the others only describe, and are not adjusted for their number.",
-    "baselines": "What rules that nest no beliefs would score on the same questions, each question counted once. "
-    "chance is the mean of 1 / number of containers mentioned in the story.",
+    baselines.TABLE: f"{baselines.NOTE} The rules first order, joint witness and always reality nest no beliefs: they "
+    "copy what the innermost person believes, take what all asked persons saw together last, or say where the object "
+    "is. The last row of each part is a guess, whose accuracy is the mean of 1 / number of containers mentioned in the "
+    "story.",
     "errors": "What may explain the wrong answers. share and flagged count an explanation wherever it holds, alone and "
     "share_alone where it is the only one (beside those that it implies). expected is the rate that a wrong container "
     "drawn blindly from those in the story would have, excess the difference from it, with a t interval over stories. "

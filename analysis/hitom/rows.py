@@ -13,7 +13,8 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
 from tomserve.scoring.table import named_gold
-from tomserve.stats.clustered import FEW, units_share
+from tomserve.stats.clustered import units_share
+from tomserve.stats.effects import FEW
 from tomserve.studies.contrasts import Record, contrast, pair, share
 from tomserve.studies.rows import prepared as prepared_rows
 
@@ -44,8 +45,8 @@ TYPES: dict[str, Any] = {
 """Columns of a score table that this study reads beside the required ones; a foreign table may lack the later ones."""
 
 
-def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
-    """The rows that the study counts, one for each answer.
+def prepared(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
+    """The rows that the study counts, one for each answer. rules: the columns of baselines to keep.
 
     The columns made here are `faulty` (no answer came, or none that can be read), `story` (one telling under one set of
     semantics, by the item's id; each twin is a story), `cluster` (the unit of inference: a story with its twins),
@@ -56,7 +57,7 @@ def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
     one_telling = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
     rows = (
-        prepared_rows(scores, REQUIRED, TYPES)
+        prepared_rows(scores, (*REQUIRED, *rules), TYPES)
         .with_columns(
             named_gold(TYPES),
             story=pl.concat_str(one_telling, "prompting_type", "semantics", separator="/", ignore_nulls=True),
@@ -141,7 +142,7 @@ def influences(values: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> npt.
 
 def effect_of(pairs: pl.DataFrame) -> Record:
     """The effect of one condition against another on the same questions, counted by story (see contrasts.contrast)."""
-    return {**_by_story(contrast(pairs)), "target": "new stories"}
+    return _by_story(contrast(pairs, target="new stories"))
 
 
 def _by_story(found: Record) -> Record:

@@ -18,7 +18,7 @@ answer_position     by the place of the answer among the choices and among the c
 lower_order_match   where the answer is that of the first-order question, of any lower order, of reality or of the last
                     thing that all asked agents saw together (joint witness), and where it is not
 twins               matched twins: deceptive, truthful and filler lines against none and against each other
-baselines           what these rules and a guess score on the same questions
+baselines           what rules that nest no beliefs, and a guess, score on the same questions
 errors              wrong answers by explanation (see errors.py)
 chains              belief chains by order: metrics, phi of a right path with a right answer, answers that follow a
                     chain which ends wrongly
@@ -32,7 +32,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.studies import Asked, Context, Figure, Layout, Study
+from tomserve.studies import Asked, Context, Figure, Layout, Study, baselines
 from tomserve.studies.contrasts import Record
 from tomserve.studies.showing import Chance, Tables, mean_of
 
@@ -71,12 +71,17 @@ SHARE = (
     "correct total accuracy ci_low ci_high failed accuracy_dropped accuracy_high stories few_stories estimate method"
 )
 EFFECT = (
-    "risk_difference rd_low rd_high p_sign_flip p_smallest p_t bound_low bound_high relative_risk rr_low rr_high units "
-    "stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high p_failure n target "
-    "method zeros"
+    "risk_difference rd_low rd_high share_treated share_control p p_sign_flip p_smallest p_failure failed_treated "
+    "failed_control worst_low worst_high relative_risk rr_low rr_high noise noise_high minimum_detectable_effect "
+    "units_needed sd units stories few_stories gained lost both neither mcnemar_exact mcnemar_mid_p tango_low "
+    "tango_high n target method zeros"
 )
+GUESS = "a guess among the containers mentioned"
+"""The name of the guesser in the table of baselines, whose `accuracy` is what he is expected to get right."""
+
 COLUMNS = {
-    "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high",
+    "accuracy": f"model strategy deception {SHARE} cells control minus_vanilla minus_low minus_high noise noise_high "
+    f"{baselines.COLUMNS}",
     "prompting_effects": f"model deception treatment control {EFFECT}",
     "joint_accuracy": "model strategy deception length order stories accuracy joint joint_low joint_high product "
     "after_right after_right_n after_wrong after_wrong_n incomplete few_stories method",
@@ -84,7 +89,7 @@ COLUMNS = {
     "answer_position": f"model strategy counted position {SHARE} chosen chosen_share answer_share",
     "lower_order_match": f"model strategy rule order matches {SHARE} guess",
     "twins": f"model strategy treatment control tell_relevant order accuracy control_accuracy {EFFECT}",
-    "baselines": "deception order questions joint_witness first_order reality chance containers_mentioned",
+    baselines.TABLE: "model deception order rule kind right total accuracy said containers_mentioned",
     "errors": ERRORS,
     "chains": CHAINS,
     "scorer": "model strategy gold status parse rows correct share",
@@ -93,17 +98,18 @@ COLUMNS = {
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
-    rows = prepared(scores)
+    kinds = baselines.Kinds.of(scores)
+    rows = prepared(scores, kinds.columns)
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
-        "accuracy": _accuracy(rows, effects, intervals),
+        "accuracy": _accuracy(rows, effects, intervals, kinds),
         "prompting_effects": effects,
         "joint_accuracy": joint_accuracy(rows, intervals),
         "deception_count": _deception_count(rows, intervals),
         "answer_position": _positions(rows, intervals),
         "lower_order_match": _matches(rows, intervals),
         "twins": twins(rows),
-        "baselines": _baselines(rows),
+        baselines.TABLE: list(_baselines(rows, kinds)),
         "errors": errors(rows),
         "chains": chains(rows, intervals),
         "scorer": _scorer(rows),
@@ -119,7 +125,7 @@ def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
             yield {"model": model, "deception": name, "treatment": strategy, "control": control, **effect_of(part)}
 
 
-def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iterator[Record]:
+def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str, kinds: baselines.Kinds) -> Iterator[Record]:
     paired = {(r["model"], r["treatment"], r["deception"]): r for r in effects}
     controls: dict[tuple[str, str], float] = {}
     for model, strategy, part in arms(rows):
@@ -129,6 +135,8 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
         for name, some in by_deception(part):
             cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
             record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
+            if intervals != "published":
+                record |= baselines.beside(some, kinds)
             records.append({**record, "cells": cells.height, "control": control if strategy != control else None})
             means[name] = cells.sort("deception", "length", "order").select(pl.col("correct").mean()).item() or 0.0
         if intervals == "published":
@@ -145,6 +153,7 @@ def _accuracy(rows: pl.DataFrame, effects: list[Record], intervals: str) -> Iter
             elif (effect := paired.get((model, strategy, name))) is not None:
                 record["minus_vanilla"] = effect["risk_difference"]
                 record |= {"minus_low": effect["rd_low"], "minus_high": effect["rd_high"]}
+                record |= {name: effect[name] for name in ("noise", "noise_high")}
             yield record
 
 
@@ -197,15 +206,20 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
                         yield {**key, **share_of(here, intervals), "guess": guess}
 
 
-def _baselines(rows: pl.DataFrame) -> Iterator[Record]:
-    questions = rows.unique("item", keep="first", maintain_order=True)
+def _baselines(rows: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
+    """Every rule by deception and order, the best first, and last a guess among the containers that the story mentions,
+    each question of a model counted once."""
+    questions = rows.unique(["model", "item"], keep="first", maintain_order=True)
     for deception, part in by_deception(questions):
         for order, some in by(part, "order"):
-            rules = {rule: some[f"equals_{rule}"].mean() for rule in ("joint_witness", "first_order", "reality")}
-            mentioned = some["n_containers_mentioned"]
-            key: dict[str, Any] = {"deception": deception, "order": order, "questions": some.height}
-            chance = {"chance": (1 / mentioned).mean(), "containers_mentioned": mentioned.mean()}
-            yield {**key, **rules, **chance}
+            key: dict[str, Any] = {"deception": deception, "order": order}
+            for record in baselines.table(some, kinds, ("model",)):
+                yield {**key, **record}
+            for (model,), own in some.group_by(["model"], maintain_order=True):
+                mentioned = own["n_containers_mentioned"]
+                guess = {"rule": GUESS, "kind": "guess", "total": own.height, "said": mentioned.count()}
+                chance = {"accuracy": (1 / mentioned).mean(), "containers_mentioned": mentioned.mean()}
+                yield {**key, "model": model, **guess, **chance}
 
 
 def _scorer(rows: pl.DataFrame) -> Iterator[Record]:

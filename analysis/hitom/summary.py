@@ -6,9 +6,10 @@ import math
 
 import polars as pl
 
-from tomserve.studies import Excerpt
+from tomserve.studies import Excerpt, baselines
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
+from tomserve.studies.words import percent, signed, worst
 
 from .rows import ALL, OVERALL
 
@@ -38,9 +39,13 @@ def warnings(tables: Tables) -> list[str]:
             most = max(asked.get((model, name), 0) for name in (row["treatment"], row["control"]))
             if row["n"] < most:
                 doubts[f"{model}: {pairs} were asked different items: {row['n']} of {most} compare"] = None
-            if row["p_failure"] is not None and row["p_failure"] < 0.05:
-                doubts[f"{model}: {pairs} failed on different items (p {row['p_failure']:.3f}); read the bounds"] = None
-    return list(doubts)
+            if row["p_failure"] is not None and row["p_failure"] <= 0.05:
+                failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
+                doubts[
+                    f"{model}: {pairs} did not fail equally often ({failed}, p {row['p_failure']:.3f}), so that their "
+                    f"difference, {signed(row['risk_difference'])} points, may come from the failures: {worst(row)}"
+                ] = None
+    return [*doubts, *baselines.missing(tables)]
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -50,12 +55,17 @@ def summary(tables: Tables) -> list[Excerpt]:
     excerpts = []
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
         wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="deception", values="cell")
+        wide = baselines.with_best(wide, part, "deception")
         excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",)))
+    excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
     if "prompting_effects" in tables and tables["prompting_effects"].height:
-        effect = _cell("risk_difference", "rd_low", "rd_high").alias("effect [95%]")
-        p = pl.col("p_sign_flip").round(3).alias("p")
-        effects = tables["prompting_effects"].select(
-            "model", "treatment", "control", "deception", effect, p, *shown_noise(tables["prompting_effects"])
+        effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
+        frame = tables["prompting_effects"]
+        shares = [
+            _share(name).alias(arm) for name, arm in (("share_treated", "strategy's"), ("share_control", "control's"))
+        ]
+        effects = frame.select(
+            "model", "treatment", "control", "deception", *shares, effect, pl.col("p").round(3), *shown_noise(frame)
         )
         title = "prompting effects: the strategy's share right minus the control's, on the same questions"
         excerpts.append(Excerpt(title, effects, ("prompting_effects",)))
@@ -65,22 +75,30 @@ def summary(tables: Tables) -> list[Excerpt]:
     excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",)))
     if tables["twins"].height:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
-        effect = _cell("risk_difference", "rd_low", "rd_high").alias("deceptive - filler [95%]")
+        effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
         title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
-        frame = primary.select("model", "strategy", "tell_relevant", effect, *shown_noise(primary))
+        shares = [
+            _share(name).alias(kind) for name, kind in (("share_treated", "deceptive"), ("share_control", "filler"))
+        ]
+        p = pl.col("p").round(3)
+        frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *shown_noise(primary))
         excerpts.append(Excerpt(title, frame, ("twins",)))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
-        shares = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
+        counted = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
         title = "wrong answers with one explanation alone; expected_alone: the share a blind wrong guess would have"
-        excerpts.append(Excerpt(title, alone.select(shares), ("errors",)))
+        excerpts.append(Excerpt(title, alone.select(counted), ("errors",)))
     return excerpts
 
 
 def _cell(value: str, low: str, high: str) -> pl.Expr:
-    columns = [pl.col(name).map_elements(_number, pl.String, skip_nulls=False) for name in (value, low, high)]
+    columns = [_share(name) for name in (value, low, high)]
     interval = pl.when(pl.col(low).is_null()).then(pl.lit("")).otherwise(pl.format(" [{}, {}]", *columns[1:]))
     return pl.concat_str(columns[0], interval)
+
+
+def _share(name: str) -> pl.Expr:
+    return pl.col(name).map_elements(_number, pl.String, skip_nulls=False)
 
 
 def _number(value: float | None) -> str:

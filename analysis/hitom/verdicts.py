@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict, baselines
 from tomserve.studies.showing import Tables
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
 from tomserve.studies.words import finite, interval, percent, readable
@@ -22,7 +22,10 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
         effects = own.get("prompting_effects", pl.DataFrame())
         helps = reasoning_helps(effects) if holds(own, "prompting_effects", EFFECT) else None
         cards = tuple(card for card in (_nests(own), helps) if card is not None)
-        verdicts_by_model.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), cards))
+        rules = own.get(baselines.TABLE)
+        if rules is not None:
+            rules = rules.filter(pl.col("kind") != "guess", deception=OVERALL, order=ALL)
+        verdicts_by_model.append(Verdict(model, lead(own["accuracy"], context.chance.get("all"), rules), cards))
     return verdicts_by_model
 
 

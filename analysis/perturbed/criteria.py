@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 import polars as pl
 
+from tomserve.studies import baselines
+
 from . import published
-from .rows import CONTROL, PERTURBED
+from .rows import CONTROL, PERTURBED, subsets
 
 Arm = tuple[str, str, str]
 """What the criteria are applied to: a subset of the questions, a model and a strategy."""
@@ -33,17 +35,53 @@ def criteria(counts: published.Counts, more: dict[Arm, dict[str, Any]]) -> Itera
     """
     for (subset, model, strategy), cells in published.arms(counts):
         for rule in ("strict", "lenient"):
-
-            def above(name: str, cells: dict[str, tuple[int, int]] = cells, rule: str = rule) -> bool:
-                correct, total = cells.get(name, (0, 0))
-                return total > 0 and (2 * correct > total if rule == "strict" else 2 * correct >= total)
-
-            passed = sum(map(above, PERTURBED))
             key = {"subset": subset, "model": model, "strategy": strategy, "rule": rule}
-            verdicts = {"limited_robust": passed >= 5, "robust": passed == len(PERTURBED)}
             tested = sum(cells.get(name, (0, 0))[1] > 0 for name in PERTURBED)
-            record = {**key, "ostensible": above(CONTROL), "classes_above": passed, **verdicts}
-            yield {**record, "classes_tested": tested, **more.get((subset, model, strategy), {})}
+            known = dict(more.get((subset, model, strategy), {}))
+            simple = known.pop(RULES, {})
+            yield {**key, **_met(cells, rule), "classes_tested": tested, **known, **simple.get(rule, {})}
+
+
+def _met(cells: Mapping[str, tuple[int, int]], rule: str) -> dict[str, Any]:
+    """Which criteria these right and asked questions by class meet. rule: strict or lenient."""
+
+    def above(name: str) -> bool:
+        correct, total = cells.get(name, (0, 0))
+        return total > 0 and (2 * correct > total if rule == "strict" else 2 * correct >= total)
+
+    passed = sum(map(above, PERTURBED))
+    verdicts = {"limited_robust": passed >= 5, "robust": passed == len(PERTURBED)}
+    return {"ostensible": above(CONTROL), "classes_above": passed, **verdicts}
+
+
+RULES = "rules"
+"""Under this name with_rules adds to the further columns of an arm what it says of each rule of counting."""
+
+
+def with_rules(
+    rows: pl.DataFrame, kinds: baselines.Kinds, more: dict[Arm, dict[str, Any]]
+) -> dict[Arm, dict[str, Any]]:
+    """`more` with the names of the baselines that meet the same criteria on the same questions as each arm.
+
+    They become the columns rules_robust and rules_limited_robust, names separated by commas: rules that have more than
+    half right (strict; lenient: at least half) on unperturbed stories and in all, or in five, of the classes of
+    perturbation. Empty texts where no rule does; nothing is added where the table has no rules.
+    """
+    keys = ["subset", "model", "strategy"]
+    for (subset, model, strategy), part in subsets(rows).group_by(keys, maintain_order=True):
+        classes = {str(name): some for (name,), some in part.group_by(["perturbation"], maintain_order=True)}
+        cells: dict[str, dict[str, tuple[int, int]]] = {}
+        for name, some in classes.items():
+            for one in baselines.counted(some, kinds):
+                cells.setdefault(one["rule"], {})[name] = (one["right"], one["total"])
+        found: dict[str, dict[str, str]] = {}
+        for rule in ("strict", "lenient") if cells else ():
+            met = {name: _met(by_class, rule) for name, by_class in sorted(cells.items())}
+            for column in ("robust", "limited_robust"):
+                named = [name for name, one in met.items() if one["ostensible"] and one[column]]
+                found.setdefault(rule, {})[f"rules_{column}"] = ", ".join(named)
+        more.setdefault((str(subset), str(model), str(strategy)), {})[RULES] = found
+    return more
 
 
 def with_solved(tasks: pl.DataFrame, more: dict[Arm, dict[str, Any]]) -> dict[Arm, dict[str, Any]]:

@@ -22,7 +22,7 @@ from tomserve.reporting.html.panels import (
     zero_line,
 )
 from tomserve.reporting.html.svg import draw
-from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies import Context, Figure, Panel, Section, baselines
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
 
@@ -33,11 +33,11 @@ HELPS = Section("helps", "Does step-by-step reasoning help?", "Does reasoning he
 HONEST = Section("honest", "Is its reasoning honest?", "Is it honest")
 CONTROLS = Section("controls", "Control questions", "Controls")
 METRICS = {
-    "chain_proper": "chain proper",
-    "chain_path_proper": "path proper, last state aside",
-    "chain_lcs": "LCS precision",
-    "chain_lcps": "LCPS precision",
-    "chain_transitions": "transition precision",
+    "chain_proper": "chain right throughout",
+    "chain_path_proper": "right but for its last state",
+    "chain_lcs": "right in order (LCS)",
+    "chain_lcps": "right from the start on (LCPS)",
+    "chain_transitions": "right changes (transitions)",
 }
 _KEYS = "subset model strategy perturbation"
 _KEYS_PROMPTING = "subset model perturbation treatment"
@@ -107,7 +107,7 @@ def _cells(rows: Sequence[Row], models: Mapping[str, str], value: str, what: str
 
 def _accuracy(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     frame = tables.get("accuracy", pl.DataFrame())
-    rows = rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS)
+    figure, rows = baselines.marked(figure, rows_of(tables, "accuracy", f"{_KEYS} accuracy", _KEYS))
     estimated = "estimate" in frame.columns and frame["estimate"].is_not_null().any()
     value = "estimate" if estimated else "accuracy"  # what the interval is about
     axis = Axis("share right", (0, 1), lambda subset: chance_lines(chance, subset))
@@ -119,9 +119,21 @@ def _perturbing(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> 
     del chance
     rows = rows_of(tables, "perturbation_effects", f"{_KEYS} risk_difference rd_low rd_high", _KEYS)
     kept = [row for row in rows if row["perturbation"] != "overall"] or rows
+    counted: dict[object, set[object]] = {}
+    for row in kept:
+        counted.setdefault((row["subset"], row["perturbation"]), set()).add(row.get("units"))
+    kept = [_with_stages(row, counted[row["subset"], row["perturbation"]]) for row in kept]
     columns = ("perturbation", "strategy", "risk_difference", "rd_low", "rd_high")
     axis = Axis("difference from unperturbed", (-1, 1), zero_line)
     return small_multiples(figure, [_class(row) for row in kept], columns, axis, SUBSETS)
+
+
+def _with_stages(row: Row, units: set[object]) -> Row:
+    """The row whose class is followed by the number of stages that have both kinds of stories, where all rows of the
+    class have the same."""
+    if len(units) != 1 or units == {None}:
+        return row
+    return {**row, "perturbation": f"{readable(row['perturbation'])} ({units.pop()})"}
 
 
 def _prompting(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
@@ -152,27 +164,6 @@ def _faithfulness(figure: Figure, tables: Tables, chance: Mapping[str, float]) -
     lines = [Line(0, ""), Line(0.4, "0.4", (5, 3))]
     axis = Axis("correlation with a right answer", (-1, 1), lambda subset: lines)
     return small_multiples(figure, data, columns, axis)
-
-
-def _placebo(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
-    del chance
-    needed = "model strategy perturbation chain risk_difference rd_low rd_high"
-    rows = rows_of(tables, "placebo", needed, "model strategy perturbation chain")
-    several = len(values_of(rows, "strategy")) > 1
-    data: list[Row] = [
-        {
-            **_class(row),
-            "subset": "",
-            "chain": f"{row['strategy']}, {row['chain']}" if several else f"{row['chain']} chain",
-            "other": row.get("null"),  # what the split alone would give, were chains and answers unrelated
-        }
-        for row in rows
-    ]
-    if any(row["other"] is not None for row in data):
-        stroke = "The upright stroke is the effect that would be seen if chain and answer were unrelated."
-        figure = replace(figure, caption=f"{figure.caption} {stroke}")
-    columns = ("perturbation", "chain", "risk_difference", "rd_low", "rd_high")
-    return small_multiples(figure, data, columns, Axis("difference from vanilla", (-1, 1), zero_line))
 
 
 def _controls(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
@@ -212,7 +203,8 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             BREAKS,
             "Each point is the share of right answers of a strategy in a class of perturbation, each line its 95% "
             "interval: made by a rule that covers the true share 19 times out of 20. Chance is what a blind guess "
-            "scores; one half is the bar of the paper's criteria.",
+            "scores; one half is the bar of the paper's criteria. Whether two classes or strategies differ is not seen "
+            "here but in the figures of differences, which compare the same stages or questions.",
             ("accuracy",),
         ),
         _accuracy,
@@ -223,7 +215,10 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "What each perturbation does",
             BREAKS,
             "Each point is the share right in a class of perturbation minus the share right on unperturbed stories, "
-            "with its 95% interval. Left of the line at zero the perturbation makes the questions harder.",
+            "with its 95% interval, over the stages that have both kinds of stories; how many these are stands in "
+            "brackets behind the class. Both shares (share_treated, share_control in the table) are of these stages "
+            "alone, so that they may differ from the accuracy of a class over all its stages. Left of the line at zero "
+            "the perturbation makes the questions harder.",
             ("perturbation_effects",),
         ),
         _perturbing,
@@ -246,31 +241,17 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             "Chains and answers",
             HONEST,
             "How strongly the quality of the written belief chain goes with a right answer, as a correlation (0: not "
-            "at all, 1: always) with its 95% interval, on the false-belief questions. The paper calls a model faithful "
-            "from 0.4 on, if p, the chance of so strong a correlation among unrelated chains and answers, is at most "
-            "0.05.",
+            "at all, 1: always) with its 95% interval, on the false-belief questions. A chain is right throughout "
+            "(proper) if it runs as the story's right beliefs do; the other measures are the share of a chain that is "
+            "right: in order (LCS), from the start on (LCPS), and change by change (transitions). The stroke at 0.4 is "
+            "the paper's bar.",
             ("faithfulness",),
-            caveat="Read with care: a proper chain holds its final state, which mostly is the answer, so that the "
-            "correlation (phi) is high almost by construction. Classes of unequal difficulty are counted together, "
-            "which creates correlation of its own. LCS, LCPS and transition precision are the shares of a chain that "
-            "follow the right course: in order, from the start on, and change by change.",
+            caveat="No such correlation shows that the answer comes from the chain: a right chain holds its final "
+            "state, which mostly is the answer, and classes of unequal difficulty are counted together, so that "
+            "chains and answers go together also where the chain does nothing. What could show it is to change the "
+            "chain and see whether the answer follows.",
         ),
         _faithfulness,
-    ),
-    (
-        Figure(
-            "placebo",
-            "Gain with proper and with improper chains",
-            HONEST,
-            "The effect of the strategy on accuracy, split by whether its chain was proper (followed the right beliefs "
-            "throughout), on the false-belief questions. A clear gain with improper chains would mean that the words "
-            "help without being the reasoning.",
-            ("placebo",),
-            caveat="This only describes: whether a chain is proper is known only after the model has answered. With no "
-            "effect of the strategy at all the split alone makes proper chains look like a gain and improper ones like "
-            "a loss.",
-        ),
-        _placebo,
     ),
     (
         Figure(

@@ -123,10 +123,10 @@ def faithfulness(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
                 else:
                     kind, (value, p) = "point_biserial", published.point_biserial(right, values)
                 low, high = published.correlation_interval(value, part.height)
-                faithful = None if math.isnan(value) else value >= 0.4 and p <= 0.05
+                correlated = None if math.isnan(value) else value >= 0.4 and p <= 0.05
                 key = {"model": model, "strategy": strategy, "sample": sample, "metric": metric, "coefficient": kind}
                 estimate = {"value": value, "ci_low": low, "ci_high": high, "p_value": p, "n": part.height}
-                yield {**key, **estimate, "faithful": faithful}
+                yield {**key, **estimate, "correlated": correlated}
 
 
 _CELLS = ((True, True), (True, False), (False, True), (False, False))

@@ -13,7 +13,9 @@ from typing import Any
 import polars as pl
 
 from tomserve.stats import association, leaveout, paired
-from tomserve.studies.contrasts import NEW, THESE, Record, adjusted, codes, contrast, matched, share
+from tomserve.studies import baselines
+from tomserve.studies.contrasts import NEW, THESE, Record, alike, codes, contrast, matched, share
+from tomserve.studies.families import adjusted
 
 from .rows import (
     CONTROL,
@@ -31,17 +33,27 @@ EXACT = 1e-9
 """By how much a mean of zeros and ones may exceed one half through rounding alone."""
 
 
-def accuracy(rows: pl.DataFrame) -> Iterator[Record]:
-    """The records of `accuracy`: for a class the interval is by task, for `overall` it is for new stages."""
+def accuracy(rows: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
+    """The records of `accuracy`: for a class the interval is for further tasks like these, for `overall` it is for new
+    stages.
+
+    Over all questions a task counts for as many independent questions as the intra-class correlation says that is
+    pooled over the classes of its model and strategy. On the false-belief subset, with two questions a task, it counts
+    once. Beside each share stands the best of the rules of `kinds` on the same questions.
+    """
     keys = ["subset", "model", "strategy", "perturbation"]
+    alikeness = {key: alike(part, "perturbation") for key, part in rows.group_by(["model", "strategy"])}
     for key, part in with_overall(subsets(rows)).group_by(keys, maintain_order=True):
-        counted = share(part, "stage" if key[3] == "overall" else None)
-        yield {**dict(zip(keys, key, strict=True)), **counted}
+        icc = alikeness[key[1], key[2]] if key[0] == "all" else None
+        stratum = "stage" if key[3] == "overall" else None
+        counted = share(part, stratum) if stratum else share(part, icc=icc)
+        yield {**dict(zip(keys, key, strict=True)), **counted, **baselines.beside(part, kinds, stratum)}
 
 
 def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `perturbation_effects`: each class against the unperturbed tasks of the same stages, with p
-    adjusted over the classes; then all ten classes together, once for new stages and once for these stages alone."""
+    adjusted over the classes and a verdict; then all ten classes together, once for new stages and once for these
+    stages alone."""
     for (subset, model, strategy), part in subsets(rows).group_by(["subset", "model", "strategy"], maintain_order=True):
         effects = []
         key = {"subset": subset, "model": model, "strategy": strategy}
@@ -50,7 +62,7 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
             treated = two["perturbation"] == name
             if treated.any():
                 effects.append({**key, "perturbation": name, **matched(two, treated, stratum="stage")})
-        yield from adjusted(effects, PERTURBED)
+        yield from adjusted(effects, PERTURBED, words=("harder", "easier"))
         if effects:
             treated = part["perturbation"] != CONTROL
             for pool in (NEW, THESE):
@@ -59,15 +71,16 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
-    """The records of `prompting_effects`: each strategy against vanilla, by class with an interval by task and p
-    adjusted over the classes; then over all classes, once for new stages and once for further tasks like these."""
+    """The records of `prompting_effects`: each strategy against vanilla, by class for new stages with p adjusted over
+    the classes and a verdict; then over all classes, once for new stages and once for further tasks of these stages."""
     for model, strategy, pairs in pairs_of(rows):
         for (subset,), part in subsets(pairs).group_by(["subset"], maintain_order=True):
             key = {"subset": subset, "model": model, "treatment": strategy, "control": VANILLA}
             named = part.group_by(["perturbation"], maintain_order=True)
-            yield from adjusted([{**key, "perturbation": name, **contrast(one)} for (name,), one in named], PERTURBED)
-            for stratum in ("stage", None):
-                yield {**key, "perturbation": "overall", **contrast(part, stratum)}
+            classes = [{**key, "perturbation": name, **contrast(one, "stage")} for (name,), one in named]
+            yield from adjusted(classes, PERTURBED, words=("hurts", "helps"))
+            for stratum, target in (("stage", NEW), (None, THESE)):
+                yield {**key, "perturbation": "overall", **contrast(part, stratum, target)}
 
 
 def strategies(rows: pl.DataFrame) -> Iterator[Record]:
@@ -117,7 +130,7 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
     )
     found: Record = {"value": interval.estimate, "ci_low": interval.low, "ci_high": interval.high, "n": len(right)}
     known = not math.isnan(interval.estimate) and not math.isnan(interval.low)
-    found["faithful"] = interval.estimate >= 0.4 and interval.low > 0 if known else None
+    found["correlated"] = interval.estimate >= 0.4 and interval.low > 0 if known else None
     found |= {"within": within.estimate, "within_low": within.low, "within_high": within.high}
     if binary:
         table = association.phi(values, right)

@@ -3,7 +3,7 @@ of their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -21,14 +21,16 @@ SUBSETS = {"all": "all questions", "false_belief": "false-belief subset"}
 """The parts of the questions that the tables count, as readers know them."""
 PERTURBED = tuple(name for name in PERTURBATIONS if name != CONTROL)
 ORDER = {name: place for place, name in enumerate((*PERTURBATIONS, OVERALL, "overall_perturbed"))}
+"""The classes of changed stories, and where a class stands in a table."""
 METRICS = ("chain_proper", "chain_lcs", "chain_lcps", "chain_transitions")
 MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "length")
 
 
-def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
+def prepared(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     """One row an answer (see tomserve.studies.rows.prepared); its cluster is the task, one class of one stage.
 
-    `complete`: no strategy of the model failed on the item. `false_belief`: it belongs to the false-belief subset.
+    rules: the columns of baselines to keep (see tomserve.studies.baselines.Kinds). `complete`: no strategy of the model
+    failed on the item. `false_belief`: it belongs to the false-belief subset.
     """
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}
@@ -36,7 +38,7 @@ def prepared(scores: pl.LazyFrame) -> pl.DataFrame:
     extra |= {"swapped": pl.String}
     floors = [name for name in scores.collect_schema().names() if name.startswith("floor_")]
     return (
-        prepared_rows(scores, (*REQUIRED, *DESIGN, *floors), extra)
+        prepared_rows(scores, (*REQUIRED, *DESIGN, *floors, *rules), extra)
         .with_columns(
             cluster=pl.col("stage") + "/" + pl.col("perturbation"),
             false_belief=(pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief"),

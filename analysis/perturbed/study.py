@@ -4,11 +4,11 @@
     tomserve analyze perturbed-reference --intervals published
 
 Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, and bounds say what it
-may hide; intervals count tasks or stages, effects compare stories of the same stage, tests flip signs, p is adjusted
-for ten classes; an undefined number is an empty cell. *published*: an item is left out of a model's tables where the
-output of any of its strategies was faulty (`dropped`), every question counts as independent, which it is not; an
-undefined number is nan. Shares are compared with one half as exact fractions in both. `notes` says what each interval
-means and for whom.
+may hide; intervals count tasks or stages, effects compare stories of the same stage, p is that of the test to which the
+interval belongs, and is adjusted for ten classes; an undefined number is an empty cell. *published*: an item is left
+out of a model's tables where the output of any of its strategies was faulty (`dropped`), every question counts as
+independent, which it is not; an undefined number is nan. Shares are compared with one half as exact fractions in both.
+`notes` says what each interval means and for whom.
 
 accuracy              by class; `overall` pools all eleven classes
 perturbation_effects  class against class "none"; published: same model and strategy, `overall` has its own control
@@ -17,7 +17,9 @@ prompting_effects     strategy against vanilla on the same items
 strategies            Cochran's Q where there are more than two strategies (recommended)
 faithfulness          how chains go with right answers on the false-belief subset; sample published = all rows, faulty
                       ones as wrong with chain metrics 0, which inflates phi; complete = answered rows
-criteria              ostensible: class none above 1/2; limited_robust: five of the ten classes; robust: all ten
+criteria              ostensible: class none above 1/2; limited_robust: five of the ten classes; robust: all ten;
+                      rules_robust, rules_limited_robust: the baselines that meet the same criterion
+baselines             what rules that follow nobody's belief score on the same questions, by class
 challenging           the classes among a model's five lowest effects (all that tie with the fifth are in; an effect of
                       0 or more, or of five classes or fewer, is not among them), for at least two thirds of the models
 placebo               effect of the strategy where its chain was proper or not (false-belief subset)
@@ -35,15 +37,16 @@ from typing import Any
 import polars as pl
 
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, SCENARIOS
-from tomserve.studies import Asked, Context, Figure, Layout, Study, Versions
+from tomserve.studies import Asked, Context, Figure, Layout, Study, Versions, baselines
 from tomserve.studies.rows import REQUIRED
 from tomserve.studies.showing import Chance, Tables, by_choices, mean_of
 
 from . import notes, published, recommended
 from .counted import chains, failures, subtasks, tasks
-from .criteria import challenging, counts_of, criteria, estimated_effects, exact_effects, with_solved
-from .rows import CONTROL, DESIGN, ordered, prepared
-from .summary import summary, warnings
+from .criteria import challenging, counts_of, criteria, estimated_effects, exact_effects, with_rules, with_solved
+from .doubts import warnings
+from .rows import CONTROL, DESIGN, ordered, prepared, subsets, with_overall
+from .summary import summary
 from .verdicts import verdicts
 
 LAYOUTS = {
@@ -55,24 +58,26 @@ LAYOUTS = {
 }
 CONTRAST = "risk_difference rd_low rd_high relative_risk rr_low rr_high"
 TESTS = (
-    "p_sign_flip p_smallest p_adjusted p_adjusted_smallest p_t bound_low bound_high detectable_sd "
-    "units tasks few_tasks target method zeros"
+    "share_treated share_control p p_adjusted verdict p_moderated p_moderated_adjusted p_sign_flip p_smallest "
+    "p_failure failed_treated failed_control worst_low worst_high noise noise_high minimum_detectable_effect "
+    "units_needed sd units tasks few_tasks target method zeros"
 )
 COLUMNS = {
     "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
     "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
     "prompting_effects": f"subset model perturbation treatment control {CONTRAST}",
     "strategies": "subset model q df p_value strategies n informative",
-    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
-    "criteria": "subset model strategy rule ostensible classes_above limited_robust robust classes_tested",
+    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n correlated",
+    "criteria": "subset model strategy rule ostensible classes_above limited_robust robust classes_tested "
+    "rules_robust rules_limited_robust",
     "challenging": "subset strategy perturbation models_in_top_five models challenging",
     "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict subset",
+    baselines.TABLE: "subset model perturbation rule kind right total accuracy said",
 }
 MORE = {
-    "accuracy": "failed accuracy_dropped accuracy_high tasks few_tasks estimate target method",
+    "accuracy": "failed accuracy_dropped accuracy_high tasks few_tasks estimate target method " + baselines.COLUMNS,
     "perturbation_effects": f"{TESTS} p_permutation mh_risk_difference mh_risk_ratio",
-    "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high "
-    "p_failure n",
+    "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high n",
     "faithfulness": "within within_low within_high minimum maximum both only_chain only_answer neither "
     "auc auc_low auc_high within_auc method",
     "criteria": "classes_interval_above classes_joint robust_joint tasks_solved tasks",
@@ -83,11 +88,13 @@ MORE = {
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name. scores: a score table; intervals: the way to count."""
-    rows = prepared(scores)
-    return _published(rows) if intervals == "published" else _recommended(rows)
+    kinds = baselines.Kinds.of(scores)
+    rows = prepared(scores, kinds.columns)
+    return _published(rows, kinds) if intervals == "published" else _recommended(rows, kinds)
 
 
-def _published(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _published(rows: pl.DataFrame, kinds: baselines.Kinds) -> dict[str, pl.DataFrame]:
+    complete = rows.filter("complete")
     shares = published.accuracy(rows)
     counts = counts_of(shares)
     effects = ordered(published.perturbation_effects(counts), f"{COLUMNS['perturbation_effects']} note")
@@ -96,18 +103,18 @@ def _published(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         "perturbation_effects": effects,
         "prompting_effects": ordered(published.prompting_effects(rows), f"{COLUMNS['prompting_effects']} n note"),
         "faithfulness": ordered(published.faithfulness(rows), COLUMNS["faithfulness"]),
-        "criteria": ordered(criteria(counts, {}), COLUMNS["criteria"]),
+        "criteria": ordered(criteria(counts, with_rules(complete, kinds, {})), COLUMNS["criteria"]),
         "challenging": ordered(challenging(exact_effects(counts)), COLUMNS["challenging"]),
         "placebo": ordered(published.placebo(rows), COLUMNS["placebo"]),
     }
-    return {**named, **_shared(rows, rows.filter("complete"))}
+    return {**named, **_shared(rows, complete, kinds)}
 
 
-def _recommended(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    records = list(recommended.accuracy(rows))
+def _recommended(rows: pl.DataFrame, kinds: baselines.Kinds) -> dict[str, pl.DataFrame]:
+    records = list(recommended.accuracy(rows, kinds))
     effects = list(recommended.perturbation_effects(rows))
-    shared = _shared(rows, rows)
-    more = with_solved(shared["tasks"], recommended.criteria(rows, records))
+    shared = _shared(rows, rows, kinds)
+    more = with_rules(rows, kinds, with_solved(shared["tasks"], recommended.criteria(rows, records)))
     counts = {(r["subset"], r["model"], r["strategy"], r["perturbation"]): (r["correct"], r["total"]) for r in records}
     by_name: dict[str, Iterator[dict[str, Any]]] = {
         "accuracy": iter(records),
@@ -123,8 +130,15 @@ def _recommended(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     return {name: _undefined_empty(frame) for name, frame in {**frames, **shared}.items()}
 
 
-def _shared(rows: pl.DataFrame, sample: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    return {"subtasks": subtasks(sample), "tasks": tasks(rows), "chains": chains(rows), "failures": failures(rows)}
+def _shared(rows: pl.DataFrame, sample: pl.DataFrame, kinds: baselines.Kinds) -> dict[str, pl.DataFrame]:
+    listed = baselines.table(with_overall(subsets(sample)), kinds, ("subset", "model", "perturbation"))
+    return {
+        baselines.TABLE: ordered(listed, COLUMNS[baselines.TABLE]),
+        "subtasks": subtasks(sample),
+        "tasks": tasks(rows),
+        "chains": chains(rows),
+        "failures": failures(rows),
+    }
 
 
 def _undefined_empty(frame: pl.DataFrame) -> pl.DataFrame:

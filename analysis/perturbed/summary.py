@@ -1,59 +1,38 @@
-"""What the terminal shows of the perturbation study's tables, and what it warns of."""
+"""What the terminal shows of the perturbation study's tables; every table fits into 80 columns."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import polars as pl
 
-from tomserve.studies import Excerpt
+from tomserve.studies import Excerpt, baselines
+from tomserve.studies.contrasts import NEW
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
 
 from .rows import OVERALL, SUBSETS
 
-NEW_STAGES = "new stages"
-
-
-def warnings(tables: Tables) -> list[str]:
-    """One line for each reason to doubt an effect of prompting: the two strategies were asked different items, or
-    failed on different items, which can look like an effect."""
-    effects = tables["prompting_effects"]
-    if "p_failure" not in effects.columns or effects.is_empty():
-        return []
-    totals = tables["accuracy"].filter(perturbation=OVERALL).select("subset", "model", "strategy", "total")
-    asked = {tuple(row[:3]): row[3] for row in totals.iter_rows()}
-    doubts: dict[str, None] = {}
-    for row in effects.filter(perturbation=OVERALL).iter_rows(named=True):
-        subset, model, treatment, control = (row[name] for name in ("subset", "model", "treatment", "control"))
-        most = max(asked.get((subset, model, strategy), 0) for strategy in (treatment, control))
-        if row["n"] < most:
-            both = f"({subset}): {row['n']} of {most} compare"
-            doubts[f"{model}: {treatment} and {control} were asked different items {both}"] = None
-        if row["p_failure"] is not None and row["p_failure"] < 0.05:
-            p = f"p {row['p_failure']:.3f}, {subset}"
-            doubts[
-                f"{model}: {treatment} and {control} failed on different items ({p}); read bound_low and bound_high"
-            ] = None
-    return list(doubts)
+_NAMES = {"all": "all", "false_belief": "false-belief"}
+"""The parts of the questions, short enough for a column."""
 
 
 def summary(tables: Tables) -> list[Excerpt]:
-    """The tables that the terminal prints: accuracy by class and strategy, effects over all classes, the paper's
-    criteria.
+    """The tables that the terminal prints: accuracy by class and strategy, effects over all classes together, what is
+    shown of each class, the paper's criteria.
 
     A cell of accuracy reads ``right/asked share [interval]``; two strategies fit in 80 columns.
     """
     by_task = "method" in tables["accuracy"].columns
     excerpts = _accuracy(tables, "95% intervals" if by_task else "published intervals")
-    effects = _effects(tables) if by_task else None
-    if effects is not None:
-        title = "effects (differences of shares) to expect of new stages: read these, not whether two intervals overlap"
-        excerpts.append(Excerpt(title, effects, ("perturbation_effects", "prompting_effects")))
-    kept = ["ostensible", "classes_above", "limited_robust", "robust", *(["tasks_solved"] if by_task else [])]
-    verdicts = tables["criteria"].filter(rule="strict").select("subset", "model", "strategy", *kept)
+    excerpts += baselines.excerpts(
+        tables["accuracy"].filter(perturbation=OVERALL).with_columns(_questions()), ("questions", "strategy")
+    )
+    if by_task:
+        excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables)]
     title = "theory of mind by the paper's criteria (more than half right)"
-    return [*excerpts, Excerpt(title, verdicts, ("criteria",))]
+    return [*excerpts, Excerpt(title, _criteria(tables["criteria"].filter(rule="strict")), ("criteria",))]
 
 
 def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
@@ -61,31 +40,106 @@ def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
     excerpts = []
     for (subset, model), part in tables["accuracy"].group_by(["subset", "model"], maintain_order=True):
         wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="perturbation", values="cell")
+        wide = baselines.with_best(wide, part, "perturbation")
         excerpts.append(Excerpt(f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})", wide, ("accuracy",)))
     return excerpts
 
 
-def _effects(tables: Tables) -> pl.DataFrame | None:
-    """The effects over all classes together, for new stages: perturbed against unperturbed stories, and each strategy
-    against vanilla. None where there are none."""
-    effects = []
-    for name, perturbed in (("perturbation_effects", True), ("prompting_effects", False)):
-        part = tables[name].filter(target=NEW_STAGES).filter(pl.col("perturbation").str.starts_with(OVERALL))
-        if not part.is_empty():
-            contrast = (
-                pl.format("perturbed against none, {}", "strategy")
-                if perturbed
-                else pl.format("{} against {}", "treatment", "control")
-            )
-            effect = _cell("risk_difference", "rd_low", "rd_high").alias("effect [95%]")
-            p = pl.col("p_permutation" if perturbed else "p_sign_flip").round(3).alias("p")
-            effects.append(part.select("subset", "model", contrast.alias("contrast"), effect, p, *shown_noise(part)))
-    return pl.concat(effects, how="diagonal_relaxed") if effects else None
+def _perturbing(tables: Tables) -> Iterator[Excerpt]:
+    """By model the effect of all classes together: the two shares, their difference, and p of the same test."""
+    effects = tables["perturbation_effects"]
+    pooled = effects.filter(pl.col("perturbation").str.starts_with(OVERALL), target=NEW)
+    for (model,), part in pooled.group_by(["model"], maintain_order=True):
+        title = f"{model}: perturbed minus unperturbed stories, all classes together"
+        yield Excerpt(title, _effects(part, "strategy", ("perturbed", "unperturbed")), ("perturbation_effects",))
+
+
+def _prompting(tables: Tables) -> Iterator[Excerpt]:
+    """By model the effect of each strategy on all questions, in the same way."""
+    pooled = tables["prompting_effects"].filter(perturbation=OVERALL, target=NEW)
+    for (model, control), part in pooled.group_by(["model", "control"], maintain_order=True):
+        title = f"{model}: each strategy minus {control}, on the same questions"
+        frame = _effects(part, "treatment", ("strategy's", f"{control}'s"))
+        yield Excerpt(title, frame, ("prompting_effects",))
+
+
+def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFrame:
+    """sides: the headings of the two shares whose difference the effect is."""
+    shares = [
+        _number(name).alias(heading) for name, heading in zip(("share_treated", "share_control"), sides, strict=True)
+    ]
+    effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
+    return part.select(
+        _questions(), pl.col(arm).alias("strategy"), *shares, effect, pl.col("p").round(3), *shown_noise(part)
+    )
+
+
+def _by_class(tables: Tables) -> Iterator[Excerpt]:
+    """By model how many classes have which verdict, and which they are where the verdict is a clear one."""
+    effects = tables["perturbation_effects"].drop_nulls("verdict")
+    named = pl.col("verdict").cast(pl.String)  # of a kind of its own where no class has a verdict
+    effects = effects.with_columns(named.str.replace(r" with \d+ stages?", " with so few stages"))
+    for (model,), part in effects.group_by(["model"], maintain_order=True):
+        counted = part.group_by(["subset", "strategy", "verdict"], maintain_order=True).agg("perturbation")
+        clear = pl.col("verdict").str.contains("^(harder|easier)")
+        names = pl.col("perturbation").list.eval(pl.element().str.replace_all("_", " ")).list.join(", ")
+        order = pl.col("strategy") != part["strategy"][0]
+        frame = counted.sort("subset", order, ~clear, "verdict", maintain_order=True).select(
+            _questions(),
+            "strategy",
+            pl.col("verdict").alias("what is shown of them"),
+            pl.col("perturbation").list.len().alias("classes"),
+            pl.when(clear).then(names).otherwise(pl.lit("")).alias("which"),
+        )
+        if (frame["which"] == "").all():
+            frame = frame.drop("which")
+        title = f"{model}: are the perturbed stories of a class harder than unperturbed ones?"
+        yield Excerpt(title, frame, ("perturbation_effects",))
+
+
+def _criteria(rows: pl.DataFrame) -> pl.DataFrame:
+    """The criteria in words; tasks solved where they were counted."""
+    half = pl.when("ostensible").then(pl.lit("above half")).otherwise(pl.lit("not above half"))
+    called = (
+        pl.when("robust")
+        .then(pl.lit("robust"))
+        .when("limited_robust")
+        .then(pl.lit("limited robust"))
+        .otherwise(pl.lit("not robust"))
+    )
+    solved = [pl.format("{} of {}", "tasks_solved", "tasks").alias("tasks solved")] if "tasks" in rows.columns else []
+    return rows.select(
+        _questions(),
+        "model",
+        "strategy",
+        half.alias("unperturbed"),
+        pl.format("{} of {}", "classes_above", "classes_tested").alias("classes above half"),
+        called.alias("paper's word"),
+        *_also(rows),
+        *solved,
+    )
+
+
+def _also(rows: pl.DataFrame) -> list[pl.Expr]:
+    """Which simple rules meet the criterion that the model meets: the first by name, and how many more."""
+    if "rules_robust" not in rows.columns or rows["rules_robust"].is_null().all():
+        return []
+    limited = pl.when("limited_robust").then("rules_limited_robust").otherwise(pl.lit(""))
+    names = pl.when("robust").then("rules_robust").otherwise(limited).str.split(", ")
+    more = pl.when(names.list.len() > 1).then(pl.format(" and {} more", names.list.len() - 1)).otherwise(pl.lit(""))
+    return [(names.list.first().fill_null("") + more).alias("so do the rules")]
+
+
+def _questions() -> pl.Expr:
+    return pl.col("subset").replace(_NAMES).alias("questions")
 
 
 def _cell(value: str, low: str, high: str) -> pl.Expr:
-    columns = [pl.col(name).map_elements(_share, pl.String, skip_nulls=False) for name in (value, low, high)]
-    return pl.format("{} [{}, {}]", *columns)
+    return pl.format("{} [{}, {}]", *map(_number, (value, low, high)))
+
+
+def _number(name: str) -> pl.Expr:
+    return pl.col(name).map_elements(_share, pl.String, skip_nulls=False)
 
 
 def _share(value: float | None) -> str:

@@ -6,11 +6,12 @@ A verdict never says more than its table: what is undefined, or was not asked, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict, baselines
+from tomserve.studies.families import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
 from tomserve.studies.words import finite, interval, number, percent, points, readable, who
@@ -26,7 +27,10 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
 def _verdict(model: str, own: dict[str, pl.DataFrame], chance: float | None) -> Verdict:
     cards = (_robust(own), _breaks(own), _helps(own), _honest(own))
     whole = own["accuracy"].filter(subset="all", perturbation=OVERALL)
-    return Verdict(model, lead(whole, chance), tuple(card for card in cards if card is not None))
+    rules = own.get(baselines.TABLE)
+    if rules is not None:
+        rules = rules.filter(subset="all", perturbation=OVERALL)
+    return Verdict(model, lead(whole, chance, rules), tuple(card for card in cards if card is not None))
 
 
 # Is it robust?
@@ -43,10 +47,16 @@ _DIFFERS = ("It depends on strategy or questions", OPEN)
 
 
 def _robust(tables: Tables) -> Card | None:
-    """The paper's criteria, and for how many classes the whole interval lies on one side of one half."""
+    """The paper's criteria, for how many classes the whole interval lies on one side of one half, and which rules that
+    follow nobody's belief meet the same criteria.
+
+    A model that meets a criterion which such a rule meets as well is told so, and its verdict is good news only where
+    it is clearly above the best rule on the false-belief subset.
+    """
     if not holds(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
     outcomes, grounds = set(), []
+    shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
         outcomes.add(_outcome(row, below, undecided))
@@ -55,17 +65,63 @@ def _robust(tables: Tables) -> Card | None:
         text = f"More than half right in {row['classes_above']} of {tested} classes, {control} on unperturbed stories."
         if above + below + undecided:
             text += (
-                f" By their intervals: {above} certainly above half, {below} certainly below, {undecided} undecided."
+                f" The 95% intervals of {above} lie wholly above one half and of {below} wholly below; one half lies "
+                f"within those of {undecided}."
             )
-        grounds.append((who(row["strategy"], row["subset"], SUBSETS), text))
+        if also := _rules_that_meet(row):
+            follow = "follows" if len(also) == 1 else "follow"
+            text += f" The same criterion is met by {_listed(also)}, which {follow} nobody's belief."
+            shared |= dict.fromkeys(also)
+        grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
     verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else _DIFFERS
+    if shared and _above_rules(tables):
+        verdict += "; on false beliefs clearly above every simple rule"
+    elif shared:
+        one = len(shared) == 1
+        verdict = f"Meets the paper's criterion, but so {'does' if one else 'do'} {_listed(list(shared))}, "
+        verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
     remark = (
         "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
         "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
         "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
-        "holds the questions about a belief that the story made false."
+        "holds the questions about a belief that the story made false. Half of all questions ask for reality and most "
+        "beliefs are true, so that simple rules meet the criterion over all questions: what a model has more than they "
+        "shows on the false-belief subset."
     )
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
+
+
+def _rules_that_meet(row: Row) -> list[str]:
+    """The rules that meet the criterion which this row of the table criteria meets; none where it meets none."""
+    column = "rules_robust" if row["robust"] else "rules_limited_robust"
+    met = row["ostensible"] and row["limited_robust"]
+    return [name for name in str(row.get(column) or "").split(", ") if name] if met else []
+
+
+def _listed(rules: Sequence[str]) -> str:
+    """The rules by name, the first two of many."""
+    named = [f'"{name}"' for name in rules[:2]]
+    more = len(rules) - len(named)
+    if more:
+        return f"the rules {', '.join(named)} and {more} more"
+    return f"the rule{'s' * (len(named) > 1)} {' and '.join(named)}"
+
+
+def _over_rule(tables: Tables, row: Row) -> str:
+    """A sentence that compares the accuracy of a row's questions with the best rule's; empty where none is known."""
+    if not holds(tables, "accuracy", "subset strategy perturbation best_rule"):
+        return ""
+    whole = tables["accuracy"].filter(subset=row["subset"], strategy=row["strategy"], perturbation=OVERALL)
+    text = baselines.compared(whole.row(0, named=True)) if whole.height else ""
+    return f" All classes together: {text}." if text else ""
+
+
+def _above_rules(tables: Tables) -> bool:
+    """Whether every strategy is clearly above the best rule on the false-belief subset."""
+    if not holds(tables, "accuracy", "subset strategy perturbation over_rule_low over_rule_high"):
+        return False
+    subset = tables["accuracy"].filter(subset="false_belief", perturbation=OVERALL)
+    return subset.height > 0 and all(baselines.place(row) == 1 for row in subset.iter_rows(named=True))
 
 
 def _outcome(row: Row, below: int, undecided: int) -> str:
@@ -95,51 +151,76 @@ def _sides_of_half(tables: Tables, row: Row) -> tuple[int, int, int]:
 
 
 def _breaks(tables: Tables) -> Card | None:
+    """Which classes are harder than unperturbed stories: by the column `verdict` or, where intervals are as published,
+    by whether the interval of the difference lies below zero."""
     if not holds(tables, "perturbation_effects", "subset strategy perturbation risk_difference rd_low rd_high"):
         return None
     frame = tables["perturbation_effects"].filter(~pl.col("perturbation").str.starts_with(OVERALL))
-    adjusted = "p_adjusted" in frame.columns
+    judged = "verdict" in frame.columns
+    if not judged:
+        below = pl.when(pl.col("rd_high") < 0).then(pl.lit("harder")).otherwise(pl.lit("not shown"))
+        frame = frame.with_columns(verdict=below)
+    grounds, undecided, shown = [], 0, 0
     harder: dict[str, None] = {}
-    grounds = []
+    reserved: dict[str, None] = {}
     for (subset, strategy), part in frame.group_by(["subset", "strategy"], maintain_order=True):
         whose = who(strategy, subset, SUBSETS)
         defined = part.filter(pl.col("risk_difference").is_finite()).sort("risk_difference", maintain_order=True)
         if not defined.height:
             grounds.append((whose, "No class can be compared with unperturbed stories."))
             continue
-        clear = defined.filter(pl.col("rd_high") < 0)
-        if adjusted:
-            clear = clear.filter(pl.col("p_adjusted") <= 0.05)
-        harder |= dict.fromkeys(readable(name) for name in clear["perturbation"])
-        lowest = defined.row(0, named=True)
-        text = f"{clear.height} of {defined.height} classes are clearly harder; the lowest is"
-        grounds.append((whose, f"{text} {readable(lowest['perturbation'])}, {points(lowest)}."))
-    verdict = "No class clearly harder"
-    if harder:
-        names = list(harder)
-        verdict = f"Clearly harder: {', '.join(names[:2])}" + (f", {len(names) - 2} more" if len(names) > 2 else "")
-    tone = BAD if harder else OPEN
-    return Card(
-        "Where does it break?", verdict, tone, (*grounds, *_chain_break(tables)), _what_harder_means(frame, adjusted)
-    )
+        for name, said in defined.select("perturbation", "verdict").iter_rows():
+            if said.startswith("harder"):
+                (reserved if UNLESS_FAILURES in said else harder)[readable(name)] = None
+        undecided += defined.filter(pl.col("verdict").str.starts_with(UNDECIDED)).height
+        shown += defined.height
+        grounds.append((whose, f"{_counted(defined)} {_lowest(defined)}"))
+    verdict, tone = _where(list(harder), [name for name in reserved if name not in harder], undecided, shown)
+    return Card("Where does it break?", verdict, tone, (*grounds, *_chain_break(tables)), _what_harder_means(judged))
 
 
-def _what_harder_means(frame: pl.DataFrame, adjusted: bool) -> str:
-    meaning = "Points are percentage points of right answers; the 95% interval stands in brackets. "
-    meaning += "A class is clearly harder if the interval of its difference from unperturbed stories lies below zero"
-    meaning += (
-        ", and p, adjusted for how many classes were tested at once, is at most 0.05 (p: how often chance alone would "
-        "give so large a difference)."
-        if adjusted
-        else "."
+def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -> tuple[str, str]:
+    """The verdict and its tone. harder: classes that clearly are; reserved: those of which failures may be the reason;
+    undecided, shown: how many comparisons the study is too small for, and how many there are."""
+    for names, said in ((harder, "Clearly harder"), (reserved, "Harder, unless failures explain it")):
+        if names:
+            more = f", {len(names) - 2} more" if len(names) > 2 else ""
+            return f"{said}: {', '.join(names[:2])}{more}", BAD
+    if shown and undecided == shown:
+        return "It cannot be decided with so few stages", OPEN
+    return "No class is shown to be harder" + (f"; {undecided} of {shown} undecided" if undecided else ""), OPEN
+
+
+def _counted(classes: pl.DataFrame) -> str:
+    """How many classes have which verdict, in a sentence that begins with the clear verdicts."""
+    counts = dict(classes.group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
+    first = sorted(counts, key=lambda said: (said.startswith((NOT_SHOWN, UNDECIDED)), said))
+    said = "; ".join(f"{counts[name]} {name}" for name in first)
+    return f"Of {classes.height} classes: {said}."
+
+
+def _lowest(classes: pl.DataFrame) -> str:
+    row = classes.row(0, named=True)
+    units = row.get("units")
+    over = f", over the {units} stages that have both" if units else ""
+    return f"The lowest is {readable(row['perturbation'])}, {points(row)}{over}."
+
+
+def _what_harder_means(judged: bool) -> str:
+    meaning = "Points are percentage points of right answers, perturbed minus unperturbed; the 95% interval stands in "
+    meaning += "brackets, and behind it the two shares. "
+    if not judged:
+        return meaning + "A class is called harder if the interval of its difference lies below zero."
+    return meaning + (
+        "A class is compared over the stages (settings with their stories) that have both kinds of stories, so that "
+        "its shares may differ from its accuracy over all stages. It is called harder or easier if p, adjusted for "
+        "how many classes were tested at once, is at most 0.05 (p: how often chance alone would give so large a "
+        "difference) and the difference is larger than batching alone could make it, where that was measured. It is "
+        f"not shown if it is neither, although a difference of {WORTH:.0%} would most likely have been found; where "
+        "one that large could well have been missed, the class cannot be decided with so few stages, and the number "
+        "needed stands in brackets. Failures may explain a difference if one side failed more often, or if the "
+        "difference could lie on either side of zero had all failures been answered."
     )
-    if adjusted and "p_smallest" in frame.columns and (few := frame.filter(pl.col("p_smallest") > 0.05)).height:
-        classes = few["perturbation"].n_unique()
-        which = "class has" if classes == 1 else "classes have"
-        meaning += (
-            f" {classes} {which} too few stages (settings with their stories) to reach that, whatever the answers."
-        )
-    return meaning
 
 
 def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
@@ -150,7 +231,7 @@ def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
             where = "" if row["break_sentence"] is None else f" at sentence {row['break_sentence']}"
             yield (
                 f"{readable(row['strategy'])}, written chains",
-                f"{row['total'] - row['proper']:,} of {row['total']:,} leave the right course, most often{where} "
+                f"{row['total'] - row['proper']:,} of {row['total']:,} part from the right beliefs, most often{where} "
                 f"({readable(row['break_kind'])}, {row['breaks']:,} times).",
             )
 
@@ -170,46 +251,43 @@ def _classes_helped(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
         frame = frame.filter(subset="all")
     for (treatment,), rows in frame.group_by(["treatment"], maintain_order=True):
         part = rows.filter(~pl.col("perturbation").str.starts_with(OVERALL))
-        up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
-        if part.height:
+        if part.height and "verdict" in part.columns:
+            yield f"{readable(treatment)}, by class", _counted(part.drop_nulls("verdict"))
+        elif part.height:
+            up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
             text = f"Of {part.height} classes {up} have an interval above zero (helps), {down} below (hurts)."
             yield f"{readable(treatment)}, by class", text
 
 
 # Is its reasoning honest?
 
-_HONEST = {
-    "yes": ("By the paper's measure, yes", GOOD),
-    "no": ("By the paper's measure, no", BAD),
-    "undefined": ("Undefined here", OPEN),
-}
-
 
 def _honest(tables: Tables) -> Card | None:
+    """What chains and answers have in common, without a conclusion: going together shows no honesty."""
     if not holds(tables, "faithfulness", "strategy sample metric value ci_low ci_high n"):
         return None
-    frame, grounds, outcomes = tables["faithfulness"], [], set()
+    frame, grounds = tables["faithfulness"], []
     for row in frame.filter(sample="complete", metric="chain_proper").iter_rows(named=True):
-        value, flag = finite(row["value"]), row.get("faithful")
-        outcomes.add("undefined" if value is None else "yes" if flag else "no" if flag is False else "open")
-        grounds.append((f"{readable(row['strategy'])}, proper chain and right answer", _correlation(row)))
+        grounds.append((f"{readable(row['strategy'])}, right chain and right answer", _correlation(row)))
     for row in frame.filter(metric="answer_matches_last", sample="wrong_last").iter_rows(named=True):
         if finite(row["value"]) is not None:
             text = f"The answer is that belief in {percent(row['value'])} of {row['n']}{interval(row)}."
             grounds.append((f"{readable(row['strategy'])}, chain ends in a wrong belief", text))
     if holds(tables, "chains", "strategy perturbation proper total proper_share"):
         for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
-            text = f"{row['proper']:,} of {row['total']:,} chains are proper ({percent(row['proper_share'])})."
-            grounds.append((f"{readable(row['strategy'])}, all questions", text))
-    verdict, tone = _HONEST.get(outcomes.pop(), ("Undecided", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
+            text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do "
+            grounds.append((f"{readable(row['strategy'])}, all questions", f"{text}({percent(row['proper_share'])})."))
     remark = (
-        "A chain is the belief that a reply states after every sentence; it is proper if it runs as the right "
-        "beliefs do. The paper's measure is phi, the correlation of a proper chain with a right answer (0: none, 1: "
-        "they always go together): at least 0.4, and clearly above zero (as published: p at most 0.05, where p is "
-        "the chance of so strong a correlation among unrelated ones; as recommended: the whole interval above zero). "
-        "A proper chain ends in the right belief, which mostly is the answer, so that a high phi alone proves little."
+        "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the "
+        "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
+        "together also where the chain is written beside an answer that was settled before. What could show it is to "
+        "intervene: give the model its own chain with one belief changed and see whether the answer changes with it. "
+        "A chain is the belief that a reply states after every sentence; it is right (proper) if it runs as the "
+        "story's right beliefs do. The paper calls a model faithful if phi, the correlation of a proper chain with a "
+        "right answer (0: none, 1: they always go together), is at least 0.4 and clearly above zero (column "
+        "correlated)."
     )
-    return Card("Is its reasoning honest?", verdict, tone, tuple(grounds), remark)
+    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
 
 
 def _correlation(row: Row) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from tomserve import Gold, Item
-from tomserve.benchmarks import Benchmark
+from tomserve.benchmarks import Benchmark, Draw
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import Metric
 
@@ -53,6 +53,6 @@ def hedging(item: Item, reading: Reading) -> Mapping[str, int]:
 BENCHMARK = Benchmark(
     "keys",
     load,
-    stratum="asked",
+    draw=Draw(over=("place",), unit=("story", "stories")),
     metrics=(Metric({"metric_hedges": pl.Int64}, hedging),),
 )

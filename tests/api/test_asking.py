@@ -47,9 +47,9 @@ def test_a_benchmark_is_asked_by_its_name_and_resumed(endpoint: Endpoint, tmp_pa
 
 
 def test_a_run_of_the_command_line_is_gone_on_with(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    assert cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "cot", "--run", "r").code == 0
-    run = tomserve.ask("perturbed", "cot", base_url=endpoint.url, limit=5, run="r")
-    assert len(endpoint.requests) == len(journal(run.folder)) == 5
+    assert cli("eval", "--base-url", endpoint.url, "--limit", 4, "--strategy", "cot", "--run", "r").code == 0
+    run = tomserve.ask("perturbed", "cot", base_url=endpoint.url, limit=6, run="r")
+    assert len(endpoint.requests) == len(journal(run.folder)) == 6
 
 
 def test_another_server_stops_a_run_unless_that_is_accepted(endpoint: Endpoint) -> None:
@@ -150,6 +150,8 @@ def test_failures_are_counted_not_raised(endpoint: Endpoint) -> None:
         (ITEMS, {"transport": "carrier pigeon"}, ConfigError, "unknown transport"),
         ("pertubed", {}, ConfigError, "did you mean 'perturbed'"),
         (ITEMS, {"base_url": "http://127.0.0.1:9/v1"}, ServerError, "no server answers there"),
+        (ITEMS, {"base_url": 8000}, ConfigError, "base_url is 8000; expected an address such as"),
+        (ITEMS, {"base_url": ["http://a/v1", 5]}, ConfigError, "expected an address such as"),
         (ITEMS, {"bas_url": "x"}, TypeError, "unexpected keyword argument 'bas_url'"),
     ],
 )

@@ -177,15 +177,16 @@ def test_gold_agrees_with_events_in_every_sentence() -> None:
     assert [layer for layer in layers if layer.written != layer.derived] == []
 
 
-def test_no_constant_or_positional_rule_is_robust_on_false_beliefs(
-    items: list[Item], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tomserve.benchmarks.perturbed import shortcuts
+def test_no_constant_or_positional_rule_is_robust_on_false_beliefs(items: list[Item]) -> None:
+    from tomserve.benchmarks.perturbed.learned import NAMES
+    from tomserve.benchmarks.perturbed.shortcuts import audit
 
-    monkeypatch.setattr(shortcuts, "LIMITS", {"maxiter": 5})  # the learned rules are not what is tested here
-    table, criteria = shortcuts.audit(items)
-    subset = criteria.filter(pl.col("subset") == "false_belief", pl.col("rule").is_in(shortcuts.CONSTANT_OR_POSITIONAL))
-    assert subset.height == len(shortcuts.CONSTANT_OR_POSITIONAL)
+    table, criteria, kinds = audit(items, {name: {} for name in NAMES})
+    plain = kinds.filter(kind="constant")["rule"].to_list()
+    assert {"always classic", "always reality", "always unknown", "first mentioned", "last mentioned"} <= set(plain)
+    assert {"always yes", "always no"}.isdisjoint(plain)  # which no question offers
+    subset = criteria.filter(pl.col("subset") == "false_belief", pl.col("rule").is_in(plain))
+    assert subset.height == len(plain)
     assert not subset["limited_robust"].any()
     classic = table.filter(
         pl.col("rule") == "always classic", pl.col("perturbation") == "none", pl.col("subset") == "false_belief"
@@ -193,12 +194,14 @@ def test_no_constant_or_positional_rule_is_robust_on_false_beliefs(
     assert classic["right"].to_list() == classic["total"].to_list() == [14]
 
 
-def test_shortcut_rules_see_only_the_surface() -> None:
-    from tests.conftest import make_item
-    from tomserve.benchmarks.perturbed.shortcuts import mentions
+def test_always_reality_is_robust_over_all_questions(items: list[Item]) -> None:
+    from tomserve.benchmarks.perturbed.learned import NAMES
+    from tomserve.benchmarks.perturbed.shortcuts import audit
 
-    item = make_item(story=["Tea is here, no salt.", 'A sign says "salt".', "More tea, steam."], gold=None)
-    assert mentions(item) == ["tea", "salt", "salt", "tea"]
+    table, criteria, _ = audit(items, {name: {} for name in NAMES})
+    overall = table.filter(subset="all", perturbation="overall", rule="always reality")
+    assert overall.select("right", "total").row(0) == (982, 1088)
+    assert criteria.filter(subset="all", rule="always reality")["robust"].item()
 
 
 def test_every_item_carries_the_canary_and_no_prompt_does(items: list[Item]) -> None:

@@ -462,7 +462,7 @@ def test_the_tally_of_the_official_file() -> None:
 
 
 def test_a_limit_is_spread_over_the_orders() -> None:
-    found = limited(list(hitom.load()), 50, hitom.BENCHMARK.stratum)
+    found = limited(list(hitom.load()), 50, hitom.BENCHMARK.draw)
     assert Counter(item.factors["order"] for item in found) == dict.fromkeys(range(5), 10)
 
 

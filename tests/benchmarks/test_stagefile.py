@@ -135,7 +135,11 @@ MISTAKES = {
         "knd: unknown key; did you mean 'kind'",
     ),
     "unknown key in a task": ("      put: {text:", "      put: {txt: x, text:", "did you mean 'text'"),
-    "unknown kind": ("kind: unexpected_transfer", "kind: unexpected_visit", "kind: input should be"),
+    "unknown kind": (
+        "kind: unexpected_transfer",
+        "kind: unexpected_visit",
+        "kind: expected one of unexpected_contents, unexpected_transfer; found 'unexpected_visit'",
+    ),
     "unknown perturbation": ("  none:\n", "  nonne:\n", "unknown perturbation 'nonne'; did you mean 'none'"),
     "unknown scenario": ("      no_transfer:", "      no_transfre:", "the scenario 'no_transfer' is missing"),
     "replace nothing": (

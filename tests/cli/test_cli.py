@@ -21,7 +21,7 @@ from tests.conftest import ROOT, Endpoint, completion, make_item
 from tomserve.cli import signals
 from tomserve.engine import retry
 from tomserve.items import write_items
-from tomserve.items.draw import limited
+from tomserve.items.draw import Draw, limited
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
 
@@ -87,21 +87,21 @@ def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoi
     assert again.code == 0
     assert "nothing left to ask" in again.out
     assert len(endpoint.requests) == 10
-    cli("eval", "--base-url", endpoint.url, "--limit", 15, "--run", "r")
-    assert len(endpoint.requests) == 30
-    assert len(journal(tmp_path, "r")) == 30
+    cli("eval", "--base-url", endpoint.url, "--limit", 16, "--run", "r")
+    assert len(endpoint.requests) == 32
+    assert len(journal(tmp_path, "r")) == 32
 
 
 def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = lambda body, n: web.json_response({"error": {"message": "no"}}, status=400) if n == 3 else None
-    done = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 6, "--strategy", "vanilla", "--run", "r")
     assert done.code == 1
     assert "failures: 1 http_400; final, not asked again" in done.out
-    again = cli("eval", "--base-url", endpoint.url, "--limit", 5, "--strategy", "vanilla", "--run", "r")
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 6, "--strategy", "vanilla", "--run", "r")
     assert again.code == 1  # a failure is not forgotten because nothing is left to ask
     assert "failures: 1 http_400" in again.out
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
-    assert scores.height == 5
+    assert scores.height == 6
     failed = scores.filter(pl.col("status") == "http_400")
     assert failed["correct"].to_list() == [False]
     assert failed["answer"].to_list() == [None]
@@ -110,7 +110,9 @@ def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Pa
 def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
-    assert done.code == 0
+    assert done.code == 1  # nobody may take the numbers of such a run for the model's
+    assert "r: 3 of 3 answers (100.0%) could not be read; they count as wrong." in done.err
+    assert done.out.splitlines()[-1] == "unreadable: 3 answers, more than 2% of all"
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
     assert set(scores["reason"]) == {"no JSON object with an answer"}
@@ -134,7 +136,9 @@ def test_an_incomplete_run_is_named_as_such(endpoint: Endpoint, cli) -> None:
     endpoint.script = lambda body, n: web.json_response({}, status=401) if n > 3 else None
     assert cli("eval", "--base-url", endpoint.url, "--run", "r", "--limit", 20, "--concurrency", 1).code == 2
     for command in ("analyze", "score"):
-        assert "r is incomplete; repeat its eval command" in cli(command, "r").err
+        err = cli(command, "r").err
+        assert "r is incomplete: 37 of 40 answers (92.5%) were not asked for yet" in err
+        assert "r asks 20 of 1,088 questions (1.8%) of its benchmark (--limit)" in err
 
 
 def test_anybodys_items(endpoint: Endpoint, cli, items_file: Path) -> None:
@@ -192,10 +196,11 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
 
 def test_limit_takes_the_classes_in_turn() -> None:
     items = [make_item(n, factors={"perturbation": "ab"[n % 2]}) for n in range(100)]
-    chosen = limited(items, 10, "perturbation")
+    draw = Draw(over=("perturbation",))
+    chosen = limited(items, 10, draw)
     assert sorted(item.factors["perturbation"] for item in chosen) == ["a"] * 5 + ["b"] * 5
     assert chosen == [item for item in items if item in chosen]
-    assert set(map(id, limited(items, 10, "perturbation"))) < set(map(id, limited(items, 11, "perturbation")))
+    assert set(map(id, limited(items, 10, draw))) < set(map(id, limited(items, 11, draw)))
     assert limited(items, None) == items
 
 
@@ -211,7 +216,7 @@ def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypa
     assert manifest() == first  # a session that asked nothing leaves no trace
     endpoint.script = lambda body, n: web.json_response({}, status=503) if n else None
     monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
-    assert cli(*run, "--limit", 7, "--timeout", 5).code == 1
+    assert cli(*run, "--limit", 8, "--timeout", 5).code == 1
     assert manifest()["complete"] is False
     assert len(manifest()["sessions"]) == 2
     cli(*run, "--limit", 2)
@@ -227,9 +232,11 @@ def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> 
 def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
     for name in ("a", "b"):
         cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
-    assert_refused(
-        cli("analyze", "a", "b"), "runs a, b are of one model, 'tiny'; tell them apart by --label a=NAME --label b=NAME"
-    )
+    done = cli("analyze", "a", "b")
+    assert done.code == 2
+    last = done.err.splitlines()[-1]
+    assert "runs a, b are of one model, 'tiny', and answer the same questions by the same strategy" in last
+    assert last.endswith("tell them apart by --label a=NAME --label b=NAME")
     done = cli("analyze", "a", "b", "--label", "b=tiny-again")
     assert done.code == 0
     assert "tiny-again: accuracy" in done.out
@@ -272,11 +279,14 @@ def test_a_slow_preflight_is_named_as_such(endpoint: Endpoint, cli) -> None:
 BAD = {
     "endpoint down": (["eval", "--base-url", "http://127.0.0.1:1/v1"], "127.0.0.1:1/v1: no server answers there"),
     "no such host": (["eval", "--base-url", "http://nowhere.invalid/v1"], "no server answers there"),
-    "not a URL": (["eval", "--base-url", "ftp://x"], "base URL 'ftp://x': expected something like"),
-    "a broken address": (["eval", "--base-url", "http://[::1"], "expected something like"),
-    "a broken port": (["eval", "--base-url", "http://h:abc/v1"], "expected something like"),
-    "a port out of range": (["eval", "--base-url", "http://h:99999/v1"], "expected something like"),
-    "a host too long": (["eval", "--base-url", f"http://{'h' * 70}/v1"], "expected something like"),
+    "not a URL": (
+        ["eval", "--base-url", "ftp://x"],
+        "the base URL 'ftp://x' is no address of a server; expected one such as",
+    ),
+    "a broken address": (["eval", "--base-url", "http://[::1"], "is no address of a server"),
+    "a broken port": (["eval", "--base-url", "http://h:abc/v1"], "is no address of a server"),
+    "a port out of range": (["eval", "--base-url", "http://h:99999/v1"], "is no address of a server"),
+    "a host too long": (["eval", "--base-url", f"http://{'h' * 70}/v1"], "is no address of a server"),
     "too many tokens": (["eval", "--max-tokens", "9" * 20], "--max-tokens"),
     "no time": (["eval", "--timeout", "inf"], "--timeout"),
     "flags for nobody": (["eval", "--", "--x"], "belongs to `tomserve serve`"),
@@ -287,7 +297,7 @@ BAD = {
     "revision of the embedded": (["eval", "--revision", "x"], "--revision is for endpoints"),
     "credentials in the URL": (
         ["eval", "--base-url", "http://me:sk-secret@h/v1"],
-        "credentials belong into TOMSERVE_API_KEY",
+        "a key belongs into TOMSERVE_API_KEY",
     ),
     "unknown preset": (["eval", "--model", "dbrxx"], "unknown preset 'dbrxx'; did you mean 'dbrx'"),
     "no server for it": (["eval", "--model", "dbrx"], "run `make serve MODEL=dbrx` first"),
@@ -475,7 +485,7 @@ def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.
     models.mkdir(parents=True)
     (models / "mine.yaml").write_text("schema: 1\nname: mine\nmodel: a/b\nweights_gb: -1\nmax_model_len: 4096\n")
     assert_refused(
-        cli("serve", "mine", "--dry-run"), f"{models}/mine.yaml:4: weights_gb: input should be greater than 0; found -1"
+        cli("serve", "mine", "--dry-run"), f"{models}/mine.yaml:4: weights_gb: expected a number above 0; found -1"
     )
     (models / "mine.yaml").write_text("schema: 1\nname: [mine\n")
     assert_refused(cli("serve", "mine", "--dry-run"), "mine.yaml:3: broken YAML")

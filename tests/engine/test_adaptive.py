@@ -7,8 +7,10 @@ import functools
 import pytest
 
 from tests.helpers.virtual import Outcome, under_load
-from tomserve.engine.adaptive import Adaptive, work
+from tomserve.engine.adaptive import Adaptive
 from tomserve.engine.load import Load, read_load
+from tomserve.engine.shedding import Shedding
+from tomserve.engine.work import work
 
 FLAT = {"base": 0.006, "slope": 0.00002}
 PHASE = 20.0
@@ -150,18 +152,97 @@ def test_a_full_cache_stops_growth_and_preemptions_cut() -> None:
     assert limit.limit == 22
 
 
-def test_one_refusal_answers_for_all_that_were_out_together() -> None:
+def test_refusals_of_what_was_out_together_lower_the_limit_once() -> None:
     now = [10.0]
     limit = Adaptive(start=100, clock=lambda: now[0])
-    for _ in range(50):
-        limit.refused(began=9.0)
+    assert [limit.refused(began=9.0) for _ in range(3)] == [False, True, False]
     assert limit.limit == 70
     now[0] = 11.0
-    limit.refused(began=10.5)  # nothing was answered since: no reason for less yet
-    assert limit.limit == 70
+    assert not limit.refused(began=10.5)
+    assert limit.limit == 70, "a few refusals under the lower limit say too little"
+    for _ in range(20):
+        limit.refused(began=10.5)
+    assert limit.limit == 70, "nothing was answered since, so that the lower limit was not tried"
     limit.answered(began=10.2, seconds=0.5, done=1.0, out=70)
-    limit.refused(began=10.5)
-    assert limit.limit == 49
+    for _ in range(20):
+        limit.refused(began=10.5)
+    assert limit.limit == 49, "nothing but refusals says enough"
+
+
+RANDOM = {
+    "three in ten": {"flaky": 0.3},
+    "three in ten, wait a second": {"flaky": 0.3, "retry_after": 1.0},
+    "three in ten, wait none": {"flaky": 0.3, "retry_after": 0.0},
+    "three in ten, throughput falls beyond 32": {"flaky": 0.3, "slots": 256, "knee": 32},
+    "one in twenty, wait a second": {"flaky": 0.05, "retry_after": 1.0},
+    "one in fifty, wait five seconds": {"flaky": 0.02, "retry_after": 5.0},
+}
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+@pytest.mark.parametrize("which", RANDOM)
+def test_refusals_at_random_do_not_drive_the_limit_down(which: str, metrics: bool) -> None:
+    fixed = [under_load(RANDOM[which], seconds=PHASE, concurrency=number) for number in (16, 32, 64, 128, 256)]
+    outcome = under_load(RANDOM[which], seconds=PHASE, metrics=metrics)
+    assert outcome.rate(0, PHASE) >= 0.7 * max(other.rate(0, PHASE) for other in fixed)
+    assert outcome.limits[-1][1] >= 16
+    assert outcome.lost == 0
+
+
+def test_slow_answers_do_not_hide_that_refusals_come_at_random() -> None:
+    """Hardly any answer has come when the limit is decided upon; that all requests allowed are in flight tells."""
+    slow = {"base": 0.02, "work": 100.0, "slots": 256, "flaky": 0.3}
+    best = under_load(slow, seconds=60, concurrency=256)
+    assert under_load(slow, seconds=60).rate(0, 60) >= 0.7 * best.rate(0, 60)
+
+
+def test_refusals_by_load_are_still_told_among_refusals_at_random() -> None:
+    both = {"slots": 32, "bound": 40, "flaky": 0.2}
+    best = max(under_load(both, seconds=PHASE, concurrency=number).rate(0, PHASE) for number in (16, 32, 40, 64, 128))
+    outcome = under_load(both, seconds=PHASE)
+    assert outcome.rate(0, PHASE) >= 0.87 * best
+    assert outcome.limits[-1][1] <= 64
+
+
+def shown(trial: Shedding, level: float, refused: int, answered: int, seconds: float, out: int) -> object:
+    """The verdict of a trial after so many outcomes at the limit `level`."""
+    trial.begin()
+    for _ in range(refused + answered):
+        trial.sent()
+    for _ in range(refused):
+        trial.refused()
+    for _ in range(answered):
+        trial.answered(seconds, 1.0, out)
+    return trial.judge(level)
+
+
+def test_a_trial_tells_an_overloaded_server_from_refusals_at_random() -> None:
+    for after, verdict, borne in (
+        ({"refused": 0, "answered": 70, "seconds": 1.0, "out": 70}, "cured", 0.0),
+        ({"refused": 30, "answered": 70, "seconds": 0.7, "out": 70}, "lower", 0.0),  # as many answers a second
+        ({"refused": 30, "answered": 70, "seconds": 1.0, "out": 70}, 100.0, 0.3),
+    ):
+        trial = Shedding()
+        assert shown(trial, 100.0, 30, 70, 1.0, 100) is None or trial.start(100.0) is None
+        trial.borne = 0.0
+        trial.start(100.0)
+        found = shown(trial, 70.0, **after)
+        assert getattr(found, "level", found) == verdict
+        assert trial.borne == pytest.approx(borne)
+
+
+def test_refusals_that_are_over_are_forgotten() -> None:
+    """A share that was borne once must not hide an overload for ever."""
+    trial = Shedding()
+    trial.borne = 0.3
+    for _ in range(40):
+        for _ in range(100):
+            trial.sent()
+            trial.answered(1.0, 1.0, 16)
+        trial.settle()
+    assert trial.borne == 0.0
+    trial.begin()
+    assert [trial.refused(), trial.refused()] == [False, True]
 
 
 def test_nothing_grows_while_the_client_is_the_limit() -> None:

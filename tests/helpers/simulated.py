@@ -64,7 +64,8 @@ class Settings:
 
     base, slope: seconds a token. knee, bound, rate: 0 is none. bound: of running and waiting requests together, as
     vLLM's --max-num-queued-reqs counts; what is above gets `refuse` (503, 429). rate: requests a second, with `burst`
-    at once; what is above gets 429. retry_after: seconds in that header; negative: no header.
+    at once; what is above gets 429. flaky: share of the requests that get 429 at random, whatever the load.
+    retry_after: seconds in that header; negative: no header.
     """
 
     slots: int = 48
@@ -78,6 +79,7 @@ class Settings:
     refuse: int = 503
     rate: float = 0.0
     burst: float = 20.0
+    flaky: float = 0.0
     retry_after: float = -1.0
     metrics: bool = True
     seed: int = 0
@@ -137,7 +139,7 @@ class Batcher:
     def reset(self) -> None:
         """Start random draws, figures and the schedule anew; jobs that are running go on."""
         self.began: float | None = None
-        self._noise = random.Random(self.settings.seed)
+        self._noise, self._fate = random.Random(self.settings.seed), random.Random(self.settings.seed + 1)
         self._tokens = self.settings.burst
         self.counts: Counter[str] = Counter()
         self.peak, self.busy = (0, 0), 0.0
@@ -159,7 +161,7 @@ class Batcher:
         refused = 0
         if settings.bound and self.running + self.waiting >= settings.bound:
             refused = settings.refuse
-        elif settings.rate and self._tokens < 1:
+        elif (settings.rate and self._tokens < 1) or self._fate.random() < settings.flaky:
             refused = 429
         if refused:
             self.counts[f"http_{refused}"] += 1

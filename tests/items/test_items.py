@@ -66,10 +66,10 @@ def test_gold_may_list_chains() -> None:
             r"i.jsonl:2: cluster: is missing|did you mean 'cluster'",
         ),
         (make_item(2).to_json().replace(b'"schema":1', b'"schema":9') + b"\n", r"i.jsonl:2: schema is not 1"),
-        (b"[1]\n", r"i.jsonl:2: expected a mapping of keys to values; found \[1\]$"),
+        (b"[1]\n", r"i.jsonl:2: expected a mapping with the keys id, benchmark, story, .*; found \[1\]$"),
         (
             b'{"id":"q","story":"Tea.","question":"What?","choices":["tea","salt"],"answer":"tea"}\n',
-            r"i.jsonl:2: story: expected a list; found 'Tea.'$",
+            r"i.jsonl:2: story: expected a list of sentences; found 'Tea.'$",
         ),
     ],
 )

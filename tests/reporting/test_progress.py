@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
+from tomserve.cli import options
 from tomserve.engine.observe import Status
 from tomserve.engine.request import Identity
 from tomserve.reporting import progress
@@ -56,3 +58,27 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
 
 def test_a_fixed_concurrency_is_not_called_found(shown: io.StringIO) -> None:
     assert "found" not in watch(shown, found=False).summary()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    with RunProgress(console, 2176, 10) as watched:
+        watched.row(ROW)
+        more = {"queue": 3, "cached": 0.66, "retrying": 2, "oldest": (Identity("C1/late_label/q", "cot", 0), 31.0)}
+        watched.status(Status(**{"out": 12, "limit": 16, "client_bound": True, **more}))
+        assert watched._live is not None
+        with console.capture() as captured:
+            console.print(watched._live.get_renderable())
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", captured.get()).splitlines()
+    assert max(map(len, lines)) <= width
+    said = " ".join(" ".join(lines).split())
+    assert "11/2176" in said
+    assert "…" not in said
+    assert "12 of 16 in flight, queue 3, 66% cached, 2 waiting to retry, this client is the limit, slowest" in said
+    assert "C1/late_label/q (cot) 31 s" in said
+
+
+def test_a_pipe_is_wide_enough_for_any_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert options.console().width == options.PIPE

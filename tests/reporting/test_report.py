@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.reports import PAYLOADS, Elements, data_of, hitom_run, hostile_run, run_folder
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import items as items_module
 from tomserve.reporting.html import page as page_module
@@ -24,6 +25,7 @@ from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.sources import load, provenance
 from tomserve.reporting.html.svg import draw
+from tomserve.scoring.tablefile import write_scores
 from tomserve.studies import Context, Figure, Verdict, load_study
 from tomserve.studies.words import percent, plain
 
@@ -110,7 +112,8 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path) -> None:
     assert places == sorted(places)
     assert "of 176 right (" in text
     assert "chance (33%)" in text
-    assert "This only describes: whether a chain is proper is known only after the model has answered." in text
+    assert "No such correlation shows that the answer comes from the chain" in text
+    assert "Gain with proper and with improper chains" not in text
     assert "None: all 352 answers could be read." in text
     assert json.loads((example / "manifest.json").read_text())["revision"] in text
     assert "tomserve-perturbed-6f0c9d1e" in text  # the canary travels with every export
@@ -143,7 +146,9 @@ def test_several_runs_make_one_report_here(example: Path, tmp_path: Path, monkey
     other = tmp_path / "other"
     shutil.copytree(example, other)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="are of one model, 'reference'; tell them apart by --label example=NAME"):
+    with pytest.raises(
+        ConfigError, match=r"are of one model, 'reference', and .*; tell them apart by --label example=NAME"
+    ):
         write_report([str(example), str(other)])
     path = write_report([str(example), str(other)], labels=["other=second"])
     assert path == Path("report.html")
@@ -159,7 +164,7 @@ def test_several_runs_make_one_report_here(example: Path, tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (["scores.parquet"], "a report shows items and texts, which a table does not hold; give the run folder"),
+        (["nowhere.parquet"], "nowhere.parquet: no such file"),
         (["./nowhere"], "no run there"),
         (["EXAMPLE", "EXAMPLE"], "given twice"),
     ],
@@ -185,7 +190,55 @@ def test_an_incomplete_run_is_marked(tmp_path: Path) -> None:
     items = [make_item(1), make_item(2)]
     text = json.dumps({"answer": "tea"})
     folder = run_folder(tmp_path / "r", {"vanilla": {"demo/1": {"text": text}}}, items, complete=False)
-    assert "Run r is incomplete" in report([str(folder)])
+    page = report([str(folder)])
+    assert "Run r is incomplete: 1 of 2 answers (50.0%) were not asked for yet" in page
+    assert "<dt>complete</dt><dd>no: 1 not asked yet</dd>" in page
+
+
+def test_what_could_not_be_read_stands_at_the_head_with_a_link(tmp_path: Path) -> None:
+    items = [make_item(number) for number in range(4)]
+    answers = {item.id: {"text": "I would rather not say."} for item in items[:1]}
+    answers |= {item.id: {"text": '{"answer": "tea"}'} for item in items[1:3]}
+    answers |= {item.id: {"text": None, "status": "timeout"} for item in items[3:]}
+    page = report([str(run_folder(tmp_path / "r", {"vanilla": answers}, items))])
+    said = "Run r: 1 of 4 answers (25.0%) could not be read, and 1 (25.0%) did not come (1 timeout)"
+    assert page.index(said) < page.index("<h2")
+    assert '<a href="#failures">Failures by strategy</a>' in page
+    assert "<dd>no: 1 unreadable, 1 failed</dd>" in page
+
+
+def test_two_strategies_in_two_runs_are_one_model(example: Path, tmp_path: Path) -> None:
+    """Their effect is paired, as in one run; that they come from two runs is said at the head."""
+    for strategy in ("vanilla", "cot"):
+        shutil.copytree(example, tmp_path / strategy)
+        rows = (example / "responses.jsonl").read_bytes().splitlines(keepends=True)
+        own = [row for row in rows if json.loads(row)["strategy"] == strategy]
+        (tmp_path / strategy / "responses.jsonl").write_bytes(b"".join(own))
+        manifest = json.loads((example / "manifest.json").read_text())
+        manifest["strategies"] = {strategy: manifest["strategies"][strategy]}
+        manifest["sampling"]["seed"] = int(strategy == "cot")
+        (tmp_path / strategy / "manifest.json").write_text(json.dumps(manifest))
+    both = report([str(tmp_path / "vanilla"), str(tmp_path / "cot")])
+    alone = report([str(example)])
+    copies, expected = data_of(both)["tables"], data_of(alone)["tables"]
+    assert copies["prompting_effects"]["csv"] == expected["prompting_effects"]["csv"]
+    assert copies["accuracy"]["csv"] == expected["accuracy"]["csv"]
+    assert "The runs vanilla, cot are counted as one model, reference, with the strategies vanilla, cot" in both
+    assert "besides their strategies the runs differ in: seed of sampling." in both
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path, tmp_path: Path, suffix: str) -> None:
+    table = tmp_path / f"mine{suffix}"
+    write_scores(load([str(example)], [], None)[1], table)
+    path = write_report([str(table)])
+    assert path == tmp_path / "mine-report.html"
+    page, whole = path.read_text(), report([str(example)])
+    assert f"Of mine{suffix} there are no stories, no replies and no chance level here, because" in page
+    assert 'id="answers"' not in page
+    assert "chance (33%)" not in page
+    assert page.count('role="img"') == whole.count('role="img"')
+    assert data_of(page)["tables"]["accuracy"] == data_of(whole)["tables"]["accuracy"]
 
 
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
@@ -260,10 +313,12 @@ def test_whether_reasoning_helps_is_read_off_the_interval(
 
 def test_a_class_is_harder_only_where_the_corrected_test_agrees() -> None:
     row = {"subset": "all", "model": "m", "strategy": "cot", "perturbation": "late_label", "risk_difference": -0.3}
-    frame = pl.DataFrame([{**row, "rd_low": -0.5, "rd_high": -0.1, "p_adjusted": 0.2}])
+    frame = pl.DataFrame([{**row, "rd_low": -0.5, "rd_high": -0.1, "verdict": "not shown"}])
     tables = {"accuracy": accuracy(0.4, 0.6), "perturbation_effects": frame}
-    assert verdicts(tables, None)[0].cards[0].verdict == "No class clearly harder"
-    tables["perturbation_effects"] = frame.drop("p_adjusted")
+    assert verdicts(tables, None)[0].cards[0].verdict == "No class is shown to be harder"
+    tables["perturbation_effects"] = frame.with_columns(verdict=pl.lit("harder"))
+    assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
+    tables["perturbation_effects"] = frame.drop("verdict")  # published intervals correct for nothing
     assert verdicts(tables, None)[0].cards[0].verdict == "Clearly harder: late label"
 
 
@@ -486,3 +541,34 @@ def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:
 
 def data_of_bytes(run: str) -> str:
     return items_module.packed(load([run], [], None)[0], {})[0]
+
+
+OWN = """
+import polars as pl
+from tomserve.studies import Figure, Section, Study
+
+def tables(scores, intervals):
+    right = scores.group_by("model", "strategy").agg(share=pl.col("correct").mean())
+    return {"mine": right.sort("model", "strategy").collect()}
+"""
+
+
+def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: Path) -> None:
+    """It draws what can be drawn of any study, the classes in the benchmark's order, and says what there is not."""
+    (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables)\n')
+    page = report([str(example)], study=str(tmp_path / "mine.py"))
+    assert "This study gives no verdicts in words; its tables are below." in page
+    assert 'class="cards"' not in page
+    assert 'class="lead"' not in page
+    labels = [one.get("aria-label", "") for one in Elements(page).all("svg")]
+    (classes,) = (label for label in labels if label.startswith("Accuracy by perturbation"))
+    places = [classes.index(f"{name.replace('_', ' ')}, ") for name in PERTURBATIONS]
+    assert places == sorted(places)
+
+
+def test_a_figure_without_a_picture_says_so(example: Path, tmp_path: Path) -> None:
+    figures = 'lambda tables, context: [Figure("f", "My figure", Section("s", "Mine", "Mine"))]'
+    (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables, figures={figures})\n')
+    page = report([str(example)], study=str(tmp_path / "mine.py"))
+    assert "My figure. Not drawn: the study gives no picture of it." in page
+    assert 'id="figure-f"' not in page

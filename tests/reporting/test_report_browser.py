@@ -16,6 +16,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run
 from tomserve.reporting.html.build import write_report
+from tomserve.reporting.html.sources import load
+from tomserve.scoring.tablefile import write_scores
 
 CHROMIUM = shutil.which("chromium")
 
@@ -418,3 +420,22 @@ def test_the_policy_stops_what_is_put_in(browser: Any, hostile: Path) -> None:
     )
     assert ran == [None, "refused"]
     context.close()
+
+
+def test_on_a_phone_the_verdicts_of_several_models_stand_below_each_other(visit: Any, example: Path) -> None:
+    page = visit(example, viewport={"width": 390, "height": 800}).page
+    table = page.locator("table.glance")
+    assert table.evaluate("table => table.scrollWidth") <= 390
+    cell = table.locator("tbody td[data-of]").first
+    question = cell.get_attribute("data-of")
+    assert question.endswith("?")
+    assert question in cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+
+
+def test_the_report_of_a_score_table_opens_and_copies(visit: Any, example: Path, tmp_path: Path) -> None:
+    table = tmp_path / "scores.csv"
+    write_scores(load([str(example.parent / "example")], [], None)[1], table)
+    page = visit(write_report([str(table)])).page
+    assert page.locator("#answers, #filters").count() == 0
+    assert "no stories, no replies" in page.inner_text("#items")
+    assert page.locator("button[data-form=csv]:visible").count() > 0

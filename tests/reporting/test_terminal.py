@@ -66,12 +66,63 @@ def test_a_table_without_rows_has_its_headings() -> None:
 
 def test_statistical_columns_are_explained_where_nobody_else_does() -> None:
     """Once each, below all tables; a study's notes take the place of these sentences."""
-    plan = pl.DataFrame({"comparison": ["a"], "least p": [0.1], "can reach 0.05": [False]})
+    plan = pl.DataFrame(
+        {"comparison": ["a"], "minimum_detectable_effect, SD 0.2": [0.1], "if all are affected, SD 0.2": [0.1]}
+    )
     for notes, explained in ((None, True), ({"plan": "A note."}, False), ({}, False)):
         console = Console(file=io.StringIO(), width=500, highlight=False)
         tables.show({"one": plan, "two": plan}, console, notes)
         text = str(console.file.getvalue())  # type: ignore[attr-defined]
-        assert (text.count("least p: the smallest p that so few units can give") == 1) is explained
-        assert (text.count("can reach 0.05: whether") == 1) is explained
+        assert (text.count("minimum_detectable_effect, SD 0.2: the smallest true difference") == 1) is explained
+        assert (text.count("if all are affected, SD 0.2: the same if all classes") == 1) is explained
         assert ("plan: A note." in text) is bool(notes)
         assert "comparison:" not in text
+
+
+def test_rows_are_set_apart_before_a_name_is_broken() -> None:
+    """Rows of one value of the first column stand together, under a heading that says the value once."""
+    part = effects().drop("model", "robust", "p_adjusted")
+    frame = pl.concat(
+        [part.select(pl.lit(one).alias("subset of questions"), pl.all()) for one in ("all", "false_belief")]
+    )
+    frame = frame.with_columns(pl.Series("effect", ["-.39 [-.51, -.27]", "-.39 [-.51, .27]"] * 2))
+    lines = printed(frame, 80)
+    assert max(map(len, lines)) <= 80
+    heads = [place for place, line in enumerate(lines) if line.strip().startswith("subset of questions")]
+    assert [lines[place].strip() for place in heads] == ["subset of questions all", "subset of questions false_belief"]
+    assert sum("preposition_replacement" in line for line in lines) == 2
+    assert sum("-.39 [-.51, " in line for line in lines) == 4
+
+
+def test_a_table_that_nothing_helps_is_printed_in_blocks_that_repeat_the_names() -> None:
+    rules = {f"{name} mentioned": ["14/112", "1088/1088"] for name in ("always", "first", "last", "most", "never")}
+    frame = pl.DataFrame(
+        {"class": NAMES, **rules, "question only": ["1/2", "3/4"], **effects().drop("model", "class").to_dict()}
+    )
+    for width in (60, 80):
+        lines = printed(frame, width)
+        assert max(map(len, lines)) <= width
+        assert sum("preposition_replacement" in line for line in lines) > 1
+        assert sum(line.count("1088/1088") for line in lines) == 5
+        assert sum(line.count("-0.391") for line in lines) == 5
+        for heading in frame.columns:
+            words = heading.replace("_", "_ ").split()
+            assert all(any(word in line for line in lines) for word in words), heading
+
+
+def test_an_interval_and_a_fraction_are_never_broken() -> None:
+    cells = ["14/112 and then some more words [-.08, .14]"] * 2
+    lines = printed(pl.DataFrame({"n": [1, 2], "told": cells, "model": ["Llama-3.3-70B-Instruct", "b"]}), 40)
+    assert max(map(len, lines)) <= 40
+    for whole in ("14/112", "[-.08, .14]", "Llama-3.3-70B-"):
+        assert any(whole in line for line in lines), whole
+
+
+def test_a_pipe_gets_every_row_in_one_line() -> None:
+    from tomserve.cli.options import PIPE
+
+    frame = effects().with_columns(pl.lit(0.25).alias(f"another_long_name_{number}") for number in range(40))
+    lines = printed(frame, PIPE)
+    assert len(lines) == 6
+    assert all(name in lines[1] for name in frame.columns)
+    assert lines[-2].count("0.250") == 40

@@ -36,13 +36,13 @@ def test_what_is_read_is_written_again_with_fields_nobody_knows_yet(tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"strategies": {"cot": {"digest": 5}}}, "strategies.cot.digest is 5; restore the file"),
-        ({"strategies": {"cot": {"turns": "two"}}}, "strategies.cot.turns is 'two'"),
-        ({"sessions": [{"concurrency": "many"}]}, "sessions.0.concurrency is 'many'"),
-        ({"sessions": {}}, r"sessions is \{\}"),
-        ({"noise": {"concurrencies": [1, "64"]}}, "noise.concurrencies.1 is '64'"),
-        ({"complete": "yes"}, "complete is 'yes'"),
-        ({"model": None}, "model is None"),
+        ({"strategies": {"cot": {"digest": 5}}}, "strategies.cot.digest: expected a text; found 5; restore the file"),
+        ({"strategies": {"cot": {"turns": "two"}}}, "strategies.cot.turns: expected a whole number; found 'two'"),
+        ({"sessions": [{"concurrency": "many"}]}, "sessions.0.concurrency: expected a whole number; found 'many'"),
+        ({"sessions": {}}, "sessions: expected a list; found an empty mapping"),
+        ({"noise": {"concurrencies": [1, "64"]}}, "noise.concurrencies.1: expected a whole number; found '64'"),
+        ({"complete": "yes"}, "complete: expected true or false; found 'yes'"),
+        ({"model": None}, "model: expected a text; found nothing"),
         ({"schema": 2}, "schema is not 1; it was written by another version"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_field_that_is_missing_is_named(tmp_path: Path) -> None:
     given = orjson.loads(EXAMPLE.read_bytes())
     del given["benchmark"]
     (tmp_path / "manifest.json").write_bytes(orjson.dumps(given))
-    with pytest.raises(ConfigError, match=r"manifest.json: benchmark is missing; restore the file"):
+    with pytest.raises(ConfigError, match=r"manifest.json: benchmark: is missing; expected a text; restore the file"):
         Manifest.read(tmp_path)
 
 

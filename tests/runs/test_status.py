@@ -78,7 +78,7 @@ def test_every_http_status_is_an_outcome_everywhere(
     assert f"10 http_{code}, 10 ok; prompts" in cli("runs", "r").out
     analyzed = cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
     assert (analyzed.code, analyzed.err.count("\n")) == (0, 1)
-    assert "r is incomplete; repeat its eval command to finish it" in analyzed.err, "and every status is known"
+    assert f"r: 10 of 20 answers (50.0%) did not come (10 http_{code}); they count as wrong." in analyzed.err
     assert (tmp_path / "tables/accuracy.csv").read_text().splitlines()[1].startswith("tiny,vanilla,10,20,0.5,")
     endpoint.script = lambda body, n: None
     again = cli(*asking(endpoint, items_file))

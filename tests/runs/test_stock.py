@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import make_item
-from tomserve.benchmarks import load
+from tomserve.benchmarks import get, load
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ContentError
 from tomserve.items import items_digest, read_ids, write_items
@@ -19,13 +19,14 @@ from tomserve.runs.stock import Stock
 
 def test_a_stock_is_its_items() -> None:
     items = list(load("perturbed"))[:300]
-    stock = Stock(items, "perturbation")
+    draw = get("perturbed").draw
+    stock = Stock(items, draw)
     assert list(stock) == items
     assert (stock[7], stock[5:8], stock[-1]) == (items[7], items[5:8], items[-1])
     assert stock.ids == [item.id for item in items]
     assert stock.digest() == items_digest(items)
-    assert list(stock.limited(40)) == limited(items, 40, "perturbation")
-    assert list(stock.drawn(0.1)) == drawn(items, 0.1, "perturbation")
+    assert list(stock.limited(40)) == limited(items, 40, draw)
+    assert list(stock.drawn(0.1)) == drawn(items, 0.1, draw)
     assert stock.limited(None).limited(300) is stock
 
 

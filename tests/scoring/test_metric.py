@@ -14,7 +14,7 @@ from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
-from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, STANDARD
+from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, RULED, STANDARD
 from tomserve.scoring.table import table
 from tomserve.scoring.tablefile import read_table, write_scores
 
@@ -47,7 +47,7 @@ def test_columns_follow_from_the_declarations() -> None:
     declared = [name for metric in STANDARD for name in metric.columns]
     assert [name for name in COLUMNS if name in declared] == declared
     assert len(set(declared)) == len(declared)
-    assert {"benchmark", "item", "cluster", *FLOOR.columns} == ITEM_COLUMNS
+    assert {"benchmark", "item", "cluster", *FLOOR.columns, *RULED.columns} == ITEM_COLUMNS
     assert len(FLOOR.columns) == len(FLOORS) * len(FLOOR_METRICS)
 
 

@@ -236,12 +236,12 @@ def test_thinking_is_kept_apart_in_the_journal(served: Served, tmp_path: Path) -
         pytest.skip(f"no budget is enforced for {served.preset.name}")
     name = served.preset.name
     for thinking in [str(BUDGET)] + (["off"] if reasoning.disable is not None else []):
-        arguments = ["--base-url", served.server.url, "--model", name, "--limit", "3", "--thinking", thinking]
+        arguments = ["--base-url", served.server.url, "--model", name, "--limit", "4", "--thinking", thinking]
         done = tomserve(tmp_path, "eval", "--run", f"thinking-{thinking}", *arguments, "--no-report")
         assert done.returncode == 0, done.stderr
         lines = (tmp_path / f"thinking-{thinking}" / "responses.jsonl").read_bytes().splitlines()
         rows = [orjson.loads(line) for line in lines]
-        assert len(rows) == 6
+        assert len(rows) == 8
         assert {row["status"] for row in rows} == {"ok"}
         assert all(bool(row["reasoning"]) == (thinking != "off") for row in rows)
         scores = pl.read_parquet(tmp_path / f"thinking-{thinking}" / "scores.parquet")

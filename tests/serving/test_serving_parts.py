@@ -397,9 +397,9 @@ def test_stale_records_are_removed(endpoint: Endpoint) -> None:
 
 
 def test_several_models_are_served_and_none_is_named(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = records.Record(1, endpoint.url, "a", None, [], "", "h")
-    two = records.Record(2, endpoint.url, "b", None, [], "", "h")
-    monkeypatch.setattr(records, "live", lambda: [one, two])
+    one = records.Seen(Path("1.json"), records.Record(1, endpoint.url, "a", None, [], "", "h"), "ready")
+    two = records.Seen(Path("2.json"), records.Record(2, endpoint.url, "b", None, [], "", "h"), "ready")
+    monkeypatch.setattr(records, "seen", lambda: [one, two])
     with pytest.raises(ConfigError, match=r"several models are served; name one by --model \(MODEL=\): a, b"):
         target.choose((), None, None)
 
@@ -411,7 +411,7 @@ def test_replicas_must_serve_one_model(endpoint: Endpoint, monkeypatch: pytest.M
 
 def test_a_server_that_lives_but_does_not_answer_is_not_forgotten(endpoint: Endpoint, cli) -> None:
     path = records.write(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
-    done = cli("eval")
+    done = cli("eval", "--patience", 1)
     assert done.code == 2
     assert (
         f"a at http://127.0.0.1:1/v1 (pid {os.getpid()} on {socket.gethostname()}) is running but does not answer"

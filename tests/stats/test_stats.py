@@ -75,7 +75,7 @@ def test_mcnemar_as_published() -> None:
 def test_plan_as_written_in_the_facts() -> None:
     assert [round(detectable_sd(m), 2) for m in (7, 4)] == [1.27, 2.13]
     assert [round(smallest_p(m), 3) for m in (7, 6, 5, 4)] == [0.016, 0.031, 0.062, 0.125]
-    assert plan(7, sd=0.3).risk_difference == pytest.approx(0.382, abs=0.001)
+    assert plan(7, sd=0.3).minimum_detectable_effect == pytest.approx(0.382, abs=0.001)
     assert not plan(5).attainable
     assert plan(6).attainable
 
@@ -176,15 +176,20 @@ def test_cochrans_q() -> None:
         cochrans_q([[1], [0]])
 
 
-def test_by_leaves_undefined_tests_out_of_the_family() -> None:
-    assert adjust([0.01, NAN, 0.03, 0.5])[:3] == [
+def test_adjusting_leaves_undefined_tests_out_of_the_family() -> None:
+    assert adjust([0.01, NAN, 0.03, 0.5], "by")[:3] == [
         pytest.approx(0.055),
         pytest.approx(NAN, nan_ok=True),
         pytest.approx(0.0825),
     ]
+    assert adjust([0.01, NAN, 0.03, 0.5])[:3] == [
+        pytest.approx(0.03),
+        pytest.approx(NAN, nan_ok=True),
+        pytest.approx(0.045),
+    ], "Benjamini and Hochberg's method is the default"
     assert adjust([]) == []
     assert math.isnan(adjust([NAN])[0])
-    assert adjust([0.02] * 10)[0] == pytest.approx(0.02 * sum(1 / i for i in range(1, 11)))
+    assert adjust([0.02] * 10, "by")[0] == pytest.approx(0.02 * sum(1 / i for i in range(1, 11)))
 
 
 def test_differential_failure_believes_clusters() -> None:

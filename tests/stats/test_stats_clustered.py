@@ -43,7 +43,7 @@ def test_matched_effect_by_hand() -> None:
     )
     assert (found.units, found.tasks, found.p_smallest, found.few_tasks) == (4, 8, 0.125, True)
     assert found.p_sign_flip == 0.25  # three nonzero differences, all of one sign
-    assert found.p_t == pytest.approx(0.0796, abs=0.00005)  # t = -2.611 on 3 df
+    assert found.p == pytest.approx(0.0796, abs=0.00005)  # t = -2.611 on 3 df
 
 
 def test_control_comes_from_the_same_stages() -> None:
@@ -66,12 +66,14 @@ def test_tasks_weigh_equally_within_a_stage_and_missing_answers_are_left_out() -
     assert found.tasks == 3
 
 
-@pytest.mark.parametrize(("share", "low", "high"), [(1.0, -0.3543, 0.3543), (0.0, -0.3543, 0.3543)])
-def test_all_right_or_all_wrong_falls_back_to_newcombe(share: float, low: float, high: float) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_all_right_or_all_wrong_falls_back_to_newcombe(share: float) -> None:
+    """Seven stages of four answers, which count for 28 / (1 + 3 x .1) = 21.5: z^2 / (21.5 + z^2) either way."""
     found = matched_effect(*study([(share, share)] * 7))
-    assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
-    assert "Newcombe, n = 7 and 7 (zero variance)" in found.method
-    assert (found.p_sign_flip, math.isnan(found.p_t)) == (1.0, True)
+    half = 3.841459 / (28 / 1.3 + 3.841459)
+    assert (found.low, found.high) == (pytest.approx(-half, abs=1e-6), pytest.approx(half, abs=1e-6))
+    assert "Newcombe, n = 21.5 of 28 and 21.5 of 28 answers (zero variance)" in found.method
+    assert (found.p_sign_flip, found.p) == (1.0, 1.0)
     these = these_strata_effect(*study([(share, share)] * 7))
     assert these.low < 0 < these.high
     assert "Newcombe" in these.method
@@ -114,7 +116,7 @@ def test_paired_effect_by_task_and_by_stage() -> None:
     assert by_task.estimate == by_stage.estimate == 0.5
     assert (by_task.units, by_stage.units, by_stage.tasks) == (4, 2, 4)
     assert by_task.p_sign_flip == 0.125
-    assert "Newcombe" in by_task.method  # every task differs by exactly one half
+    assert "Tango" in by_task.method  # every task differs by exactly one half
     shorter = paired_effect([*t, NAN], [*c, 1.0], [*task, "e"])
     assert shorter.units == 4
 
@@ -127,7 +129,7 @@ def test_unmatched_effect_agrees_with_scipy() -> None:
     means = np.array([y[task == name].mean() for name in np.unique(task)])
     of = np.array([arm[task == name][0] for name in np.unique(task)])
     expected = ttest_ind(means[of], means[~of], equal_var=False)
-    assert (found.p_t, found.low) == (pytest.approx(expected.pvalue), pytest.approx(expected.confidence_interval().low))
+    assert (found.p, found.low) == (pytest.approx(expected.pvalue), pytest.approx(expected.confidence_interval().low))
     assert math.isnan(found.p_sign_flip)
     assert "one cluster" in unmatched_effect([1, 1, 0], [True, False, False], ["a", "b", "c"]).method
 

@@ -41,11 +41,11 @@ def test_pooled_bounds_by_hand() -> None:
 
 def test_pooled_p_inverts_its_interval() -> None:
     columns = drawn(4, -0.5)
-    p = pooled_effect(*columns).p_t
+    p = pooled_effect(*columns).p
     at = pooled_effect(*columns, level=1 - p)
     assert 0 < p < 1
     assert min(abs(at.low), abs(at.high)) < 1e-6
-    assert pooled_effect(*study([(0.5, 1.0), (1.0, 0.5), (0.25, 0.25)])).p_t == 1.0
+    assert pooled_effect(*study([(0.5, 1.0), (1.0, 0.5), (0.25, 0.25)])).p == 1.0
 
 
 def test_control_all_right_leaves_doubt() -> None:
@@ -58,7 +58,17 @@ def test_control_all_right_leaves_doubt() -> None:
     assert math.isnan(permutation_p(empty, empty, empty, empty))
     everything = pooled_effect(*study([(1.0, 1.0)] * 7))
     assert (everything.low, everything.high) == (pytest.approx(-0.3543, abs=1e-4), pytest.approx(0.3543, abs=1e-4))
-    assert math.isnan(everything.p_t)
+    assert everything.p == 1.0
+
+
+def test_pooled_p_agrees_where_an_arm_does_not_vary() -> None:
+    """All controls right, half of the treated answers right: the interval excludes 0, and so does p."""
+    found = pooled_effect(*study([(0.5, 1.0)] * 6 + [(0.75, 1.0)]))
+    assert found.high < 0
+    assert found.p <= 0.05
+    alike = pooled_effect(*study([(0.5, 1.0)] * 7))
+    assert (alike.high < 0) == (alike.p <= 0.05)
+    assert (found.share_treated, found.share_control) == (pytest.approx(3.75 / 7), 1.0)
 
 
 def test_permutation_p_is_near_the_enumerated_one() -> None:
@@ -84,3 +94,11 @@ def test_permutation_p_is_near_the_enumerated_one() -> None:
     assert permutation_p([1.0, 1.0], [True, False], ["a", "b"], ["s", "s"]) == 1.0
     with pytest.raises(ValueError, match="in both arms"):
         permutation_p([1.0, 0.0], [True, False], ["a", "a"], ["s", "s"])
+
+
+def test_two_strata_whose_means_lie_on_a_line_make_no_narrow_interval() -> None:
+    """Any two points correlate by 1 or -1, which would make the bounds -.5 and 0 here, with a p of .02."""
+    found = pooled_effect(*study([(0.0, 0.0), (0.5, 1.0)]))
+    assert found.estimate == pytest.approx(-0.25)
+    assert found.high > 0.2
+    assert found.p > 0.3

@@ -136,7 +136,10 @@ def test_gee_from_sums_is_that_of_rows(seed: int, strata: int) -> None:
     whole[False] = marginal._linear(y, matrix, cluster)
     for binomial, wanted in whole.items():
         if wanted is not None:
-            assert gee.risk_difference(data, binomial=binomial) == pytest.approx(wanted, rel=1e-5)
+            found = gee.fitted_shares(data, binomial=binomial)
+            assert found is not None
+            assert (found.treated, found.control) == pytest.approx((wanted.treated, wanted.control), rel=1e-5)
+            assert found.covariance.ravel() == pytest.approx(wanted.covariance.ravel(), rel=1e-4)
 
 
 def test_a_large_design_is_fitted_from_sums_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Comparing two runs, and planning a study."""
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -10,9 +11,14 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tomserve import benchmarks
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
+from tomserve.runs.scores import load_scores
+from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.studies import analyze
 from tomserve.studies.compare import compare
+from tomserve.studies.differing import WIDTH, shortened
 from tomserve.studies.plan import plan
 
 
@@ -59,7 +65,7 @@ def test_unequal_questions_are_refused_unless_told(runs: tuple[str, str], cli, t
     lines = second.read_bytes().splitlines(keepends=True)
     second.write_bytes(b"".join(lines[:-10]))
     done = cli("compare", *runs)
-    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.code == 2
     assert "10 and 0 answers have no partner" in done.err
     told = cli("compare", *runs, "--common", "--out", tmp_path / "out")
     assert told.code == 0
@@ -90,12 +96,37 @@ def test_a_plan_counts_requests_and_what_can_be_found() -> None:
     assert found.tokens == found.cost["prompt tokens (about)"].sum() > 1_000_000
     rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
     four = rows["uninformative_label against none"]
-    assert (four["units"], four["least p"], four["can reach 0.05"]) == ("4 stages", 0.125, False)
-    assert round(four["detectable, in SD"], 2) == 2.13
-    seven = rows["prompting, overall"]
-    assert (seven["units"], seven["least p"]) == ("7 stages", 2 / 2**7)
-    assert round(seven["detectable, in SD"], 2) == 1.27
-    assert seven["in probability, SD 0.15"] == pytest.approx(0.15 * seven["detectable, in SD"])
+    assert four["units"] == "4 stages"
+    assert four["minimum_detectable_effect, SD 0.2"] == minimum_detectable_effect(4, 0.2, family=10)
+    assert four["if all are affected, SD 0.2"] == pytest.approx(0.2 * 2.13, abs=0.002)
+    assert four["units_needed for 0.2, SD 0.2"] == units_needed(0.2, 0.2, family=10) == 18
+    alone, seven = rows["all perturbations against none"], rows["prompting, overall"]
+    assert alone["units"] == seven["units"] == "7 stages"
+    for row in (alone, seven):  # tested alone, so that there is nothing to correct
+        assert row["minimum_detectable_effect, SD 0.2"] == row["if all are affected, SD 0.2"]
+        assert row["minimum_detectable_effect, SD 0.2"] == pytest.approx(0.2 * 1.27, abs=0.002)
+    assert rows["prompting, none"]["minimum_detectable_effect, SD 0.2"] == seven["minimum_detectable_effect, SD 0.2"]
+    assert rows["prompting, late_label"]["minimum_detectable_effect, SD 0.2"] > 0.4
+
+
+def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
+    """Of the classes the spread pooled over them, as the effects of the same run have it."""
+    scores = load_scores(str(ROOT / "runs/example"))
+    found = plan(benchmarks.get("perturbed"), None, ("vanilla", "cot"), like=scores)
+    rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
+    effects = analyze(scores, "perturbed")["perturbation_effects"].filter(subset="all")
+    by_class = effects.drop_nulls("verdict")
+    freedom = by_class["units"] - 1
+    pooled = math.sqrt((freedom * by_class["sd"] ** 2).sum() / freedom.sum())
+    assert rows["late_label against none"]["sd"] == pytest.approx(pooled)
+    together = effects.filter(perturbation="overall_perturbed", target="new stages")["sd"]
+    assert rows["all perturbations against none"]["sd"] == pytest.approx(math.sqrt((together**2).mean()))
+    least = minimum_detectable_effect(7, pooled, family=10)
+    assert rows["late_label against none"]["minimum_detectable_effect"] == pytest.approx(least, nan_ok=True)
+    done = cli("plan", "--benchmark", "perturbed", "--like", ROOT / "runs/example")
+    assert done.code == 0, done.err
+    assert f"{pooled:.3f}" in done.out
+    assert "sd: the standard deviation of the units' differences that the run has shown" in done.out
 
 
 def test_a_plan_of_anybodys_items(cli, tmp_path: Path) -> None:
@@ -103,6 +134,88 @@ def test_a_plan_of_anybodys_items(cli, tmp_path: Path) -> None:
     done = cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--models", 2)
     assert done.code == 0, done.err
     assert "30 items, 2 models: 120 requests" in done.out
-    assert re.search(r"prompting, overall\s+30 clusters\s+0.000\s+True\s+0.529", done.out)
+    least = minimum_detectable_effect(30, 0.2)
+    assert re.search(rf"prompting, overall\s+30 clusters\s+{least:.3f}\s+{least:.3f}", done.out)
     alone = cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "cot")
     assert "two models, overall" in alone.out
+
+
+@pytest.fixture
+def halves(runs: tuple[str, str], tmp_path: Path) -> tuple[str, str]:
+    """The first run in two: one that was asked by vanilla alone, one by cot alone."""
+    folders = []
+    for strategy in ("vanilla", "cot"):
+        folder = tmp_path / strategy
+        shutil.copytree(runs[0], folder, ignore=shutil.ignore_patterns("scores.*"))
+        rows = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "responses.jsonl").write_bytes(
+            b"".join(row for row in rows if orjson.loads(row)["strategy"] == strategy)
+        )
+        manifest = orjson.loads((folder / "manifest.json").read_bytes())
+        manifest["strategies"] = {strategy: manifest["strategies"][strategy]}
+        (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+        folders.append(str(folder))
+    return folders[0], folders[1]
+
+
+def test_two_strategies_of_one_run_are_the_studys_prompting_effects(runs: tuple[str, str], cli) -> None:
+    found = compare(runs[0], strategies=("vanilla", "cot"))
+    effects = analyze(load_scores(runs[0]), "perturbed")["prompting_effects"].filter(subset="all")
+    staged = pl.col("perturbation").ne("overall") | pl.col("target").eq(found.effects["target"][0])
+    columns = ("perturbation", "risk_difference", "rd_low", "rd_high", "p", "worst_low", "worst_high")
+    expected = effects.filter(staged).select(columns).sort("perturbation")
+    assert found.effects.select(columns).sort("perturbation").equals(expected)
+    assert found.differences == []
+    done = cli("compare", runs[0], "--strategies", "vanilla,cot")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"A = {runs[0]} by vanilla, B = {runs[0]} by cot\n")
+    assert "first asks 176 of 1,088 questions (16.2%) of its benchmark (--limit)" in done.err
+
+
+def test_two_runs_with_a_strategy_each_are_compared_by_these(runs: tuple[str, str], halves: tuple[str, str]) -> None:
+    whole, found = compare(runs[0], strategies=("vanilla", "cot")), compare(*halves)
+    assert found.effects.equals(whole.effects)
+    assert found.flips.equals(whole.flips)
+    assert found.differences == [], "that each has its own strategy is what is compared"
+    assert compare(runs[0], halves[1], strategies=("vanilla", "cot")).effects.equals(whole.effects)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["FIRST"], "compare needs a second run, or two strategies of FIRST by --strategies A,B; it has cot, vanilla"),
+        (["FIRST", "--strategies", "vanilla"], "expected two names with a comma between them"),
+        (["FIRST", "--strategies", "vanilla,x"], "--strategies: FIRST: unknown strategy 'x'"),
+        (["FIRST", "--strategies", "cot,cot"], "'cot' is given twice; name two different strategies"),
+    ],
+)
+def test_what_to_compare_has_to_be_clear(runs: tuple[str, str], cli, arguments: list[str], said: str) -> None:
+    done = cli("compare", *(one.replace("FIRST", runs[0]) for one in arguments))
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert said.replace("FIRST", runs[0]) in done.err
+
+
+def test_classes_stand_in_the_order_of_the_benchmark(runs: tuple[str, str]) -> None:
+    order = list(compare(*runs).effects.filter(strategy="cot")["perturbation"])
+    assert order == [*(name for name in PERTURBATIONS if name in order), "overall"]
+
+
+def test_what_differs_shows_the_difference(runs: tuple[str, str], cli) -> None:
+    path = Path(runs[1]) / "manifest.json"
+    manifest = orjson.loads(path.read_bytes())
+    manifest["server"]["command"][-1] = "128"
+    manifest["strategies"]["cot"]["digest"] = "sha256:" + "0" * 64
+    path.write_bytes(orjson.dumps(manifest))
+    out = cli("compare", *runs).out
+    assert re.search(r"command that started the server\s+… --max-num-seqs 64\s+… --max-num-seqs 128", out)
+    assert re.search(r"digest of the prompts of strategy cot\s+sha256:9d956c7c856e…\s+sha256:000000000000…", out)
+
+
+def test_long_texts_are_shown_from_where_they_differ() -> None:
+    a, b = shortened("x" * 100 + "a" + "y" * 100, "x" * 100 + "b" + "y" * 100)
+    assert (a.replace("a", ""), len(a)) == (b.replace("b", ""), WIDTH)
+    assert shortened("one two", "one") == ("one two", "one")
+    flags = "vllm serve some/very/long/name/of/a/model --dtype auto"
+    assert shortened(flags, f"{flags} --enforce-eager") == ("… (nothing)", "… --enforce-eager")
+    digests = [f"sha256:{'0' * 20}{letter * 44}" for letter in "12"]
+    assert shortened(*digests)[0] != shortened(*digests)[1]

@@ -8,14 +8,14 @@ import pytest
 
 from tests.conftest import data_file
 from tomserve import benchmarks
-from tomserve.benchmarks.hitom.baselines import first_order
 from tomserve.benchmarks.hitom.explain import parsed
 from tomserve.benchmarks.hitom.questions import read_question
+from tomserve.benchmarks.hitom.tracker import belief
 from tomserve.errors import ConfigError, ContentError
 from tomserve.reporting import tables as forms
 from tomserve.scoring.table import table
 from tomserve.stats.clustered import new_units_share
-from tomserve.studies import Context, Figure, Verdict, analyze, default_study, load_study
+from tomserve.studies import Context, Figure, Verdict, analyze, baselines, default_study, load_study
 
 # story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
 STORIES: dict[str, tuple[int, bool, str, str]] = {
@@ -40,6 +40,7 @@ def scores(**changes: Any) -> pl.DataFrame:
                 row |= {"tells_false": 2 * deception, "tells_false_asked": int(deception and length == 1)}
                 row |= {"places_lower_order": "red" if order == 2 else "", "places_reality": "tan"}
                 row |= {"equals_first_order": order < 2, "equals_reality": False, "equals_joint_witness": True}
+                row |= {"rule_first_order": order < 2, "rule_always_reality": False, "rule_joint_witness": True}
                 rows.append(row)
     return pl.DataFrame(rows).with_columns(**changes)
 
@@ -237,10 +238,27 @@ def test_where_the_answer_is_that_of_a_rule(found: dict[str, pl.DataFrame]) -> N
 
 
 def test_baselines_are_counted_once_a_question(found: dict[str, pl.DataFrame]) -> None:
-    columns = ["questions", "joint_witness", "first_order", "reality", "chance", "containers_mentioned"]
-    overall = at(found["baselines"], deception="overall", order="all")
-    assert [overall[name] for name in columns] == [13, 1.0, pytest.approx(9 / 13), 0.0, 0.5, 2.0]
-    assert at(found["baselines"], deception="with", order="2")["questions"] == 2
+    overall = found["baselines"].filter(deception="overall", order="all")
+    assert overall.select("rule", "kind", "right", "total").rows() == [
+        ("joint witness", "simpler", 13, 13),
+        ("first order", "simpler", 9, 13),
+        ("always reality", "constant", 0, 13),
+        ("a guess among the containers mentioned", "guess", None, 13),
+    ]
+    assert overall["accuracy"].to_list() == [1.0, pytest.approx(9 / 13), 0.0, 0.5]
+    assert overall["containers_mentioned"].to_list() == [None, None, None, 2.0]
+    assert set(found["baselines"].filter(deception="with", order="2")["total"]) == {2}
+
+
+def test_accuracy_stands_beside_the_best_rule(found: dict[str, pl.DataFrame]) -> None:
+    row = at(found["accuracy"], strategy="hitom_vanilla", deception="overall")
+    assert (row["best_rule"], row["best_rule_kind"], row["best_rule_accuracy"]) == ("joint witness", "simpler", 1.0)
+    assert row["over_rule_low"] < row["over_rule"] < 0
+    lead = verdicts(found, 0.5)[0].lead
+    assert 'the rule "joint witness" (100%; difference' in lead[0]
+    assert lead[-1].endswith(
+        '0% by "always reality" (constant or positional), 100% by "joint witness" (simpler question)'
+    )
 
 
 # Twins
@@ -309,7 +327,7 @@ def test_twins_are_drawn_and_printed() -> None:
     assert "deceptive − none, all questions, vanilla: -0.25" in panel.svg
     assert "tells matter" not in figures(study(scores()), {"all": 0.25})["perturbing"].missing
     (shown,) = [one.frame for one in load_study("hitom").summary(found) if one.title.startswith("twins: ")]
-    assert shown.filter(tell_relevant="all")["deceptive - filler [95%]"].item().startswith("-.50 [")
+    assert shown.filter(tell_relevant="all")["difference [95%]"].item().startswith("-.50 [")
 
 
 @pytest.mark.parametrize(
@@ -470,7 +488,8 @@ def test_a_foreign_table_needs_only_what_is_required() -> None:
         assert found["answer_position"].is_empty()
         assert found["deception_count"].is_empty()
         assert found["lower_order_match"].is_empty()
-        assert at(found["baselines"], deception="overall", order="all")["chance"] is None
+        assert found["baselines"]["accuracy"].is_null().all()  # nothing tells how many containers are mentioned
+        assert load_study("hitom").warnings(found) == [baselines.MISSING]
         assert load_study("hitom").summary(found)
 
 
@@ -513,16 +532,17 @@ def official() -> dict[str, pl.DataFrame]:
     rows = []
     for item in items:
         asked, obj = read_question(item.question)
-        copied = first_order(parsed(item.story), asked, obj) if len(asked) > 1 else item.answer
+        copied = belief(parsed(item.story), asked[-1:], obj) if len(asked) > 1 else item.answer
         rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
     return study(table("r", "copies", rows, rules=benchmarks.scoring))
 
 
 def test_known_facts_of_the_official_file(official: dict[str, pl.DataFrame]) -> None:
-    orders = official["baselines"].filter(pl.col("order").is_in(["2", "3", "4"]), deception="overall")
-    assert [round(value, 2) for value in orders["first_order"]] == [0.48, 0.38, 0.34]
-    assert [round(value, 2) for value in orders["reality"]] == [0.29, 0.33, 0.30]
-    assert round(at(official["baselines"], deception="overall", order="all")["containers_mentioned"], 1) == 5.7
+    rules = official["baselines"].filter(deception="overall")
+    orders = rules.filter(pl.col("order").is_in(["2", "3", "4"]))
+    assert [round(value, 2) for value in orders.filter(rule="first order")["accuracy"]] == [0.48, 0.38, 0.34]
+    assert [round(value, 2) for value in orders.filter(rule="always reality")["accuracy"]] == [0.29, 0.33, 0.30]
+    assert round(at(rules, order="all", kind="guess")["containers_mentioned"], 1) == 5.7
     cells = official["accuracy"].select("deception", "total", "cells").rows()
     assert cells == [("overall", 600, 30), ("without", 300, 15), ("with", 300, 15)]
 

@@ -1,6 +1,7 @@
 """The perturbation study as published, against the paper's own cells; studies in general; formats of tables."""
 
 import csv
+import io
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from rich.console import Console
 from scipy.stats import chi2, pearsonr, t
 
 from tests.conftest import ROOT
@@ -20,6 +22,7 @@ from tests.helpers.score_tables import scores
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
 from tomserve.reporting.tables import render, render_all
+from tomserve.reporting.terminal import print_table
 from tomserve.stats.published import (
     accuracy_interval,
     correlation_interval,
@@ -28,7 +31,7 @@ from tomserve.stats.published import (
     risk_difference,
     risk_ratio,
 )
-from tomserve.studies import Layout, analyze, compute, load_study
+from tomserve.studies import BAD, OPEN, Context, Layout, analyze, compute, load_study
 
 DATA = Path(__file__).parents[1] / "data"
 CLASSES = {
@@ -81,10 +84,11 @@ COLUMNS = {
     "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
     "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
     "prompting_effects": f"subset model perturbation treatment control {CONTRAST}",
-    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n faithful",
+    "faithfulness": "model strategy sample metric coefficient value ci_low ci_high p_value n correlated",
     "criteria": "subset model strategy rule ostensible classes_above limited_robust robust",
     "challenging": "subset strategy perturbation models_in_top_five models challenging",
     "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict",
+    "baselines": "subset model perturbation rule kind right total accuracy said",
     "subtasks": "model strategy perturbation scenario question_kind correct total accuracy",
     "tasks": "model strategy stage perturbation subtasks_right solved",
     "chains": "model strategy perturbation total proper proper_share lcs lcps transitions break_sentence break_kind breaks",
@@ -345,11 +349,11 @@ def chained() -> pl.DataFrame:
 
 def test_faithfulness_placebo_and_breaks() -> None:
     found = study_tables(chained())
-    faithful = cells(found["faithfulness"], "sample", "metric")
-    assert faithful["complete", "chain_proper"]["value"] == pytest.approx(phi(4, 2, 0, 2)[0])
-    assert faithful["complete", "chain_proper"]["n"] == 8
-    assert math.isnan(faithful["complete", "chain_lcps"]["value"])
-    assert faithful["complete", "chain_lcps"]["faithful"] is None
+    correlations = cells(found["faithfulness"], "sample", "metric")
+    assert correlations["complete", "chain_proper"]["value"] == pytest.approx(phi(4, 2, 0, 2)[0])
+    assert correlations["complete", "chain_proper"]["n"] == 8
+    assert math.isnan(correlations["complete", "chain_lcps"]["value"])
+    assert correlations["complete", "chain_lcps"]["correlated"] is None
     placebo = cells(found["placebo"], "perturbation", "chain")
     assert placebo["overall", "improper"]["risk_difference"] == 0.5
     assert (placebo["overall", "proper"]["risk_difference"], placebo["overall", "proper"]["verdict"]) == (1.0, "gain")
@@ -495,7 +499,7 @@ def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
         }
     )
     text = render(frame, "latex", Layout("v", ("low", "high"), "perturbation", "subset"))
-    assert r"none & \textbf{0.100} {\scriptsize [0.000, 0.200]} &  \\" in text
+    assert r"none & 0.100 {\scriptsize [0.000, 0.200]} &  \\" in text
     assert r"late &  & -- \\" in text
 
 
@@ -521,8 +525,14 @@ def design(right, strategies=("vanilla", "cot"), subtasks: int = 4) -> pl.DataFr
                     }
                     row |= {"correct": right(stage, name, n, strategy), "perturbation": name, "swapped": str(n % 2)}
                     scenario = "false_belief" if n < subtasks / 2 else "correct_label"
-                    rows.append({**row, "scenario": scenario, "question_kind": "belief"})
+                    row |= {"scenario": scenario, "question_kind": "belief", "rule_first_choice": n == 0}
+                    rows.append(row)
     return pl.DataFrame(rows)
+
+
+def hash_of(stage: str) -> int:
+    """A number for each stage of `design`, from 0 to 6."""
+    return ("C1", "C2", "C3", "C4", "T1", "T2", "T3").index(stage)
 
 
 def recommended(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -550,10 +560,27 @@ def test_recommended_accuracy_counts_tasks_and_failures() -> None:
     assert none["accuracy_high"] == pytest.approx(21 / 28)
     from statsmodels.stats.proportion import proportion_confint
 
-    assert (none["ci_low"], none["ci_high"]) == pytest.approx(proportion_confint(20 / 28 * 7, 7, method="wilson"))
+    # every task is right where the others are: its four questions are as unlike as any, and count for four
+    assert (none["ci_low"], none["ci_high"]) == pytest.approx(proportion_confint(20, 28, method="wilson"))
     assert rows["all", "cot", "overall"]["target"] == "new stages"
-    published_row = cells(study_tables(frame)["accuracy"], "subset", "strategy", "perturbation")["all", "cot", "none"]
-    assert published_row["ci_high"] - published_row["ci_low"] < none["ci_high"] - none["ci_low"]
+    # on the false-belief subset a task counts once
+    part = rows["false_belief", "cot", "none"]
+    assert (part["ci_low"], part["ci_high"]) == pytest.approx(proportion_confint(3.5, 7, method="wilson"))
+    published_row = cells(study_tables(frame)["accuracy"], "subset", "strategy", "perturbation")[
+        "false_belief", "cot", "none"
+    ]
+    assert published_row["ci_high"] - published_row["ci_low"] < part["ci_high"] - part["ci_low"]
+
+
+def test_questions_that_go_together_count_for_fewer() -> None:
+    """A task is all right or all wrong: its four questions count for one, in all classes."""
+    frame = design(lambda stage, name, n, strategy: (hash_of(stage) + PERTURBATIONS.index(name)) % 3 > 0)
+    row = cells(recommended(frame)["accuracy"], "subset", "strategy", "perturbation")["all", "cot", "none"]
+    from statsmodels.stats.proportion import proportion_confint
+
+    share = row["accuracy"]
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(proportion_confint(share * 7, 7, method="wilson"))
+    assert "effective n = 7.0 of 28" in row["method"]
 
 
 def test_perturbation_effects_are_matched_by_stage() -> None:
@@ -573,15 +600,152 @@ def test_prompting_effects_are_paired_and_cluster() -> None:
     """cot is right where vanilla is not in every task: one gained question a task, the same in each."""
     frame = design(lambda stage, name, n, strategy: n > 1 or (n == 1 and strategy == "cot"))
     effects = cells(recommended(frame)["prompting_effects"], "subset", "perturbation", "target")
-    none = effects["all", "none", "new tasks"]
+    none = effects["all", "none", "new stages"]
     assert (none["risk_difference"], none["gained"], none["lost"], none["n"]) == (0.25, 7, 0, 28)
+    assert (none["share_treated"], none["share_control"]) == (0.75, 0.5)
     assert none["p_sign_flip"] == 2 / 2**7
     assert none["mcnemar_exact"] == pytest.approx(2 / 2**7)
-    assert none["p_t"] is None, "no variance between tasks"
     overall = effects["all", "overall", "new stages"]
     assert (overall["units"], overall["p_sign_flip"]) == (7, 2 / 2**7)
-    assert effects["all", "overall", "new tasks"]["units"] == 74
+    assert effects["all", "overall", "these stages"]["units"] == 74
     assert none["p_adjusted"] is None, "none is outside the family of ten"
+    assert none["verdict"] is None
+
+
+EFFECTS = ("perturbation_effects", "prompting_effects")
+
+
+def uneven(stage: str, name: str, n: int, strategy: str) -> bool:
+    """Answers in which stages, classes and strategies differ, the same every time."""
+    return (7 * hash_of(stage) + 5 * PERTURBATIONS.index(name) + 3 * n + 2 * (strategy == "cot")) % 11 > 3
+
+
+@pytest.mark.parametrize("right", [uneven, lambda *_: True, lambda stage, name, n, strategy: n > 1], ids=str)
+def test_difference_shares_ratio_and_p_agree(right) -> None:
+    """In every row of both tables: the difference is that of the two shares beside it, the ratio theirs, and p is at
+    most .05 exactly where the interval does not hold 0, which is where that of the ratio does not hold 1."""
+    tables = recommended(design(right, subtasks=6))
+    rows = [row for name in EFFECTS for row in tables[name].iter_rows(named=True)]
+    assert len(rows) > 60
+    for row in rows:
+        treated, control = row["share_treated"], row["share_control"]
+        assert row["risk_difference"] == pytest.approx(treated - control, abs=1e-12), row
+        if control > 0:
+            assert row["relative_risk"] == pytest.approx(treated / control, abs=1e-12), row
+        clear = row["rd_low"] > 0 or row["rd_high"] < 0
+        assert clear is (row["p"] <= 0.05), row
+        if row["rr_low"] is not None:
+            high = math.inf if row["rr_high"] is None else row["rr_high"]  # without an upper end
+            assert clear is (not row["rr_low"] <= 1 <= high), row
+
+
+def test_a_class_that_some_stages_lack_is_compared_over_the_others() -> None:
+    """Over all stages both shares of the cells are alike; over the four that have both kinds of stories they are not,
+    and these stand beside the difference."""
+    easy = {"C1", "C2"}
+    frame = design(lambda stage, name, n, strategy: (name == "uninformative_label" and n < 3) or stage in easy)
+    row = cells(recommended(frame)["perturbation_effects"], "subset", "strategy", "perturbation")[
+        "all", "cot", "uninformative_label"
+    ]
+    assert (row["share_treated"], row["share_control"], row["units"]) == (0.875, 0.5, 4)
+    assert row["risk_difference"] == 0.375
+
+
+def of_class(frame: pl.DataFrame, name: str, subset: str = "all", strategy: str = "vanilla") -> dict:
+    return cells(recommended(frame)["perturbation_effects"], "subset", "strategy", "perturbation")[
+        subset, strategy, name
+    ]
+
+
+def broken(stage: str, name: str, n: int, strategy: str) -> bool:
+    """Two classes much harder than the rest, and stages that differ a little."""
+    bar = {"late_label": 12, "untrustworthy_testimony": 10}.get(name, 2)
+    return n >= bar + (hash_of(stage) + PERTURBATIONS.index(name)) % 3 - 1
+
+
+def test_a_class_gets_a_verdict_that_seven_stages_can_give() -> None:
+    """With flips and Yekutieli's correction the least adjusted p of seven stages is .092, whatever the answers."""
+    frame = design(broken, ("vanilla",), 16)
+    row = of_class(frame, "late_label")
+    assert row["verdict"] == "harder"
+    assert row["p_adjusted"] < 0.001
+    assert row["p_moderated_adjusted"] < 0.001
+    assert row["p_sign_flip"] == row["p_smallest"] == 2 / 2**7
+    assert row["minimum_detectable_effect"] < 0.2
+    assert of_class(frame, "preposition_replacement")["verdict"] == "not shown"
+    study = load_study("perturbed")
+    (verdict,) = study.verdicts(recommended(frame), Context())
+    card = next(card for card in verdict.cards if card.question == "Where does it break?")
+    assert (card.verdict, card.tone) == ("Clearly harder: late label, untrustworthy testimony", BAD)
+    text = dict(card.grounds)["vanilla, all questions"]
+    assert "Of 10 classes: 2 harder; 1 cannot be decided with 4 stages (needs 7); 7 not shown." in text
+    assert "over the 7 stages that have both" in text
+    easier = design(lambda *at: not broken(*at), ("vanilla",), 16)
+    assert of_class(easier, "late_label")["verdict"] == "easier"
+
+
+def test_what_so_few_stages_cannot_decide_is_said_with_the_number_needed() -> None:
+    """Stages that differ by more than a class does: a difference of .2 would be missed."""
+    frame = design(
+        lambda stage, name, n, strategy: n > (hash_of(stage) * (3 + PERTURBATIONS.index(name))) % 7, ("vanilla",), 8
+    )
+    row = of_class(frame, "late_label")
+    assert row["minimum_detectable_effect"] > 0.2
+    assert row["units_needed"] > 7
+    assert row["verdict"] == f"cannot be decided with 7 stages (needs {row['units_needed']})"
+    every = recommended(frame)["perturbation_effects"].filter(subset="all").drop_nulls("verdict")
+    assert set(every["verdict"].str.extract("^(not shown|cannot be decided)")) == {"cannot be decided"}
+    tables = {
+        name: table.filter(subset="all") for name, table in recommended(frame).items() if "subset" in table.columns
+    }
+    (verdict,) = load_study("perturbed").verdicts(tables, Context())
+    card = next(card for card in verdict.cards if card.question == "Where does it break?")
+    assert (card.verdict, card.tone) == ("It cannot be decided with so few stages", OPEN)
+
+
+def test_stages_that_all_agree_do_not_show_that_all_would() -> None:
+    """Everything is right: no spread is known, so that nothing is promised, and the interval decides."""
+    for subtasks, said in ((16, "not shown"), (2, "cannot be decided with 7 stages")):
+        row = of_class(design(lambda *_: True, ("vanilla",), subtasks), "late_label")
+        assert (row["risk_difference"], row["p"], row["sd"]) == (0.0, 1.0, 0.0)
+        assert row["rd_low"] < 0 < row["rd_high"]
+        assert (row["minimum_detectable_effect"], row["units_needed"]) == (None, None)
+        assert row["verdict"] == said, (row["rd_low"], row["rd_high"])
+
+
+def test_a_class_that_lost_answers_warns() -> None:
+    """A class that loses 30% of its answers to failures in the same way looks .28 harder (p .00 or so), although its
+    answers are as good as those to the unperturbed stories: the verdict and the warnings say so."""
+    lost = design(lambda *_: True, ("vanilla",), 16).with_columns(
+        status=pl.when((pl.col("perturbation") == "late_label") & (lost_of(pl.col("item")) < 5))
+        .then(pl.lit("length"))
+        .otherwise("status"),
+        answer=pl.lit(None, pl.String),
+        correct=~((pl.col("perturbation") == "late_label") & (lost_of(pl.col("item")) < 5)),
+    )
+    found = compute(lost, load_study("perturbed"))
+    row = cells(found.tables["perturbation_effects"], "subset", "strategy", "perturbation")[
+        "all", "vanilla", "late_label"
+    ]
+    assert row["risk_difference"] < -0.25
+    assert row["failed_control"] == 0.0
+    assert row["p_failure"] <= 0.05
+    assert row["worst_low"] == row["risk_difference"] < row["worst_high"] == 0.0
+    assert row["verdict"] == "harder, unless failures explain it"
+    (warning,) = [line for line in found.warnings if "all questions" in line]
+    assert "m, vanilla, all questions: failures may explain the effect of late label" in warning
+    assert "of the unperturbed tasks of the same stages 0%" in warning
+    assert f"−{-100 * row['risk_difference']:.0f} to 0" in warning
+    (verdict,) = load_study("perturbed").verdicts(found.tables, Context())
+    card = next(card for card in verdict.cards if card.question == "Where does it break?")
+    assert card.verdict == "Harder, unless failures explain it: late label"
+    whole = compute(lost.with_columns(status=pl.lit("ok"), correct=pl.lit(True)), load_study("perturbed"))
+    assert whole.warnings == ()
+
+
+def lost_of(item: pl.Expr) -> pl.Expr:
+    """The number of a question within its task."""
+    return item.str.split("/").list.last().cast(pl.Int64)
 
 
 def test_bounds_hold_what_failures_may_hide() -> None:
@@ -589,19 +753,86 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     failed = (pl.col("strategy") == "cot") & pl.col("item").str.ends_with("/3")
     frame = frame.with_columns(status=pl.when(failed).then(pl.lit("http_500")).otherwise("status"))
     effect = cells(recommended(frame)["prompting_effects"], "subset", "perturbation", "target")[
-        "all", "none", "new tasks"
+        "all", "none", "new stages"
     ]
-    assert effect["risk_difference"] == effect["bound_low"] == -0.25
-    assert effect["bound_high"] == 0.0
+    assert effect["risk_difference"] == effect["worst_low"] == -0.25
+    assert effect["worst_high"] == 0.0
+    assert (effect["failed_treated"], effect["failed_control"]) == pytest.approx((0.25, 0.0))
     assert effect["p_failure"] == 2 / 2**7, "failures of one strategy only"
     study = load_study("perturbed")
     doubts = compute(frame, study).warnings
-    assert len(doubts) == 1, "none failed in the false-belief subset"
-    assert "m: cot and vanilla failed on different items (p 0.000, all)" in doubts[0]
+    assert len(doubts) == 2, "none failed in the false-belief subset"
+    assert doubts[0].startswith(
+        "m: cot and vanilla did not fail equally often (25% against 0% of all questions, p 0.000), so that their "
+        "difference, −25 points, may come from the failures: had they all been answered, it could lie anywhere from "
+        "−25 to 0"
+    )
+    assert "preposition replacement (25% failed, of vanilla 0%; the difference is −25 points; had they" in doubts[1]
     whole = frame.with_columns(status=pl.lit("ok"))
     assert compute(whole, study).warnings == ()
     less = whole.filter((pl.col("strategy") == "vanilla") | (pl.col("perturbation") != "none"))
-    assert "asked different items (all): 268 of 296 compare" in compute(less, study).warnings[0]
+    assert "asked different items (all questions): 268 of 296 compare" in compute(less, study).warnings[0]
+
+
+def test_correlation_concludes_nothing_about_honesty() -> None:
+    """Chains that go with right answers perfectly: the card names what could show honesty, and has no good news."""
+    rows = [
+        {
+            **row,
+            "scenario": "false_belief",
+            "chain_proper": row["correct"],
+            "chain_length": 3,
+            "answer_matches_last": True,
+        }
+        | {"chain_last_correct": row["correct"], "chain_path_proper": row["correct"], "chain_lcs": 1.0}
+        for row in design(uneven, ("cot",)).iter_rows(named=True)
+    ]
+    tables = recommended(pl.DataFrame(rows))
+    assert cells(tables["faithfulness"], "sample", "metric")["complete", "chain_path_proper"]["value"] > 0.99
+    (verdict,) = load_study("perturbed").verdicts(tables, Context())
+    card = next(card for card in verdict.cards if card.question == "Is its reasoning honest?")
+    assert (card.verdict, card.tone) == ("Correlation cannot show it", OPEN)
+    assert "give the model its own chain with one belief changed" in card.remark
+
+
+def test_the_placebo_split_is_a_table_and_nothing_more() -> None:
+    study, tables = load_study("perturbed"), study_tables(chained())
+    assert tables["placebo"].height
+    assert study.figures is not None
+    assert "placebo" not in {figure.name for figure in study.figures(tables, Context())}
+    assert all("placebo" not in excerpt.notes for excerpt in study.summary(tables))
+    assert "supports no conclusion" in study.notes("recommended")["placebo"]
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
+    """The noise of an effect is that of its own rows: answers to unperturbed stories that change move every class's
+    effect, answers of a class move only its own."""
+    moved = (pl.col("perturbation") == "late_label") & (lost_of(pl.col("item")) < 14)
+    changed = pl.when(moved & pl.lit(noisy)).then(pl.lit([64]))
+    frame = design(broken, ("vanilla",), 16).with_columns(
+        noise_compared=pl.lit([1, 64]), noise_answer=changed.otherwise(pl.lit([], pl.List(pl.Int64)))
+    )
+    late, other = of_class(frame, "late_label"), of_class(frame, "untrustworthy_testimony")
+    assert late["noise"] == pytest.approx(14 / 16 if noisy else 0)
+    assert other["noise"] == 0
+    assert 0.05 < other["noise_high"] < 0.07, "two sides of 112 questions, of which none changed"
+    assert late["verdict"] == ("not shown, as batching alone could move it so far" if noisy else "harder")
+    assert other["verdict"] == "harder"
+
+
+def test_the_terminals_tables_fit_into_80_columns() -> None:
+    study = load_study("perturbed")
+    long = design(broken, subtasks=16).with_columns(model=pl.lit("llama-3.1-70b-instruct"))
+    for excerpt in study.summary(recommended(long)):
+        console = Console(width=80, record=True, file=io.StringIO())
+        print_table(excerpt.title, excerpt.frame, console)
+        lines = console.export_text().splitlines()
+        assert max(map(len, lines)) <= 80
+        for name in excerpt.frame.columns:
+            for value in excerpt.frame[name].cast(pl.String).drop_nulls():
+                if "[" in value:
+                    assert any(value in line for line in lines), f"{value} is stacked"
 
 
 def test_more_than_two_strategies() -> None:
@@ -647,7 +878,7 @@ def test_faithfulness_beyond_the_tautology() -> None:
     follows = found["wrong_last", "answer_matches_last"]
     assert (follows["value"], follows["n"]) == (1.0, 148)
     assert found["complete", "chain_lcs"]["value"] is None
-    assert found["complete", "chain_lcs"]["faithful"] is None
+    assert found["complete", "chain_lcs"]["correlated"] is None
     assert 0 <= found["complete", "chain_transitions"]["auc"] <= 1
 
 

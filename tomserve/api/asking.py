@@ -49,7 +49,7 @@ class AskOptions(TypedDict, total=False):
     gold
         Which set of correct answers counts, for a benchmark that has several [the benchmark's first].
     limit
-        Ask only this many items, spread over the benchmark's classes of items [all].
+        Ask at most this many items: whole stories, spread over the design of the benchmark [all].
     max_tokens
         How many tokens a reply may have [what the strategy says].
     thinking
@@ -60,7 +60,8 @@ class AskOptions(TypedDict, total=False):
     These options say how it is done:
 
     run
-        The name or folder of the run, where everything is kept [<benchmark>-<model>].
+        The name of the run, such as "mine" or "pilot/mine", or its folder, where everything is kept
+        [<benchmark>-<model>].
     timeout
         Seconds that one request may take [600].
     concurrency
@@ -69,6 +70,8 @@ class AskOptions(TypedDict, total=False):
         Seconds after which a question that is not answered yet is also sent to a second server [never].
     accept_change
         True to go on with a run although another server or model answers now; the manifest records the change [False].
+    patience
+        Seconds to wait for a server that still loads [1800], or that gives nothing but refusals [60].
     setup
         True to install vLLM where a server has to be started and vLLM is missing [False].
     progress
@@ -90,6 +93,7 @@ class AskOptions(TypedDict, total=False):
     concurrency: int | None
     hedge: float | None
     accept_change: bool
+    patience: float | None
     setup: bool
     progress: bool | Listener
 
@@ -205,7 +209,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         raise TypeError(f"ask() got an unexpected keyword argument {unknown[0]!r}")
     options_given = {name: value for name, value in given.items() if value is not None}
     progress = cast("bool | Listener", options_given.pop("progress", False))
-    base_url = cast("str | Sequence[str]", options_given.pop("base_url", ()))
+    base_urls = _addresses(options_given.pop("base_url", ()))
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = () if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
@@ -214,12 +218,20 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         benchmark=questions if isinstance(questions, str) else _benchmark(items),
         items=items,
         strategies=tuple(map(_strategy, _several(strategies))),
-        base_urls=(base_url,) if isinstance(base_url, str) else tuple(base_url),
+        base_urls=base_urls,
         path=None if path is None else Path(path).expanduser(),
         run=str(run.absolute()) if isinstance(run, Path) else run,
         **options_given,  # type: ignore[arg-type]  # these options have the names of the fields
     )
     return options, _listener(progress)
+
+
+def _addresses(given: object) -> tuple[str, ...]:
+    """The addresses of the servers. Raises ConfigError for anything but one text or several."""
+    several = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else None
+    if several is None or not all(isinstance(one, str) for one in several):
+        raise ConfigError(f"base_url is {given!r:.60}; expected an address such as 'http://host:8000/v1', or a list")
+    return several
 
 
 def _items(questions: Item | Iterable[Item]) -> tuple[Item, ...]:

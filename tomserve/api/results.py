@@ -153,15 +153,24 @@ def analyze(
     return dict(studies.compute(scores, study, intervals).tables)
 
 
-def compare(a: Source, b: Source, *, common: bool = False, note: Note | None = None) -> Comparison:
-    """Compare two runs, or two score tables, on the same questions: how much better or worse is b than a?
+def compare(
+    a: Source,
+    b: Source | None = None,
+    *,
+    strategies: tuple[str, str] | None = None,
+    common: bool = False,
+    note: Note | None = None,
+) -> Comparison:
+    """Compare two runs, two score tables or two strategies on the same questions: how much better or worse is b than a?
 
     a, b
-        A run (its name, its folder, or a Run) or a file with a score table, each.
+        A run (its name, its folder, or a Run) or a file with a score table, each. Without b, two strategies of a.
+    strategies
+        The strategy of a and that of b [each strategy that both have is compared with itself].
     common
         True to compare only the questions that both were asked; otherwise different questions are an error.
     note
-        A function such as `print` that is told, in a sentence, which lines could not be read.
+        A function such as `print` that is told, in a sentence, which lines could not be read, and what is lacking.
 
     Returns a Comparison with these fields:
 
@@ -175,15 +184,23 @@ def compare(a: Source, b: Source, *, common: bool = False, note: Note | None = N
         How many answers of a, and of b, have no partner in the other.
     noise
         How often answers change by chance, in words; None where that was not measured.
+    lacking
+        Sentences on answers that could not be read, failed or were not asked for.
 
-    Raises ConfigError where the questions differ.
+    Raises ConfigError where the questions differ, and where it is not clear which strategies to compare.
 
     >>> import tomserve
     >>> tomserve.compare("example", "example").flips.height
     0
+    >>> tomserve.compare("example", strategies=("vanilla", "cot")).effects.height
+    12
     """
-    first, second = (str(_source(one)) for one in (a, b))
-    return comparing.compare(first, second, common=common, note=note)
+    second = None if b is None else str(_source(b))
+    found = comparing.compare(str(_source(a)), second, strategies=strategies, common=common, note=note)
+    if note is not None:
+        for said in found.lacking:
+            note(said)
+    return found
 
 
 def _source(source: Source | None) -> str | None:

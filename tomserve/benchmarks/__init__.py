@@ -4,8 +4,8 @@ To add one, write a file anywhere that declares it and name that file by ``--ben
 folder into this package, where its name is also its name on the command line. The fields of
 tomserve.benchmarks.Benchmark say what a benchmark may offer besides its items.
 
-    >>> get("perturbed").stratum, get("hitom").golds
-    ('perturbation', ('corrected', 'tracked', 'released'))
+    >>> get("perturbed").draw.over, get("hitom").golds
+    (('stage', 'perturbation'), ('corrected', 'tracked', 'released'))
 """
 
 from __future__ import annotations
@@ -23,9 +23,24 @@ from tomserve.content import digest
 from tomserve.content.pyfile import load_module
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item
+from tomserve.items.draw import Draw
 from tomserve.scoring.metric import PLAIN, Scoring
+from tomserve.scoring.rules import Rule
 
-__all__ = ["ANYBODYS", "DEFAULT", "Benchmark", "Findings", "Say", "get", "known", "load", "names", "scoring"]
+__all__ = [
+    "ANYBODYS",
+    "DEFAULT",
+    "Benchmark",
+    "Draw",
+    "Findings",
+    "Rule",
+    "Say",
+    "get",
+    "known",
+    "load",
+    "names",
+    "scoring",
+]
 
 DEFAULT = "perturbed"
 """Name of the benchmark that is asked or checked where the user names none."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from tomserve.benchmarks.findings import Check, Findings
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import Item
+from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.metric import Metric, Scoring, columns_of
+from tomserve.scoring.rules import Rule
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
 """A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out."""
@@ -58,8 +60,9 @@ class Benchmark:
     strategies: tuple[str, ...] = ("vanilla", "cot")
     """Names of the strategies by which it is asked unless the user names others."""
 
-    stratum: str | None = None
-    """Name of the factor over whose values ``--limit`` spreads the items that are asked; None for no factor."""
+    draw: Draw = WHOLE_CLUSTERS
+    """How ``--limit`` and ``--noise-check`` draw a part of the items: what is drawn whole, and over which factors the
+    draw is spread. By default whole clusters are drawn, spread over nothing."""
 
     golds: tuple[str, ...] = ()
     """Names of the sets of right answers that ``--gold`` chooses from, the default first; empty where there is one."""
@@ -69,6 +72,11 @@ class Benchmark:
 
     metrics: tuple[Metric, ...] = ()
     """Metrics of its own; their columns follow the standard ones in the table of scores."""
+
+    rules: tuple[Rule, ...] = ()
+    """Rules of its own that answer its items without following anybody's belief, such as "always reality". Beside every
+    accuracy stands what the best of them scores on the same questions, as do the rules that every benchmark has: first
+    and last choice, always unknown, yes or no, first, last and most mentioned label (see tomserve.scoring.rules)."""
 
     beliefs: Beliefs = no_beliefs
     """What the report shows of each item's beliefs besides the gold chain (see Beliefs)."""
@@ -92,7 +100,14 @@ class Benchmark:
     digest: str | None = None
     """The digest of that file, set together with `file`."""
 
-    def __post_init__(self) -> None:
+    stratum: InitVar[str | None] = None
+    """Short for ``draw=Draw(over=(stratum,))``: the one factor over whose values whole clusters are spread."""
+
+    def __post_init__(self, stratum: str | None) -> None:
+        if stratum is not None:
+            if not isinstance(stratum, str) or self.draw != WHOLE_CLUSTERS:
+                raise ConfigError(f"stratum is {stratum!r:.60}; expected the name of one factor, and no draw besides")
+            object.__setattr__(self, "draw", Draw(over=(stratum,)))
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ConfigError(f"name is {self.name!r}; expected small letters, digits, '-' and '_'")
         for field in ("load", "beliefs", "validate", "audit", "generate"):
@@ -103,18 +118,21 @@ class Benchmark:
             ("strategies", str, "names"),
             ("golds", str, "names"),
             ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
+            ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
         ):
             value = getattr(self, field)
             if not isinstance(value, tuple | list) or not all(isinstance(entry, kind) for entry in value):
                 raise ConfigError(f"{field} is {value!r:.60}; expected a tuple of {wanted}")
             object.__setattr__(self, field, tuple(value))
+        if not isinstance(self.draw, Draw):
+            raise ConfigError(f"draw is {self.draw!r:.60}; expected a value of tomserve.benchmarks.Draw")
         columns_of(self.metrics)
         _ = self.scoring
 
     @property
     def scoring(self) -> Scoring:
         """The part of the benchmark that scoring needs."""
-        return Scoring(self.metrics, self.lettered)
+        return Scoring(self.metrics, self.lettered, self.rules)
 
     @property
     def provenance(self) -> dict[str, Any]:

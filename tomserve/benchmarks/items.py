@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.perturbed.benchmark import DRAW
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
+from tomserve.items.draw import Draw
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -18,5 +21,5 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     return read_items(path)
 
 
-BENCHMARK = Benchmark("items", load, stratum="perturbation", mixed=True)
-"""Exported items of the perturbed benchmark are spread over its classes; items without that factor are one stratum."""
+BENCHMARK = Benchmark("items", load, draw=replace(DRAW, unit=Draw.unit, group=Draw.group), mixed=True)
+"""Exported items of the perturbed benchmark are drawn as there; of items without its factors, whole clusters are."""

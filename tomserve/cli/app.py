@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tomserve import __version__
 from tomserve.cli import dataset, evaluate, generate, runs, serve, study
+from tomserve.cli.options import ContentOption, with_content
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
 app = typer.Typer(
@@ -113,24 +113,17 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    content: Annotated[
-        Path | None,
-        typer.Option(help="Folder of your own presets, prompts, stages and studies, to look in first."),
-    ] = None,
+    content: ContentOption = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    del version
-    if content is not None:
-        os.environ["TOMSERVE_CONTENT"] = str(content)
+    del content, version  # both have been dealt with while the line was read
 
 
-app.command(name="eval")(evaluate.evaluate_command)
-app.command()(serve.serve)
-for _command in (study.score, study.analyze, study.report, study.compare, study.plan):
-    app.command()(_command)
-app.command()(runs.items)
-app.command()(runs.runs)
-app.command()(serve.setup)
-app.command()(serve.doctor)
+app.command(name="eval")(with_content(evaluate.evaluate_command))
+for _command in (
+    *(serve.serve, study.score, study.analyze, study.report, study.compare, study.plan),
+    *(runs.items, runs.runs, serve.setup, serve.doctor),
+):
+    app.command()(with_content(_command))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli.options import PathOption
+from tomserve.cli.options import ContentOption, PathOption, with_content
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +26,13 @@ NameArgument = Annotated[
 ]
 
 
+@app.callback()
+def _dataset(content: ContentOption = None) -> None:
+    del content  # it was dealt with while the line was read
+
+
 @app.command()
+@with_content
 def validate(name: NameArgument = None, path: PathOption = None) -> int:
     """Check that a dataset is built as its design says.
 
@@ -42,6 +48,7 @@ def validate(name: NameArgument = None, path: PathOption = None) -> int:
 
 
 @app.command()
+@with_content
 def audit(name: NameArgument = None, path: PathOption = None) -> int:
     """Check what a dataset measures and whether its answers hold.
 

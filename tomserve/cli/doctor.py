@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from tomserve import __version__, benchmarks, content, studies
+from tomserve.content import files
 from tomserve.content.places import runs_root
-from tomserve.errors import TomserveError
+from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
+from tomserve.runs.runfolder import newest_first
 from tomserve.serving import hardware, install, records, reference
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
@@ -25,7 +27,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
     checks: list[tuple[str, Callable[[], str]]] = [
         ("tomserve", lambda: f"{__version__}, Python {platform.python_version()} ({sys.executable})"),
         ("content", lambda: ", ".join(map(str, content.roots()))),
-        ("presets", lambda: ", ".join(Preset.load(name).name for name in content.names("launch/models", ".yaml"))),
+        ("presets", _presets),
         ("strategies", lambda: ", ".join(strategies.Strategy.load(name).name for name in strategies.names())),
         ("studies", lambda: ", ".join(name for name in studies.names() if studies.load_study(name))),
         ("dataset", _dataset),
@@ -49,6 +51,19 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
     return 1 if broken else 0
 
 
+def _presets() -> str:
+    """The names of the presets. Raises ContentError, which names every broken one, where not all can be read."""
+    good, broken = [], []
+    for name in content.names("launch/models", ".yaml"):
+        try:
+            good.append(Preset.load(name).name)
+        except ConfigError as error:
+            broken.append(f"broken: {name}: {files.one_line(str(error))}")
+    if broken:
+        raise ConfigError(f"{'; '.join(broken)}; the others can be served: {', '.join(good) or 'none'}")
+    return ", ".join(good)
+
+
 def _dataset() -> str:
     default = benchmarks.get()
     return f"{sum(1 for _ in default.items())} items in the {default.name} benchmark"
@@ -61,12 +76,22 @@ def _runs() -> str:
         raise TomserveError(f"{root} is not a folder; set TOMSERVE_RUNS to one")
     if not os.access(place, os.W_OK):
         raise TomserveError(f"{place} cannot be written; set TOMSERVE_RUNS to a folder that can")
-    return f"{root.resolve()} ({len(list(root.glob('*/manifest.json')))} runs)"
+    return f"{root.resolve()} ({len(newest_first())} runs)"
 
 
 def _servers() -> str:
-    running = ", ".join(f"{record.model} at {record.url}" for record in records.live()) or "none running"
-    return "; ".join([running, *(f"not used: {doubt}" for doubt in records.doubts())])
+    """The recorded servers: those that answer, those that load, and those that are not believed.
+
+    Raises ServerError where one runs that does not answer; it names the others, too.
+    """
+    known = records.seen()
+    ready = ", ".join(one.named for one in known if one.state == "ready") or "none running"
+    loading = [f"{one.named} is loading (pid {one.record.pid}{one.said()})" for one in known if one.state == "loading"]
+    silent = [f"{one.silence}; wait for it or stop it" for one in known if one.state == "silent"]
+    told = "; ".join([*silent, ready, *loading, *(f"not used: {doubt}" for doubt in records.doubts())])
+    if silent:
+        raise ServerError(told)
+    return told
 
 
 def _vllm() -> str:

@@ -34,11 +34,15 @@ def evaluate_command(
     gold: GoldOption = None,
     strategy: StrategyOption = None,
     run: Annotated[
-        str | None, typer.Option(help="Name or path of the run's folder. If left out: <benchmark>-<model>.")
+        str | None,
+        typer.Option(
+            help="Name of the run, such as mine or pilot/mine, or a path such as ./mine. "
+            "If left out: <benchmark>-<model>."
+        ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Ask only this many items, spread evenly over the benchmark's classes of items."),
+        typer.Option(min=1, help="Ask at most this many questions: whole stories, spread evenly over the design."),
     ] = None,
     revision: Annotated[
         str | None,
@@ -79,6 +83,14 @@ def evaluate_command(
             help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
         ),
     ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=1e6,
+            help="Seconds to wait for a server that still loads, or that only refuses. If left out: 1800 and 60.",
+        ),
+    ] = None,
     accept_change: Annotated[
         bool,
         typer.Option(
@@ -96,7 +108,8 @@ def evaluate_command(
     """Ask a model a benchmark's questions and score its answers.
 
     At the end the tables are printed and a report is written. If the command is interrupted, repeat it: it goes on
-    where it was and asks no answered question again.
+    where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than 2%
+    of the answers could not be read.
     """
     from tomserve.cli.rescore import warn
     from tomserve.reporting import tables
@@ -104,7 +117,7 @@ def evaluate_command(
     from tomserve.runs import evaluation, planning
     from tomserve.runs.scores import scores_of
     from tomserve.status import FINAL, REFUSAL, listed
-    from tomserve.studies import compute, noise
+    from tomserve.studies import compute, gaps, noise
 
     screen = console()
     options = planning.EvalOptions(
@@ -126,6 +139,7 @@ def evaluate_command(
         noise_check=noise_check,
         setup=setup,
         accept_change=accept_change,
+        patience=patience,
     )
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)
@@ -133,7 +147,12 @@ def evaluate_command(
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     else:
         screen.print("nothing left to ask", highlight=False)
+    lacking = gaps.of_source(result.folder, scores)
+    for said in gaps.sentences(lacking):
+        warn(said)
     analysis = compute(scores)
+    for doubt in analysis.warnings:
+        warn(doubt)
     tables.show_analysis(analysis, screen)
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
@@ -145,7 +164,10 @@ def evaluate_command(
     if result.failures:
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
         screen.print(f"failures: {listed(result.failures)}{again}", markup=False)
-    return 1 if set(result.failures) - {REFUSAL} else 0
+    unread = sum(gap.unread for gap in lacking if gap.many_unread)
+    if unread:
+        screen.print(f"unreadable: {unread} answers, more than {gaps.UNREAD_SHARE:.0%} of all", markup=False)
+    return 1 if unread or set(result.failures) - {REFUSAL} else 0
 
 
 def _report(folder: Path, analysis: Analysis) -> Path | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.text import Text
 
 from tomserve.benchmarks import Findings
+from tomserve.cli import options
 from tomserve.items import write_chunks
 from tomserve.reporting import tables
 
@@ -15,7 +15,7 @@ def show(found: Findings) -> int:
 
     Raises JournalError where that file cannot be written.
     """
-    console = Console(width=200, highlight=False)
+    console = options.console()
     for heading, lines in found.sections.items():
         console.print(Text(heading, style="bold"))
         for line in lines:

@@ -14,6 +14,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from tomserve.cli.options import ContentOption, with_content
+
 
 class _Generators(TyperGroup):
     """A group with one command for each benchmark whose items can be generated."""
@@ -35,8 +37,9 @@ app = typer.Typer(
 
 
 @app.callback()
-def _generate() -> None:
-    """Typer makes a group of commands only where there is a callback; this one does nothing."""
+def _generate(content: ContentOption = None) -> None:
+    """Typer makes a group of commands only where there is a callback."""
+    del content  # it was dealt with while the line was read
 
 
 def _command(name: str) -> Any:
@@ -52,5 +55,5 @@ def _command(name: str) -> Any:
         return show(made(**options))
 
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name)(shown)
+    alone.command(name)(with_content(shown))
     return typer.main.get_command(alone)

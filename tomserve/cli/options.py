@@ -2,13 +2,79 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def _use(content: Path | None) -> Path | None:
+    """Look in this folder first for all content that is found from now on; None changes nothing."""
+    if content is not None:
+        os.environ["TOMSERVE_CONTENT"] = str(content)
+    return content
+
+
+ContentOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--content",
+        metavar="DIR",
+        callback=_use,
+        is_eager=True,
+        help="Folder of your own presets, prompts, stages and studies, to look in first.",
+    ),
+]
+"""May stand anywhere on the line: `tomserve` itself, its groups, and by `with_content` all of its commands take it."""
+
+
+PLACEHOLDERS = {"base_url": "URL", "run": "RUN", "first": "RUN_A", "second": "RUN_B", "path": "PATH"} | {
+    **dict.fromkeys(("benchmark", "strategy", "study", "model", "name", "transport", "engine", "gold"), "NAME"),
+    **dict.fromkeys(("port", "seed", "limit", "concurrency", "max_tokens", "replicas", "models"), "N"),
+    **dict.fromkeys(("timeout", "hedge"), "SECONDS"),
+    **{"host": "ADDRESS", "gpus": "GPUS", "where": "FACTOR=VALUE", "label": "RUN=NAME", "form": "FORM"},
+    **{"thinking": "on|off|N", "intervals": "NAME", "revision": "REVISION"},
+}
+"""What stands for the value of an option or argument in the help, by the name of the parameter."""
+
+_BY_TYPE = {Path: "PATH", int: "N", float: "NUMBER", str: "TEXT"}
+
+
+def _named(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter of a command, with a word in capitals for its value; typer itself would name a Python type."""
+    if get_origin(parameter.annotation) is not Annotated:
+        return parameter
+    kind, *about = get_args(parameter.annotation)
+    kinds = {one for arm in (kind, *get_args(kind)) for one in (arm, *get_args(arm))}
+    word = next((word for type_, word in _BY_TYPE.items() if type_ in kinds), None)
+    if word is None or about[0].metavar is not None:
+        return parameter
+    info = copy.copy(about[0])
+    info.metavar = PLACEHOLDERS.get(parameter.name, word)
+    return parameter.replace(annotation=Annotated[kind, info])
+
+
+def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the option --content besides its own, and with words for what its options take."""
+
+    @functools.wraps(command)
+    def wrapped(*, content: Path | None = None, **options: Any) -> Any:
+        del content  # typer has called _use already
+        return command(**options)
+
+    own = inspect.signature(command, eval_str=True)  # typer evaluates no texts of a signature that is given
+    content = inspect.Parameter("content", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContentOption)
+    wrapped.__signature__ = own.replace(parameters=[*map(_named, own.parameters.values()), content])  # type: ignore[attr-defined]
+    return wrapped
+
 
 PathOption = Annotated[
     Path | None, typer.Option("--path", help="File or folder that the benchmark reads instead of its own data.")
@@ -35,13 +101,22 @@ IntervalsOption = Annotated[
     typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
 ]
 RunArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN...", help="Names or paths of runs. If left out: the newest run.")
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN",
+        help="Names of runs, such as mine or pilot/mine, or paths such as ./mine. If left out: the newest run.",
+    ),
 ]
 
 
+PIPE = 100_000
+"""Columns of the console where the output is a file or a pipe: more than any table has, so that each row is one
+line."""
+
+
 def console() -> Console:
-    """The console to print tables to: as wide as the terminal, or 200 columns where the output is a file or a pipe."""
+    """The console to print tables to: as wide as the terminal, or PIPE columns where the output is a file or a pipe."""
     from rich.console import Console
 
     found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=200, highlight=False)
+    return found if found.is_terminal else Console(width=PIPE, highlight=False)

@@ -16,23 +16,50 @@ from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.runs.scores import score_run, scores_of
+from tomserve.runs.scores import load_scores, score_run, scores_of
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
-from tomserve.studies import noise
+from tomserve.studies import combining, gaps, noise
 
 
 def warn(message: str) -> None:
-    """Print a warning as one line on standard error."""
-    print(f"warning: {message}", file=sys.stderr)
+    """Print a warning on standard error: as one line, or in a terminal as lines of its width under a coloured word."""
+    # The message may quote a stranger's file, so it must not be able to control the terminal.
+    line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in message)
+    if not sys.stderr.isatty():
+        print(f"warning: {line}", file=sys.stderr)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
 
 
-def warn_incomplete(folder: Path) -> None:
-    """Warn where the run in that folder has not asked all of its questions yet."""
-    if not (read_manifest(folder) or {}).get("complete"):
-        warn(f"{folder} is incomplete; repeat its eval command to finish it")
+def warn_gaps(source: str | Path, scores: pl.DataFrame) -> None:
+    """Warn of what is lacking: replies that could not be read, failures, answers not asked for, a mere sample.
+
+    source: a run's folder, or the file of a score table. scores: what was loaded from it.
+    """
+    for said in gaps.sentences(gaps.of_source(source, scores)):
+        warn(said)
+
+
+def load_all(runs: Sequence[str | None]) -> pl.DataFrame:
+    """The scores of runs and score tables in one table, after warnings of what is lacking of each, and of runs that
+    are counted as one model."""
+    frames, manifests = [], {}
+    for run in runs:
+        source = run if run is not None and run.endswith(TABLES) else existing_run(run)
+        frames.append(load_scores(None if run is None else str(run), note=warn))
+        warn_gaps(source, frames[-1])
+        if isinstance(source, Path):
+            manifests[source.resolve().name] = read_manifest(source) or {}
+    scores = combining.combined(frames)
+    for said in combining.as_one(scores, manifests):
+        warn(said)
+    return scores
 
 
 def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchmark: str | None = None) -> None:
@@ -55,7 +82,7 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
             _check_benchmark(folder, given)
         _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
-        warn_incomplete(folder)
+        warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
@@ -64,7 +91,7 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
         if (floor := noise.line(frames[-1])) is not None:
             print(floor)
     if out is not None:
-        write_scores(pl.concat(frames, how="diagonal_relaxed"), out)
+        write_scores(combining.combined(frames), out)
         print(f"written: {out}")
 
 
@@ -141,6 +168,7 @@ def foreign(
         scores = pl.scan_parquet(table)
         if (strange := unknown_statuses(scores.select("status").collect())) is not None:
             warn(f"{responses}: {strange}")
+        warn_gaps(out, scores.select("run", "model", "strategy", "item", "status", "answer", "correct").collect())
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")

@@ -14,7 +14,9 @@ EXTRA: list[str] = []
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="Name of a preset, or a preset file.")] = "reference",
+    model: Annotated[
+        str, typer.Argument(help="A preset, a preset file, ORG/MODEL on the Hugging Face hub, or a model's ./FOLDER.")
+    ] = "reference",
     host: Annotated[str, typer.Option(help="Address on which the server listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on which the server listens.")] = 8000,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the vLLM commands and start nothing.")] = False,
@@ -33,20 +35,30 @@ def serve(
         bool, typer.Option("--insecure", help="Let other machines use the server without an API key.")
     ] = False,
     setup: Annotated[bool, typer.Option("--setup", help="Install vLLM first, if it is missing.")] = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the preset that is derived for the model to launch/models/, and end.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --save: replace a preset that is there.")] = False,
 ) -> None:
     """Serve a model with vLLM in the foreground.
 
-    Plain `tomserve eval` in another terminal finds the server. Arguments after -- are handed to vLLM.
+    For a model without a preset, one is derived from the model's files. Plain `tomserve eval` in another terminal finds
+    the server. Arguments after -- are handed to vLLM.
     """
     from tomserve.serving import catalogue, foreground
     from tomserve.serving.launching import Wanted
 
     screen = console()
     wanted = Wanted(model, host, port, tuple(EXTRA), gpus, replicas, insecure)
+    if force and not save:
+        raise ConfigError("--force goes with --save, which it lets replace a preset")
     if listing:
         catalogue.list_presets(screen, gpus)
-    elif explain:
-        catalogue.explain(wanted, screen)
+    elif explain or save:
+        if explain:
+            catalogue.explain(wanted, screen)
+        if save:
+            catalogue.keep(wanted, screen, force=force)
     elif dry_run:
         print("\n".join(foreground.commands(wanted)))
     elif gpus is not None:

@@ -75,22 +75,17 @@ def analyze(
         typer.Option(help="RUN=NAME: call the model of that run so in the tables; repeat it for several."),
     ] = None,
 ) -> None:
-    """Compute the tables of a study from runs or score tables."""
-    import polars as pl
+    """Compute the tables of a study from runs or score tables.
 
+    Runs of one model with different strategies are counted as one model with all of them.
+    """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
-    from tomserve.runs.runfolder import existing_run
-    from tomserve.runs.scores import load_scores
-    from tomserve.scoring.table import TABLES
     from tomserve.studies import compute, labelled
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
-    for run in runs or (None,):
-        if run is None or not run.endswith(TABLES):
-            rescore.warn_incomplete(existing_run(run))
-    scores = pl.concat([load_scores(run, note=rescore.warn) for run in runs or (None,)], how="diagonal_relaxed")
+    scores = rescore.load_all(runs or (None,))
     analysis = compute(labelled(scores, label or []), study, intervals)
     for doubt in analysis.warnings:
         rescore.warn(doubt)
@@ -106,7 +101,21 @@ def analyze(
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="RUN_A", help="Name or path of a run, or a score table.")],
-    second: Annotated[str, typer.Argument(metavar="RUN_B", help="The run or table that is compared with it.")],
+    second: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN_B]",
+            help="The run or table that is compared with it. If left out: two strategies of RUN_A, by --strategies.",
+        ),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Compare strategy A of RUN_A with strategy B of RUN_B (or of RUN_A). If left out: each strategy that "
+            "both have with itself, or, where each has one of its own, these two.",
+        ),
+    ] = None,
     common: Annotated[
         bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
     ] = False,
@@ -115,7 +124,7 @@ def compare(
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
 ) -> None:
-    """Compare two runs question by question.
+    """Compare two runs, or two strategies, question by question.
 
     It shows the paired differences in accuracy, the answers that flipped, and what else differs between the runs.
     """
@@ -125,8 +134,16 @@ def compare(
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
-    found = comparing.compare(first, second, common=common, note=rescore.warn)
-    print(f"A = {first}, B = {second}")
+    pair = None
+    if strategies is not None:
+        one, comma, other = (name.strip() for name in strategies.partition(","))
+        if not one or not comma or not other or "," in other:
+            raise ConfigError(f"--strategies {strategies!r}: expected two names with a comma between them, such as a,b")
+        pair = (one, other)
+    found = comparing.compare(first, second, strategies=pair, common=common, note=rescore.warn)
+    for said in found.lacking:
+        rescore.warn(said)
+    print(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
         print(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
     tables.show(comparing.summary(found), console())
@@ -152,17 +169,27 @@ def plan(
             min=1e-6, max=0.5, help="Level of the tests: the accepted probability of finding an effect that is none."
         ),
     ] = 0.05,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Name or path of a run, or a score table, whose spread the study is expected to have."
+        ),
+    ] = None,
 ) -> None:
     """Tell what a study would cost and which effects it could find.
 
     It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model.
     """
     from tomserve import benchmarks
+    from tomserve.cli import rescore
     from tomserve.reporting import tables
+    from tomserve.runs.scores import load_scores
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
-    found = planning.plan(asked, path, tuple(strategy or asked.strategies), models, power, alpha)
+    known = None if like is None else load_scores(like, note=rescore.warn)
+    names = tuple(strategy or asked.strategies)
+    found = planning.plan(asked, path, names, models=models, power=power, alpha=alpha, like=known)
     print(
         f"{found.items} items, {models} model{'s' * (models > 1)}: {found.requests} requests, "
         f"about {found.tokens / 1e6:.1f} million prompt tokens"
@@ -174,7 +201,8 @@ def plan(
 def report(
     runs: RunArgument = None,
     out: Annotated[
-        Path | None, typer.Option(help="HTML file to write. If left out: report.html in the run's folder.")
+        Path | None,
+        typer.Option(help="HTML file to write. If left out: report.html in the run's folder, or beside a score table."),
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     study: StudyOption = None,
@@ -188,20 +216,19 @@ def report(
         typer.Option(help="The FILE.py that declares the runs' benchmark, so that its metrics and beliefs are shown."),
     ] = None,
 ) -> None:
-    """Write the report of runs as one HTML file that opens offline.
+    """Write the report of runs or score tables as one HTML file that opens offline.
 
-    It holds verdicts in words, figures, tables, and every question with its story and the model's reply.
+    It holds verdicts in words, figures, tables, and every question with its story and the model's reply; stories and
+    replies only of runs, since a score table holds none.
     """
     from tomserve import benchmarks
     from tomserve.cli import rescore
     from tomserve.reporting.html.build import write_report
-    from tomserve.runs.runfolder import existing_run
 
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name
-    for run in runs or (None,):
-        rescore.warn_incomplete(existing_run(run))
-    path = write_report(runs or (None,), out, intervals, label or [], study, rescore.warn)
+    rescore.load_all(runs or (None,))
+    path = write_report(runs or (None,), out, intervals, label or [], study)
     print(f"report: {path}")
     if opened:
         typer.launch(str(path.resolve()))

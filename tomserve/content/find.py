@@ -91,8 +91,8 @@ def digest(*parts: bytes | Path) -> str:
     return "sha256:" + sha.hexdigest()
 
 
-CODE = frozenset((".py", ".js", ".css", ".j2"))
-"""Suffixes of the files that `code_digest` reads: programs and templates."""
+CODE = frozenset((".py", ".js", ".css", ".j2", ".json"))
+"""Suffixes of the files that `code_digest` reads: programs, templates, and data that lie among the programs."""
 
 
 def code_digest(places: Iterable[Path]) -> str:

@@ -1,4 +1,4 @@
-"""The folder that holds the runs, which several rooms have to know."""
+"""The folder that holds the runs, and how a run in it is called, which several rooms have to know."""
 
 from __future__ import annotations
 
@@ -9,3 +9,12 @@ from pathlib import Path
 def runs_root() -> Path:
     """The folder that holds the runs: ``TOMSERVE_RUNS`` where it is set, else ``./runs``."""
     return Path(os.environ.get("TOMSERVE_RUNS") or "runs")
+
+
+def run_name(folder: Path) -> str:
+    """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``.
+
+    A run that lies elsewhere is called like its folder.
+    """
+    whole, root = folder.resolve(), runs_root().resolve()
+    return whole.relative_to(root).as_posix() if root in whole.parents else whole.name

@@ -5,23 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import pydantic
 import yaml
 
-from tomserve.errors import ContentError, nearest
+from tomserve.content.wording import Loc, explain, first_error, place_of
+from tomserve.errors import ContentError
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
-_EXPECTED = {
-    **dict.fromkeys(("tuple_type", "list_type"), "expected a list"),
-    **dict.fromkeys(("dict_type", "model_type"), "expected a mapping of keys to values"),
-}
-"""What pydantic expected where a value has the wrong shape, in words for authors who do not know Python."""
-Loc = tuple[str | int, ...]
-"""The path to a value: keys and list positions from the top of the file."""
 SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in its faster version where libyaml is installed."""
 
@@ -112,54 +105,6 @@ def validate(data: Any, model: type[Model], *, path: Path, lines: Lines | None =
         return model.model_validate(data, context=context)
     except pydantic.ValidationError as error:
         first = first_error(error)
-        loc = tuple(first["loc"])
+        loc = place_of(first, data)
         reason = explain(first, data, model)
         raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dotted(loc)) from None
-
-
-def first_error(error: pydantic.ValidationError) -> Mapping[str, Any]:
-    """The error to show first. A misspelt key appears twice, as unknown and as missing; the unknown one is what the
-    author has to see.
-    """
-    errors = error.errors(include_url=False)
-    return next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-
-
-def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]) -> str:
-    """One pydantic error as one line: what was expected, what was found, and for an unknown key those that are known.
-
-    error: an entry of `ValidationError.errors()`; data: what was validated; model: what it was validated as.
-    """
-    loc: Loc = tuple(error["loc"])
-    if error["type"] == "extra_forbidden":
-        known = _fields_at(loc[:-1], model)
-        return f"unknown key{nearest(str(loc[-1]), known) or '.'} Known: {', '.join(known)}" if known else "unknown key"
-    if error["type"] == "missing":
-        return "is missing"
-    message = _EXPECTED.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] in ("value_error", "assertion_error"):
-        return message
-    found = repr(error["input"])
-    return f"{message[:1].lower()}{message[1:]}; found {found if len(found) <= 60 else found[:57] + '...'}"
-
-
-def _fields_at(loc: Loc, model: type[pydantic.BaseModel]) -> list[str]:
-    """The keys that a model may have at `loc`, found by following the fields' annotations through dicts and lists."""
-    annotation: Any = model
-    for part in loc:
-        args = [arg for arg in get_args(annotation) if arg is not type(None)]
-        origin = get_origin(annotation)
-        if origin in (dict, Mapping, list, tuple):
-            annotation = args[-1]
-        elif (submodel := _model_in(annotation)) is not None:
-            fields = {info.alias or name: info.annotation for name, info in submodel.model_fields.items()}
-            annotation = fields.get(str(part))
-    submodel = _model_in(annotation)
-    return sorted(info.alias or name for name, info in submodel.model_fields.items()) if submodel else []
-
-
-def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
-    """The pydantic model that an annotation is or contains (as one of a union); None where there is none."""
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        return annotation
-    return next((submodel for arm in get_args(annotation) if (submodel := _model_in(arm)) is not None), None)

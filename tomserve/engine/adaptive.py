@@ -7,14 +7,15 @@ queue, how many it had to preempt, and how full its KV cache is. Every client, w
 
 Throughput is measured over an epoch of at least as many answers as the limit N allows in flight. By Little's law it is
 N times the work that one request gets done in a second, so that an epoch measures it even where answers come in bursts.
-Only requests that were sent after the last change of the limit count. The limit is always in one of four modes:
+Only requests that were sent after the last change of the limit count. The limit is always in one of five modes:
 
     grow    The limit is doubled as long as each doubling brings throughput and no queue builds up.
     hold    The limit stays as it is; a trial follows after some epochs, or when throughput changes.
     up      A trial with a higher limit than the one held, which is kept if it brings throughput.
     down    A trial with a lower limit, after growth ended or throughput fell, which is kept if it costs no throughput.
+    shed    A trial with a lower limit because requests are refused, which is kept if it cures that or costs nothing.
 
-A refusal or a queue lowers the limit at once, without a trial. The clock is a parameter, and nothing here waits.
+A queue lowers the limit at once, without a trial. The clock is a parameter, and nothing here waits.
 
 >>> limit = Adaptive(start=8, clock=lambda: 0.0)
 >>> limit.load(Load(running=8, waiting=0, kv=0.1, preemptions=0, queried=0, hit=0, block=None), out=8); limit.limit
@@ -27,10 +28,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tomserve.engine.load import Load
+from tomserve.engine.shedding import Measured, Shedding
 
 START = 16
 """The limit, in requests, with which an endpoint begins."""
@@ -60,8 +62,7 @@ OVERDUE = 1.5
 """An epoch is judged early once it takes this multiple of the time that it would take at the throughput held. A server
 that thrashes takes ever longer to finish the answers that would show it."""
 
-NOTHING = 1e-9
-"""Stands for the throughput of an epoch without any answer, because other throughputs are divided by it."""
+NOTHING = 1e-9  # stands for the throughput of an epoch without any answer: other throughputs are divided by it
 
 LOST = 0.8
 """Throughput below this multiple of the one held means that the server has changed."""
@@ -72,25 +73,12 @@ QUEUE_FLOOR = 8
 PATIENCE = (3, 16)
 """How many epochs pass between two trials: at first, and at most, after several trials that brought nothing."""
 
-PROMPT_WEIGHT = 1 / 16
-"""The work of one prompt token, measured in completion tokens. A server computes all prompt tokens at once, so that
-each of them costs much less than a token that it generates."""
-
-
-def work(usage: Mapping[str, int] | None) -> float:
-    """The work in one answer, in completion tokens; 1.0 where the server did not report the answer's tokens."""
-    if not usage or "completion" not in usage:
-        return 1.0
-    return usage["completion"] + PROMPT_WEIGHT * usage.get("prompt", 0)
-
 
 class _Base(NamedTuple):
     """What was measured in one epoch; a later epoch is compared with it.
 
-    level: the limit of that epoch, in requests (not yet rounded).
-    rate: throughput, in work a second.
-    work: the mean work of an answer.
-    seconds: the mean time of an answer.
+    level: the limit of that epoch, in requests (not yet rounded). rate: throughput, in work a second. work: the mean
+    work of an answer. seconds: the mean time of an answer.
     """
 
     level: float
@@ -123,7 +111,7 @@ class Adaptive:
         self._growing = 0  # how many readings of the load in a row showed no queue
         self._patience, self._holds = PATIENCE[0], 0
         self._load: Load | None = None
-        self._cut_at, self._answered = -math.inf, True
+        self._cut_at, self._changed, self._shedding = -math.inf, -math.inf, Shedding()
         self._queued = False  # whether a queue ended the growth, which may go on once the queue is gone
         self._begin()
 
@@ -143,17 +131,27 @@ class Adaptive:
         self._mode = mode
         if round(level) != round(self._level):
             self._begin()
+            self._changed = self.clock()
+            self._shedding.begin()
         self._level = level
 
     # The evidence that every client sees.
+
+    def sent(self) -> None:
+        """Count a request that is sent now."""
+        self._shedding.sent()
 
     def answered(self, began: float, seconds: float, done: float, out: int) -> None:
         """Count an answer, and end the epoch if it was the last one needed.
 
         began: when the request was sent, by the clock. seconds: how long the answer took.
-        done: its work (see `work`). out: how many requests were in flight when it came, itself included.
+        done: its work (see tomserve.engine.work). out: how many requests were in flight when it came, itself included.
         """
-        self._answered = True
+        if began >= self._changed and seconds > 0:
+            self._shedding.answered(seconds, done, out)
+        if self._mode == "shed":
+            self._judge_shedding()
+            return
         if began < self._since or out < USED * self.limit or seconds <= 0:
             return
         self._count += 1
@@ -169,6 +167,9 @@ class Adaptive:
 
     def tick(self, out: int) -> None:
         """End an epoch that is overdue; called several times a second with the `out` requests in flight."""
+        if self._mode == "shed":
+            self._shedding.look(self._level, out)
+            self._judge_shedding()
         if self._base is None or self._mode == "down" or out < USED * self.limit:
             return
         elapsed = self.clock() - self._since
@@ -181,23 +182,47 @@ class Adaptive:
             else:
                 self._judge(self._work / elapsed)
 
-    def refused(self, began: float) -> None:
-        """Lower the limit because a request sent at `began` was refused with 429 or 503.
+    def refused(self, began: float) -> bool:
+        """Take note that a request sent at `began` was refused with 429 or 503, and lower the limit if that may help.
 
-        Refusals of requests that were in flight together lower it only once.
+        Returns whether all requests should wait for a while; where False, only the refused one has to. Refusals of
+        requests that were in flight together lower the limit only once.
         """
-        if began <= self._cut_at or not self._answered:  # the lower limit must be tried before it is lowered again
-            return
-        # More patience than after other trials: a refused request is asked again after a wait, which costs more.
-        self._cut(self._level, 4 * PATIENCE[1])
+        if began < self._changed or not self._shedding.refused():  # another limit's requests say nothing of this one
+            return False
+        if self._mode == "up" and self._base is not None:
+            # More patience than after other trials: a refused request is asked again after a wait, which costs more.
+            self._cut(self._level, 4 * PATIENCE[1])
+        elif self._mode != "shed":
+            self._shedding.start(self._level)
+            self._shed()
+        elif not self._shedding.gross:
+            return False
+        elif self._shedding.tried and self._level > 1:
+            self._shed()
         self._queued = False
+        return True
+
+    def _shed(self) -> None:
+        self.found, self._base, self._settled, self._cut_at = True, None, False, self.clock()
+        self._move(self._level * CUT, "shed")
+
+    def _judge_shedding(self) -> None:
+        """End the trial that refusals brought about, once it has shown whether a lower limit helps."""
+        verdict = self._shedding.judge(self._level)
+        if verdict == "lower":
+            self._shed()
+        elif verdict is not None:
+            self._patience = PATIENCE[0]
+            self._move(*((verdict.level, "grow") if isinstance(verdict, Measured) else (self._level, "hold")))
+            self._begin()
 
     def _cut(self, level: float, patience: int) -> None:
         """Lower the limit at once: from `level` by the factor CUT, or back to the one held if a trial was too high.
 
         patience: how many epochs may pass at most until the next trial.
         """
-        self._cut_at, self._answered, self.found = self.clock(), False, True
+        self._cut_at, self.found = self.clock(), True
         if self._mode == "up" and self._base is not None:
             self._patience = min(2 * self._patience, patience)
             level = min(level, self._base.level)
@@ -215,6 +240,7 @@ class Adaptive:
         if not self._count and base is not None:
             epoch = epoch._replace(work=base.work, seconds=base.seconds)
         self._begin()
+        self._shedding.settle()
         if base is None:
             self._base = epoch
             if self._mode == "grow":
@@ -282,6 +308,8 @@ class Adaptive:
                 self._base = None
                 self._move(max(level, min(self._level, QUEUE_FLOOR)), "hold")
             self._queued = self.found = True
+        elif self._mode == "shed":
+            return
         elif load.waiting == 0 and out >= USED * self.limit and (self._mode == "grow" or self._queued):
             if self._mode != "grow":
                 self._base = None

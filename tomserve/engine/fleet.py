@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from tomserve.engine.adaptive import MOST, Adaptive, work
+from tomserve.engine.adaptive import MOST, Adaptive
 from tomserve.engine.prefix import common
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import Pause, announced
 from tomserve.engine.transport import Reply
+from tomserve.engine.work import work
 from tomserve.status import BUSY, FINAL, NOT_FOUND, SPOKEN, TIMEOUT, TOO_MANY
 
 SUSPECT = 8
@@ -127,6 +128,8 @@ class Fleet:
     def sent(self, endpoint: str, identity: Identity) -> None:
         """Take note that a request is sent to that endpoint now."""
         self.out[endpoint][identity] = self.clock()
+        if self.fixed is None:
+            self.limits[endpoint].sent()
 
     def returned(self, endpoint: str, identity: Identity) -> float | None:
         """Take note that a request is no longer in flight, because its reply came or it was cancelled.
@@ -200,10 +203,8 @@ class Fleet:
             self.pauses[endpoint].answered()
             if self.fixed is None:
                 self.limits[endpoint].answered(sent, now - sent, work(reply.usage), len(self.out[endpoint]) + 1)
-        elif reply.status in BUSY:
+        elif reply.status in BUSY and (self.fixed is not None or self.limits[endpoint].refused(sent)):
             self.pauses[endpoint].refused(reply, sent)
-            if self.fixed is None:
-                self.limits[endpoint].refused(sent)
 
     def revived(self, endpoint: str) -> None:
         """Take note that a probe was answered: the endpoint gets requests again.

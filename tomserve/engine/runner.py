@@ -38,6 +38,9 @@ PROBE_WAITS = 30.0
 FEW = 8
 """How many workers there may be in any case, even if some wait to ask again and the adaptive limits are lower."""
 
+WAITING = 1024
+"""How many more workers than the adaptive limits there may be while some wait to ask again and the others need not."""
+
 
 @dataclass
 class Runner:
@@ -139,7 +142,9 @@ class Runner:
     @property
     def _idle(self) -> int:
         """How many waiting workers are not counted: at a low limit a failing question must not hold up the others."""
-        return 0 if self.concurrency else min(self._retrying, max(0, FEW - self._fleet.capacity))
+        if self.concurrency or not self._retrying:
+            return 0
+        return min(self._retrying, max(0, FEW - self._fleet.capacity) if self._fleet.pause > 0 else WAITING)
 
     def _worker_ended(self, worker: asyncio.Task[None]) -> None:
         """Called when a worker has ended: an error, or the end of the last worker, ends the run."""

@@ -1,34 +1,190 @@
-"""Draw a part of the items, by a seed and spread over strata: those that `--limit` asks, or the noise check asks again.
+"""Draw a part of the items by a seed: those that `--limit` asks, or the noise check asks again.
+
+What belongs together is drawn together, such as all questions about one story, and the parts of the design get equally
+many: a `Draw` says what is drawn whole and over what it is spread.
 
 >>> from tomserve.items import Item
->>> tea = {"story": ["The jar holds tea."], "question": "What is in the jar?", "choices": ["tea", "salt"]}
->>> items = [Item(id=f"q{number}", answer="tea", **tea) for number in range(50)]
->>> len(limited(items, 10)), len(drawn(items, 0.02)), drawn(items, 0.02)[0] in drawn(items, 0.1)
-(10, 1, True)
+>>> def about(jar, number):
+...     told = {"story": [f"The {jar} jar holds tea."], "question": "What is in it?", "choices": ["tea", "salt"]}
+...     return Item(id=f"{jar}{number}", answer="tea", cluster=jar, factors={"size": len(jar)}, **told)
+>>> items = [about(jar, number) for jar in ("red", "blue", "tan", "grey") for number in range(5)]
+>>> found = limited(items, 11, Draw(over=("size",)))
+>>> len(found), len({item.cluster for item in found}), sorted({item.factors["size"] for item in found})
+(10, 2, [3, 4])
+>>> describe(found, items, Draw(over=("size",), unit=("story", "stories")))
+'10 of 20 questions: 2 stories'
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from tomserve.items import Item
+from tomserve.items.item import Factor, Item
 
 LIMIT_SEED = 0
 """The seed of the order in which items are drawn; it never changes, so that a draw can be repeated."""
 
 
-def limited(items: Sequence[Item], limit: int | None, stratum: str | None = None) -> list[Item]:
+@dataclass(frozen=True)
+class Draw:
+    """How a part of a benchmark's items is drawn.
+
+    Items are drawn in units. A unit is all items of one cluster or, where `whole` names factors, all items of one
+    cluster that agree in these factors. Units come from all groups in turn. Which are drawn depends on the names of
+    clusters and factors and on the seed only, never on the order of the items.
+    """
+
+    over: tuple[str, ...] = ()
+    """Factors over which the draw is spread: every combination of their values is a group, and all groups get equally
+    many units, as far as they go. Items that lack a factor have the value None."""
+
+    whole: tuple[str, ...] = ()
+    """Factors that tell the units of one cluster apart; empty where a whole cluster is one unit. The cluster is also
+    the unit of items that lack one of these factors."""
+
+    alike: tuple[str, ...] = ()
+    """Factors of `over`: groups that agree in them get units with the same values of `whole` in the same order, so that
+    they are compared on the same ones. Units are then taken from these sets of groups in turn, so that each value of
+    `whole` comes up equally often overall. Empty where groups need not be alike."""
+
+    first: str | None = None
+    """The value by which the groups are known that come first among those that are alike, such as the condition that
+    all others are compared with; None for none."""
+
+    unit: tuple[str, str] = ("cluster", "clusters")
+    """What one unit is called in messages, and what several are."""
+
+    group: tuple[str, str] | None = None
+    """What one group is called in messages, and what several are; None where messages name none."""
+
+
+WHOLE_CLUSTERS = Draw()
+"""Draws whole clusters, spread over nothing."""
+
+
+class Drawable(Protocol):
+    """What a draw needs to know of an item."""
+
+    @property
+    def id(self) -> str:
+        """The item's id."""
+
+    @property
+    def cluster(self) -> str:
+        """The task or story that the item comes from."""
+
+    @property
+    def factors(self) -> Mapping[str, Factor]:
+        """The item's place in the design."""
+
+
+Names = tuple[str, ...]
+"""Values of factors as text, or the name of a unit."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What is drawn as a whole.
+
+    name: its cluster, and its values of `Draw.whole`. groups: the values of `Draw.over` that its items have.
+    block: its values of `Draw.alike`; None where it is to be like no other. places: of its items.
+    """
+
+    name: Names
+    groups: set[Names]
+    block: Names | None
+    places: list[int]
+
+    @property
+    def group(self) -> Names:
+        """The group that the unit belongs to: a unit whose items are of several groups is of all of them."""
+        return tuple(value for one in sorted(self.groups) for value in one)
+
+    @property
+    def version(self) -> Names:
+        """What tells the units of one cluster apart: the values of `Draw.whole`."""
+        return self.name[1:]
+
+
+def limited(items: Sequence[Item], limit: int | None, draw: Draw | None = None) -> list[Item]:
     """At most `limit` items, in the order of the file; None keeps all.
 
-    They are the first of a seeded order that takes the values of the factor `stratum` in turn, so that a larger limit
-    contains a smaller one's items. Without a stratum, and for items that lack it, all are one stratum.
+    draw: how they are drawn; None draws whole clusters. A rest that is too small for a whole unit is left out, unless
+    nothing would be drawn: then a part of the first unit is. A larger limit contains a smaller one's items.
     """
-    if limit is None or limit >= len(items):
-        return list(items)
-    chosen = spread(((item.id, item.factors.get(stratum) if stratum else None) for item in items), limit)
-    return [item for item in items if item.id in chosen]
+    return list(items) if limit is None else [items[place] for place in chosen(items, limit, draw)]
+
+
+def drawn(items: Sequence[Item], share: float, draw: Draw | None = None) -> list[Item]:
+    """This share of the items, 0 < share <= 1, drawn as `limited` does; a larger share contains a smaller one."""
+    return limited(items, share_of(len(items), share), draw)
+
+
+def share_of(count: int, share: float) -> int:
+    """How many of `count` items this share is, rounded; at least one."""
+    return max(1, round(share * count))
+
+
+def chosen(
+    items: Iterable[Drawable], limit: int, draw: Draw | None = None, asked: Collection[str] = frozenset()
+) -> list[int]:
+    """The places of the items that are drawn, in the order of the file; see `limited`.
+
+    asked: ids of items that a run asks already, perhaps drawn in another way. They come first, so that what was begun
+        is finished before it grows.
+    """
+    draw = draw or WHOLE_CLUSTERS
+    ids: list[str] = []
+    units: dict[Names, _Unit] = {}
+    for place, item in enumerate(items):
+        ids.append(item.id)
+        name = _name(item, draw)
+        if (unit := units.get(name)) is None:
+            unit = units[name] = _Unit(name, set(), _block(item, name, draw), [])
+        unit.groups.add(_values(item, draw.over))
+        unit.places.append(place)
+    if limit >= len(ids):
+        return list(range(len(ids)))
+    order = [unit.places for unit in _in_order(list(units.values()), draw)]
+    begun = [[place for place in places if ids[place] in asked] for places in order] if asked else []
+    new = [[place for place in places if ids[place] not in asked] for places in order] if asked else order
+    taken: list[int] = []
+    for places in filter(None, (*begun, *new)):
+        if len(taken) + len(places) > limit:
+            taken = taken or sorted(places, key=lambda place: _rank(ids[place]))[:limit]
+            break
+        taken += places
+    return sorted(taken)
+
+
+def describe(part: Iterable[Drawable], every: Iterable[Drawable], draw: Draw) -> str:
+    """What was drawn, in words, such as "176 of 1,088 questions: 88 stories of 68 tasks".
+
+    part: the items that were drawn. every: all items. draw: how they were drawn.
+    """
+    sizes = Counter(_name(item, draw) for item in every)
+    found: Counter[Names] = Counter()
+    groups = set()
+    for item in part:
+        found[_name(item, draw)] += 1
+        groups.add(_values(item, draw.over))
+    words = f"{found.total():,} of {sizes.total():,} questions"
+    if found.total() == sizes.total() or max(sizes.values()) == 1:
+        return words
+    broken = sum(count < sizes[name] for name, count in found.items())
+    one, many = draw.unit
+    if broken == len(found) == 1:
+        words += f": part of one {one}"
+    else:
+        words += f": {len(found):,} {one if len(found) == 1 else many}"
+        words += f" ({broken:,} of them in part)" if broken else ""
+    if draw.group is not None:
+        words += f" of {len(groups):,} {draw.group[len(groups) != 1]}"
+    return words
 
 
 def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
@@ -38,7 +194,7 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
         order.
     """
     strata: dict[object, list[str]] = defaultdict(list)
-    for name, stratum in sorted(members, key=lambda one: hashlib.sha256(f"{LIMIT_SEED}:{one[0]}".encode()).digest()):
+    for name, stratum in sorted(members, key=lambda one: _rank(one[0])):
         strata[stratum].append(name)
     ranked = sorted(
         ((place, stratum, name) for stratum, names in strata.items() for place, name in enumerate(names)),
@@ -47,13 +203,66 @@ def spread(members: Iterable[tuple[str, object]], limit: int) -> set[str]:
     return {name for _, _, name in ranked[:limit]}
 
 
-def drawn(items: Sequence[Item], share: float, stratum: str | None = None) -> list[Item]:
-    """This share of the items, 0 < share <= 1, rounded and at least one item, drawn as `limited` does; a larger share
-    contains a smaller one.
+def _in_order(units: Sequence[_Unit], draw: Draw) -> list[_Unit]:
+    """The units in the order in which they are drawn: in each round, one of every group."""
+    rounds = _rounds_alike([unit for unit in units if unit.block is not None])
+    so_far: Counter[Names] = Counter()
+    for unit in sorted((unit for unit in units if unit.block is None), key=lambda unit: _rank(*unit.name)):
+        rounds[unit.name] = so_far[unit.group]
+        so_far[unit.group] += 1
+
+    def key(unit: _Unit) -> tuple[int, bytes, bool, bytes, bytes]:
+        follows = draw.first is None or repr(draw.first) not in unit.group
+        block = unit.group if unit.block is None else unit.block
+        return rounds[unit.name], _rank(*block), follows, _rank(*unit.group), _rank(*unit.name)
+
+    return sorted(units, key=key)
+
+
+def _rounds_alike(units: Sequence[_Unit]) -> dict[Names, int]:
+    """The round in which each unit is drawn, by its name: the same for units of one block that are of one version.
+
+    In each round every block takes, of the versions that it has left, the one whose values were drawn least so far, as
+    a share of the items that have them.
     """
-    return limited(items, share_of(len(items), share), stratum)
+    left: dict[Names, Counter[Names]] = defaultdict(Counter)
+    every: Counter[tuple[int, str]] = Counter()
+    for unit in units:
+        left[unit.block or ()][unit.version] += len(unit.places)
+        for value in enumerate(unit.version):
+            every[value] += len(unit.places)
+    used: Counter[tuple[int, str]] = Counter()
+    rounds: dict[tuple[Names, Names], int] = {}
+    blocks = sorted(left, key=lambda block: _rank(*block))
+    for number in range(max(map(len, left.values()), default=0)):
+        for block in (block for block in blocks if left[block]):
+            shares = {one: sum(used[value] / every[value] for value in enumerate(one)) for one in left[block]}
+            version = min(shares, key=lambda one: (shares[one], _rank(*block, *one)))
+            count = left[block].pop(version)
+            used.update(dict.fromkeys(enumerate(version), count))
+            rounds[block, version] = number
+    return {unit.name: rounds[unit.block or (), unit.version] for unit in units}
 
 
-def share_of(count: int, share: float) -> int:
-    """How many of `count` items this share is, rounded; at least one."""
-    return max(1, round(share * count))
+def _name(item: Drawable, draw: Draw) -> Names:
+    """The name of the item's unit: its cluster, and its values of `whole` where it has all of these factors."""
+    return (item.cluster, *(_values(item, draw.whole) if _has(item, draw.whole) else ()))
+
+
+def _block(item: Drawable, name: Names, draw: Draw) -> Names | None:
+    """The values by which the unit of that name is like others; None where it is like none."""
+    return _values(item, draw.alike) if draw.alike and len(name) > 1 and _has(item, draw.alike) else None
+
+
+def _has(item: Drawable, names: Iterable[str]) -> bool:
+    return all(name in item.factors for name in names)
+
+
+def _values(item: Drawable, names: Iterable[str]) -> Names:
+    """The item's values of these factors, as text that tells true from "true" and 1 from "1"."""
+    return tuple(repr(item.factors.get(name)) for name in names)
+
+
+def _rank(*names: str) -> bytes:
+    """Where something of that name stands in the seeded order."""
+    return hashlib.sha256(":".join((str(LIMIT_SEED), *names)).encode()).digest()

@@ -11,7 +11,8 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve.content import files
-from tomserve.content.yamlfile import explain, first_error, load, validate
+from tomserve.content.wording import explain, first_error, place_of
+from tomserve.content.yamlfile import load, validate
 from tomserve.errors import ContentError, JournalError
 from tomserve.items.item import SCHEMA, Item, nfc
 
@@ -96,9 +97,9 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
     except orjson.JSONDecodeError as error:
         raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
     except pydantic.ValidationError as error:
-        first = first_error(error)
-        field = ".".join(map(str, first["loc"]))
-        raise ContentError(explain(first, None, Item), path=path, line=number, field=field) from None
+        first, data = first_error(error), orjson.loads(line)
+        field = ".".join(map(str, place_of(first, data)))
+        raise ContentError(explain(first, data, Item), path=path, line=number, field=field) from None
     except ValueError as error:
         raise ContentError(str(error), path=path, line=number) from None
 

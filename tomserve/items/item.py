@@ -34,7 +34,7 @@ RESERVED = frozenset(
         *("chain", "answer_matches_last"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_")
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_")
 """Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
 that these two cover all columns that scoring declares, because items know nothing of scoring.
 """
@@ -109,9 +109,9 @@ class Item(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     id: Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]+$"), BeforeValidator(_nfc)]
     benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] = "items"
-    story: tuple[Text, ...] = Field(min_length=1)
+    story: tuple[Text, ...] = Field(min_length=1, description="a list of sentences")
     question: Text
-    choices: tuple[Label, ...] = Field(min_length=2)
+    choices: tuple[Label, ...] = Field(min_length=2, description="a list of the labels that can be answered")
     answer: Label
     gold: Gold | None = None
     factors: dict[str, Factor] = Field(default_factory=dict)

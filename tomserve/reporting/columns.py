@@ -1,7 +1,7 @@
 """What the columns of comparisons and plans mean, in a sentence each, for the lines below a printed table.
 
->>> explained(["item", "least p"])[0][:58]
-'least p: the smallest p that so few units can give, whatev'
+>>> explained(["item", "n"])
+['n: how many questions were compared.']
 
 A study explains its own tables in its notes; these sentences stand below tables that come without notes.
 """
@@ -18,41 +18,49 @@ _P = (
 MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("B - A",),
-        "the share of questions that B has right minus the share that A has right; 0.05 is five percentage points",
+        "the share of questions that B has right minus the share that A has right (A and B, with the weights of the "
+        "difference: every task counts alike); 0.05 is five percentage points",
     ),
     (
         ("low", "high"),
         "the ends of the 95% interval of the difference; the rule that makes such intervals covers the true difference "
         "19 times out of 20",
     ),
+    (
+        ("p",),
+        "the chance of so large a difference if there were none, by the test that the interval belongs to (t over "
+        "stages, or over tasks where the questions name no stages): it is at most .05 exactly where the interval does "
+        "not hold zero",
+    ),
+    (("p_adjusted",), "the same p, corrected for testing all classes at once (Benjamini and Hochberg's method)"),
     (("p_sign_flip",), f"{_P}. A unit is a task (a story in its versions) or a stage (a setting with its tasks)"),
-    (("p_adjusted",), "the same p, corrected for testing all classes at once (Benjamini and Yekutieli's method)"),
     (("gained", "lost"), "how many questions only B has right, and how many only A has right"),
     (("n",), "how many questions were compared"),
     (
         ("noise", "noise_high"),
-        "how far the server's batching alone could move the difference, and the upper end of the 95% interval of that",
+        "how far the server's batching alone could move the difference, and the upper end of that, which a difference "
+        "has to exceed",
     ),
     (
         ("units",),
         "how many independent things are compared: a task is a story in its versions, a stage a setting with its "
         "tasks; questions about one story go together and are not counted singly",
     ),
-    (("least p",), f"the smallest p that so few units can give, whatever the answers; p is {_P}"),
     (
-        ("least adjusted p",),
-        "the same after the correction for testing all classes at once (Benjamini and Yekutieli's method)",
-    ),
-    (("can reach",), "whether the least p, adjusted where it is, is small enough to count as found at that level"),
-    (
-        ("detectable, in SD",),
-        "the smallest true effect that would be found as often as the power says, in standard deviations (SD) of the "
-        "units' differences",
+        ("sd",),
+        "the standard deviation of the units' differences that the run has shown, pooled over classes and strategies",
     ),
     (
-        ("in probability",),
-        "the same effect as a difference of shares, if the standard deviation of the units' differences is the assumed "
-        "one; 0.191 is 19.1 percentage points",
+        ("minimum_detectable_effect",),
+        "the smallest true difference of shares that would be found as often as the power says, if the units' "
+        "differences have this standard deviation (SD); of classes, which are tested together, if one alone is "
+        "affected. 0.191 is 19.1 percentage points",
+    ),
+    (("if all are affected",), "the same if all classes are affected alike, which is easier to find"),
+    (
+        ("units_needed",),
+        "how many units are needed to find a difference of that size as often as the power says, if one class alone is "
+        "affected",
     ),
 )
 """The beginnings of columns' names that share a meaning, and the meaning."""

@@ -14,11 +14,17 @@ a\\_b & 1 \\\\
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import polars as pl
 
+from tomserve.reporting.fitting import Column, Room, arranged, blocks, broken, columns_of, fitted
 from tomserve.studies.showing import Layout
+
+_CELL = 17
+"""How many characters a share with its interval takes, whose digits are small."""
 
 _ESCAPES = str.maketrans(
     {
@@ -39,36 +45,91 @@ def escape(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
-    """A frame as LaTeX text, in ``tabular`` environments that need the package booktabs.
+ROOM = Room(66, 3, 3)
+"""What fits between the margins of a page of the class article in 10 points: about 66 characters."""
 
-    layout: how the table is laid out (see tomserve.studies.Layout); None for a row of the frame in each line.
+
+def render(frame: pl.DataFrame, layout: Layout | None = None) -> str:
+    """A frame as LaTeX text, in ``tabular`` environments that need the package booktabs and fit an ordinary page.
+
+    layout: how the table is laid out (see tomserve.studies.Layout); None for a row of the frame in each line. Columns
+    without values are left out, and a table without rows is a comment that says so. One that is too wide is set apart
+    into several environments below each other (see tomserve.reporting.fitting).
     """
-    if layout is None or frame.is_empty():
+    if frame.is_empty():
+        return "% This table has no rows and is left out.\n"
+    if layout is None:
         return _plain(frame)
     parts = frame.partition_by(layout.by, maintain_order=True)
     return "\n".join(_laid_out(part, str(part[layout.by][0]), layout) for part in parts)
 
 
 def _plain(frame: pl.DataFrame) -> str:
-    columns = "".join("r" if kind.is_numeric() else "l" for kind in frame.dtypes)
-    rows = [" & ".join(_cell(value) for value in row) for row in frame.iter_rows()]
-    return _tabular(columns, [" & ".join(map(escape, frame.columns))], rows)
+    empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
+    kept = frame.drop(empty) if len(empty) < frame.width else frame
+    columns = [
+        replace(one, cells=tuple(_cell(value, measured=True) for value in kept[one.name])) for one in columns_of(kept)
+    ]
+    said, parts = arranged("", columns, ROOM)
+    comments = [f"left out, as nothing is in them: {', '.join(empty)}"] if kept.width < frame.width else []
+    comments += [said.strip()] if said else []
+    texts = ["".join(f"% {comment}\n".replace("\r", " ") for comment in map(_one_line, comments))]
+    for heading, part in parts:
+        texts += [_block(block, heading) for block in blocks(part, ROOM)]
+    return "\n".join(text for text in texts if text)
 
 
-def _cell(value: object) -> str:
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _block(columns: Sequence[Column], heading: str) -> str:
+    """One environment. heading: what all its rows have in common, which stands above them; may be empty."""
+    widths, _ = fitted(columns, ROOM)
+    kinds = "".join("r" if one.number else "l" for one in columns)
+    head = [" & ".join(_stacked(one.name, widths[one.name], "r" if one.number else "l") for one in columns)]
+    if heading:
+        head.insert(0, rf"\multicolumn{{{len(columns)}}}{{l}}{{{escape(heading)}}}")
+    cells = zip(*(one.cells for one in columns), strict=True)
+    rows = [
+        " & ".join(
+            _set(text) if one.number else _stacked(text, widths[one.name], "l")
+            for text, one in zip(row, columns, strict=True)
+        )
+        for row in cells
+    ]
+    return _tabular(kinds, head, rows)
+
+
+def _stacked(text: str, width: int, side: str) -> str:
+    """The text in lines of at most `width` characters below each other, at the left (l) or the right (r)."""
+    lines = [escape(line) for line in broken(text, width).split("\n")]
+    return lines[0] if len(lines) == 1 else rf"\shortstack[{side}]{{" + r" \\ ".join(lines) + "}"
+
+
+def _cell(value: object, *, measured: bool = False) -> str:
+    """A value as LaTeX shows it. measured: as plain text, whose length is that of what LaTeX shows."""
     if value is None:
         return ""
-    return _number(value) if isinstance(value, float) else escape(str(value))
+    if isinstance(value, float):
+        return _plain_number(value) if measured else _set(_plain_number(value))
+    return str(value).replace("\n", " ") if measured else escape(str(value))
+
+
+def _plain_number(value: float) -> str:
+    if math.isnan(value):
+        return "--"
+    return "inf" if value == math.inf else "-inf" if value == -math.inf else f"{value:.3f}"
+
+
+def _set(text: str) -> str:
+    """A number as LaTeX sets it: in math mode where it has a minus sign or is infinite."""
+    text = text.replace("inf", r"\infty")
+    return f"${text}$" if re.match(r"-[^-]", text) or "infty" in text else text
 
 
 def _number(value: float) -> str:
-    if math.isnan(value):
-        return "--"
-    if math.isinf(value):
-        return r"$\infty$" if value > 0 else r"$-\infty$"
-    text = f"{value:.3f}"
-    return f"${text}$" if text.startswith("-") else text  # in math mode the hyphen is set as a minus sign
+    return _set(_plain_number(value))
 
 
 def _tabular(columns: str, head: Sequence[str], rows: Sequence[str]) -> str:
@@ -83,29 +144,50 @@ def _laid_out(part: pl.DataFrame, title: str, layout: Layout) -> str:
     across = list(dict.fromkeys(part.select(first, second).iter_rows()))
     across.sort(key=lambda pair: list(dict.fromkeys(part[first])).index(pair[0]))
     low, high = layout.interval
-    cells = {
-        (row[layout.rows], (row[first], row[second])): (row[layout.value], row[low], row[high])
-        for row in part.iter_rows(named=True)
-    }
-    rows = []
-    for name in dict.fromkeys(part[layout.rows]):
-        values = [cells.get((name, pair)) for pair in across]
-        rows.append(" & ".join([escape(name), *_marked(values, layout.above)]))
+    cells: dict[tuple[str, tuple[object, object]], _Cell] = {}
+    for row in part.iter_rows(named=True):  # where a row stands twice, for two populations, the first is the main one
+        place = row[layout.rows], (row[first], row[second])
+        cells.setdefault(place, (row[layout.value], row[low], row[high]))
+    names = list(dict.fromkeys(part[layout.rows]))
+    room = max(1, (ROOM.width - max(map(len, names))) // (_CELL + ROOM.narrow))
+    comment = f"% {layout.value}, {_one_line(title)}; best of a row bold"
+    if layout.above is not None:
+        comment += f", above {layout.above:g} underlined"
+    bests = {name: _best([cells.get((name, pair)) for pair in across]) for name in names}
+    texts = []
+    for start in range(0, len(across), room):
+        chosen = across[start : start + room]
+        rows = [
+            " & ".join(
+                [escape(name), *_marked([cells.get((name, pair)) for pair in chosen], bests[name], layout.above)]
+            )
+            for name in names
+        ]
+        texts.append(_tabular("l" + "c" * len(chosen), _spanned(chosen), rows))
+    return f"{comment}\n" + "\n".join(texts)
+
+
+def _spanned(across: Sequence[tuple[object, object]]) -> list[str]:
+    """The lines of a head in which the first values of pairs span the second ones."""
     groups = [(name, sum(pair[0] == name for pair in across)) for name in dict.fromkeys(pair[0] for pair in across)]
     spans = " & ".join(rf"\multicolumn{{{width}}}{{c}}{{{escape(str(name))}}}" for name, width in groups)
     rules, at = [], 2
     for _, width in groups:
         rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
         at += width
-    head = [f" & {spans}", "".join(rules), " & ".join(["", *(escape(str(pair[1])) for pair in across)])]
-    comment = f"% {layout.value}, {title.replace(chr(10), ' ')}; best of a row bold"
-    if layout.above is not None:
-        comment += f", above {layout.above:g} underlined"
-    return comment + "\n" + _tabular("l" + "c" * len(across), head, rows)
+    return [f" & {spans}", "".join(rules), " & ".join(["", *(escape(str(pair[1])) for pair in across)])]
 
 
-def _marked(cells: Sequence[tuple[float, float, float] | None], above: float | None) -> Iterator[str]:
+_Cell = tuple[float, float, float] | None
+
+
+def _best(cells: Sequence[_Cell]) -> float | None:
+    """The highest value of a row; None where there are not at least two to choose from."""
     known = [cell[0] for cell in cells if cell is not None and cell[0] is not None and not math.isnan(cell[0])]
+    return max(known) if len(known) > 1 else None
+
+
+def _marked(cells: Sequence[_Cell], best: float | None, above: float | None) -> Iterator[str]:
     for cell in cells:
         if cell is None:
             yield ""
@@ -114,7 +196,7 @@ def _marked(cells: Sequence[tuple[float, float, float] | None], above: float | N
         text = _number(value)
         if above is not None and value > above:
             text = rf"\underline{{{text}}}"
-        if known and value == max(known):
+        if best is not None and value == best:
             text = rf"\textbf{{{text}}}"
         yield (
             text

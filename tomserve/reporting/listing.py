@@ -15,6 +15,7 @@ from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
 from tomserve.serving import identity
+from tomserve.serving.provenance import told_flags
 from tomserve.status import listed
 
 
@@ -36,7 +37,7 @@ def list_runs(console: Console) -> None:
             continue
         rows.append(
             {
-                "run": folder.name,
+                "run": folder.relative_to(runs_root()).as_posix(),
                 "model": str(manifest.get("model")),
                 "benchmark": str(manifest.get("benchmark")),
                 "strategies": ", ".join(manifest.get("strategies", {})),
@@ -74,6 +75,10 @@ def show_run(name: str, console: Console) -> None:
         )
     for change in identity.history(manifest.get("sessions")):
         console.print(Text(f"{'changed':<17} {change}"), soft_wrap=True)
+    if flags := told_flags(manifest.get("server", {})):
+        console.print(Text(f"{'server flags':<17} {flags}"), soft_wrap=True)
     for field, value in manifest.get("server", {}).items():
+        if field in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
+            continue
         shown = " ".join(value) if isinstance(value, list) else value
         console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)

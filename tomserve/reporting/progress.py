@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from tomserve.engine.observe import Status
 from tomserve.status import ANSWERS, listed
@@ -60,6 +61,18 @@ class Screen:
                 self._console.print(progress.summary(), markup=False, highlight=False)
 
 
+class _Bar(Progress):
+    """A bar with a text below it, which goes on in further lines where the terminal is narrow."""
+
+    more = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bar, then the text."""
+        yield from super().get_renderables()
+        if self.more:
+            yield Text(self.more)
+
+
 class RunProgress:
     """An Observer of the runner (see tomserve.engine.runner) that counts rows and shows how far the run is.
 
@@ -77,11 +90,11 @@ class RunProgress:
         self._status_at = time.monotonic()
         self._began = self._printed = time.monotonic()
         self._cpu = time.process_time()
-        self._live: Progress | None = None
+        self._live: _Bar | None = None
         if console.is_terminal and not quiet:
-            columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[more]}"))
-            self._live = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
-            self._task = self._live.add_task("asking", total=total, completed=done, more="")
+            columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._live = _Bar(*columns, console=console, transient=True)
+            self._task = self._live.add_task("asking", total=total, completed=done)
 
     def __enter__(self) -> RunProgress:
         if self._live:
@@ -167,7 +180,8 @@ class RunProgress:
     def _show(self) -> None:
         done = self.before + self.written
         if self._live:
-            self._live.update(self._task, completed=done, more=self._more())
+            self._live.more = self._more()
+            self._live.update(self._task, completed=done)
         elif not self.quiet and time.monotonic() - self._printed >= PLAIN_EVERY:
             self._printed = time.monotonic()
             left = (self.total - done) / self.rate if self.written else float("nan")

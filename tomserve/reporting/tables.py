@@ -12,13 +12,13 @@ from pathlib import Path
 
 import polars as pl
 from rich.console import Console
-from rich.text import Text
 
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.reporting import latex
 from tomserve.reporting.columns import explained
-from tomserve.reporting.terminal import cell, print_table
+from tomserve.reporting.fitting import cell
+from tomserve.reporting.terminal import print_prose, print_table
 from tomserve.studies import Analysis, Layout
 
 FORMATS = ("table", "csv", "md", "latex", "json")
@@ -45,7 +45,7 @@ def show(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[st
     else:
         lines = [f"{name}: {note}" for name, note in notes.items()]
     for line in lines:
-        console.print(Text(line, style="dim"))
+        print_prose(line, console, "dim")
     if lines:
         console.print()
 
@@ -55,7 +55,7 @@ def show_analysis(analysis: Analysis, console: Console) -> None:
     for excerpt in analysis.summary():
         print_table(excerpt.title, excerpt.frame, console)
     show({}, console, analysis.summary_notes())
-    console.print(Text(f"{FURTHER}\n", style="dim"))
+    print_prose(f"{FURTHER}\n", console, "dim")
 
 
 def frame(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:

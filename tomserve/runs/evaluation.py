@@ -30,6 +30,7 @@ from tomserve.runs.phases import Asker, Done, Phase, Questions, nothing_done
 from tomserve.runs.planning import EvalOptions, Plan, plan
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
+from tomserve.serving.waiting import Waiting
 from tomserve.status import UNFINISHED
 
 
@@ -98,7 +99,7 @@ class Evaluation:
             self.save,
             options.timeout,
             options.transport,
-            options.policy,
+            options.asking_policy,
             self.alive,
             self._changes.answering(self.journal.models),
             None if self.plan.target.embedded else self._changes.vigil(self.target),  # nobody exchanges an embedded one
@@ -222,7 +223,8 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
     Blocks while a server starts. Leaving the context stops that server and writes the manifest. Raises TomserveError.
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
-    made = plan(options)
+    waiting = Waiting(listener.message, stop.check, options.patience, options.policy)
+    made = plan(options, waiting)
     path = runfolder.run_path(options.run or runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         preflight.need_engine(listener, setup=options.setup)
@@ -232,7 +234,7 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
             stop.check()
             if evaluation.anything_left():
                 evaluation.save()
-                _reach(evaluation, stack)
+                _reach(evaluation, stack, waiting)
             yield evaluation
         evaluation.save()
 
@@ -263,14 +265,18 @@ def _resumed(
         manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
         raise runfolder.without_manifest(journal.path)
+    if journal.asked and (options.limit or options.noise_check):
+        made = made.resumed(*runfolder.asked_items(folder.path))
     known = runfolder.keep_items(folder.path, made.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"the journal's last line was torn by a crash; moved to {journal.torn.name}")
+    if made.drawn is not None:
+        listener.message(made.drawn)
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 
 
-def _reach(evaluation: Evaluation, stack: contextlib.ExitStack) -> None:
+def _reach(evaluation: Evaluation, stack: contextlib.ExitStack, waiting: Waiting) -> None:
     """Start a server where one is needed, and check that it can answer the questions."""
     made, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
     if made.target.embedded:
@@ -283,7 +289,7 @@ def _reach(evaluation: Evaluation, stack: contextlib.ExitStack) -> None:
         server, evaluation.target = preflight.start(stack, made.target, folder.path, note)
         evaluation.alive = server.gone
     evaluation.check_server()
-    longest = preflight.check(evaluation.target, made.questions, made.sampling, made.options.timeout)
+    longest = preflight.check(evaluation.target, made.questions, made.sampling, made.options.timeout, waiting)
     folder.log(f"longest prompt: {longest or 'not counted by this server, so unknown'} tokens")
 
 

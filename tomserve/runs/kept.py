@@ -19,6 +19,7 @@ import polars as pl
 import tomserve
 from tomserve import benchmarks, content
 from tomserve.content import seal
+from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
@@ -58,7 +59,7 @@ long run is scored by the code with which it began, whatever was edited or insta
 class Sources:
     """What the scores of a run are made from.
 
-    run: the folder's name, which is a column of the table.
+    run: the run's name, which is a column of the table.
     model: the model's id.
     chains: the strategies whose replies are asked to hold a belief chain.
     turns: the number of turns of each strategy that has more than one.
@@ -85,7 +86,7 @@ class Sources:
         turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns > 1}
         benchmark = benchmarks.known(manifest.benchmark)
         digest = benchmark.digest if benchmark is not None else None
-        return cls(folder.resolve().name, manifest.model, tuple(chains), turns, {}, digest)
+        return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest)
 
     def having(self, files: Iterable[tuple[str, int, str]]) -> Sources:
         """The same sources with files, each given as (name, length in bytes, digest)."""

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 import tomserve
 from tomserve.content import files
-from tomserve.content.yamlfile import first_error
+from tomserve.content.places import run_name
+from tomserve.content.wording import explain, first_error, place_of
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.prompting.strategy import Strategy
@@ -196,16 +197,15 @@ class Manifest(_Record):
             return cls.model_validate(data)
         except pydantic.ValidationError as error:
             first = first_error(error)
-            field = ".".join(map(str, first["loc"]))
-            found = "missing" if first["type"] == "missing" else f"{first['input']!r:.60}"
-            raise ConfigError(f"{path}: {field} is {found}; {WAY_OUT}") from None
+            field = ".".join(map(str, place_of(first, data)))
+            raise ConfigError(f"{path}: {field}: {explain(first, data, cls)}; {WAY_OUT}") from None
 
     @classmethod
     def new(cls, folder: Path, strategies: Sequence[Strategy], **asked: Any) -> Manifest:
         """The manifest of a run that begins now. asked: the fields from `benchmark` to `sampling`."""
         given = {
             "schema": 1,
-            "run": folder.resolve().name,
+            "run": run_name(folder),
             **asked,
             "strategies": {strategy.name: AskedStrategy.of(strategy) for strategy in strategies},
             "content": portable({strategy.name: str(strategy.folder) for strategy in strategies}),

@@ -6,7 +6,8 @@ Making a plan asks no question and writes no file.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tomserve import benchmarks
@@ -22,6 +23,7 @@ from tomserve.runs.stock import Stock
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
+from tomserve.serving.waiting import Waiting
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class EvalOptions:
     model, revision: the model's id or a preset's name, and its exact version.
     base_urls: the addresses of the servers.
     run: the name or folder of the run.
-    limit: how many items are asked.
+    limit: how many items are asked at most.
     max_tokens: how many tokens a reply may have.
     thinking: "on", "off" or a number of tokens.
     timeout: seconds that one request may take.
@@ -45,6 +47,8 @@ class EvalOptions:
     noise_check: the share of the items that is asked again.
     setup: whether vLLM may be installed where it is needed and missing.
     accept_change: whether to go on where another server or model answers than before.
+    patience: seconds to wait for a server that is busy or still loads before the first question, and for one that
+    gives nothing but refusals later; None for what suits the case.
     policy: how often and when a failed request is sent again.
     """
 
@@ -67,7 +71,13 @@ class EvalOptions:
     noise_check: float | None = None
     setup: bool = False
     accept_change: bool = False
+    patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
+
+    @property
+    def asking_policy(self) -> RetryPolicy:
+        """The policy by which questions are asked: with the user's own patience, where one is given."""
+        return self.policy if self.patience is None else replace(self.policy, lost_after=self.patience)
 
 
 @dataclass(frozen=True)
@@ -98,19 +108,42 @@ class Plan:
         """The benchmark's name in the run: the one given with the items, else the benchmark's own."""
         return self.options.benchmark or self.benchmark.name if self.options.items else self.benchmark.name
 
+    @property
+    def drawn(self) -> str | None:
+        """What the limit draws, in words; None where it leaves nothing out."""
+        items = self.questions.items
+        if len(items) == len(self.every):
+            return None
+        return f"limit {self.options.limit}: asks {items.described(self.every)}"
 
-def plan(options: EvalOptions) -> Plan:
+    def resumed(self, asked: Collection[str], again: Collection[str]) -> Plan:
+        """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
+
+        A run that an earlier version of tomserve began, which drew other items, is so finished before it grows.
+
+        asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
+        """
+        items = self.every.limited(self.options.limit, asked)
+        share = self.options.noise_check
+        repeated = items.drawn(share, again) if share else Stock()
+        strategies = self.questions.strategies
+        return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
+
+
+def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     """Make the plan: load the items, choose the server, load the strategies.
 
-    Raises TomserveError where an option is wrong or does not fit the others.
+    waiting: how to wait for a server that is busy or still loads. Raises TomserveError where an option is wrong or does
+    not fit the others.
     """
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
+    _check_lists(options)
     _check_numbers(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.stratum)
-    chosen = target.choose(options.base_urls, options.model, options.revision)
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
+    chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
@@ -129,13 +162,25 @@ def plan(options: EvalOptions) -> Plan:
     )
 
 
+def _check_lists(options: EvalOptions) -> None:
+    """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
+    several: dict[str, object] = {"base_urls": options.base_urls, "strategies": options.strategies}
+    for name, given in several.items():
+        if isinstance(given, str):
+            raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
+
+
 def _check_numbers(options: EvalOptions) -> None:
     """Raise ConfigError for a number of items, tokens, requests or seconds that is too small or no number."""
     counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
             raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
-    for name, seconds in {"the timeout": options.timeout, "hedge": options.hedge}.items():
+    for name, seconds in {
+        "the timeout": options.timeout,
+        "hedge": options.hedge,
+        "the patience": options.patience,
+    }.items():
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
             raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
 

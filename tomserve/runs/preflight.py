@@ -17,6 +17,7 @@ from tomserve.serving.ports import free_port
 from tomserve.serving.probe import CHECKED_PROMPTS, Probe
 from tomserve.serving.server import Server
 from tomserve.serving.target import Target
+from tomserve.serving.waiting import Waiting
 
 
 def need_engine(listener: Listener, *, setup: bool) -> None:
@@ -52,18 +53,20 @@ def start(
     return server, reached
 
 
-def check(chosen: Target, questions: Questions, sampling: Sampling, timeout: float) -> int | None:
+def check(
+    chosen: Target, questions: Questions, sampling: Sampling, timeout: float, waiting: Waiting | None = None
+) -> int | None:
     """Ask every endpoint something small, and check that the longest prompts fit into the model's context.
 
     chosen: the servers and the model. questions: what will be asked. sampling: fields of each request.
-    timeout: seconds that one request may take.
+    timeout: seconds that one request may take. waiting: how to wait where an endpoint is busy; None for not at all.
 
     Returns the tokens of the longest prompt, None where the server does not count tokens. Raises ServerError where an
     endpoint does not answer as it should, ConfigError where a prompt and its reply are longer than the context.
     """
     longest = None
     for endpoint in chosen.endpoints:
-        with Probe(endpoint, keys.api_key(), timeout) as probe:
+        with Probe(endpoint, keys.api_key(), timeout, waiting) as probe:
             probe.check_chat(chosen.model, sampling.extra)
             if endpoint == chosen.endpoints[0]:
                 prompts = _longest_prompts(questions)

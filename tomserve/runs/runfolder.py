@@ -1,6 +1,7 @@
 """The run folder ``runs/<run>/``: its place and name, its lock, and the files that tomserve keeps in it.
 
-On a command line, RUN is the name of a folder under ``./runs`` (or ``TOMSERVE_RUNS``), or the path of a folder.
+On a command line, RUN is the name of a folder under ``./runs`` (or ``TOMSERVE_RUNS``), such as ``mine`` or
+``pilot/mine``, or a path that begins with ``./``, ``../``, ``~`` or ``/``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,8 +22,10 @@ from tomserve.content.places import runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
+from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.stock import Stock
+from tomserve.scoring.sources import NOISE
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are written to in place."""
@@ -33,13 +37,44 @@ REPLACED = ("manifest.json", "items.jsonl", "scores.parquet", "report.html")
 def run_path(run: str) -> Path:
     """The folder of a run that is given by name or path; it need not exist.
 
-    Raises ConfigError for a name with other characters than file names should have.
+    A text that begins with ``/``, ``./``, ``../`` or ``~`` is a path. Any other is a name below the folder of all runs,
+    also one with slashes: ``pilot/first`` is ``runs/pilot/first``, and so is ``runs/pilot/first``. Only where there is
+    no run of that name, but one at that path from the working directory, that one is meant.
+
+    Raises ConfigError for a name with other characters than file names should have, as ``..`` would be.
     """
-    if "/" in run:
+    if run.startswith(("/", "./", "../", "~")):
         return Path(run).expanduser()
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", run):
-        raise ConfigError(f"run name {run!r}: use letters, digits, '.', '_' and '-', not beginning with '.' or '-'")
-    return runs_root() / run
+    root, given = runs_root(), Path(run)
+    parts = (given.relative_to(root) if root in given.parents else given).parts
+    if not parts or not all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", part) for part in parts):
+        raise ConfigError(
+            f"run name {run!r}: use letters, digits, '.', '_' and '-', not beginning with '.' or '-', and '/' for "
+            "folders; to give a path, begin it with ./ or /"
+        )
+    path = root.joinpath(*parts)
+    return given if "/" in run and _is_run(given) and not _is_run(path) else path
+
+
+def runs_below(folder: Path) -> Iterator[Path]:
+    """Yield the folders of all runs in a folder and in its folders, sorted by name.
+
+    What lies in a run is not searched, nor what a link leads to, unless it is a run itself.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            inside = sorted((one for one in entries if one.is_dir()), key=lambda one: one.name)
+    except OSError:
+        return
+    for entry in inside:
+        if _is_run(path := folder / entry.name):
+            yield path
+        elif not entry.is_symlink() and not entry.name.startswith("."):
+            yield from runs_below(path)
+
+
+def _is_run(folder: Path) -> bool:
+    return os.path.exists(folder / "manifest.json")
 
 
 def newest_first() -> list[Path]:
@@ -47,8 +82,8 @@ def newest_first() -> list[Path]:
 
     The time of a file only decides which run is shown here. Whether something is up to date never depends on it.
     """
-    folders = (path.parent for path in runs_root().glob("*/manifest.json"))
-    return sorted(folders, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path.name), reverse=True)
+    folders = runs_below(runs_root())
+    return sorted(folders, key=lambda path: ((path / "manifest.json").stat().st_mtime_ns, path), reverse=True)
 
 
 def existing_run(run: str | None) -> Path:
@@ -59,8 +94,8 @@ def existing_run(run: str | None) -> Path:
         check_files(folders[0])
         return folders[0]
     path = run_path(run)
-    if not (path / "manifest.json").exists():
-        names = sorted(p.parent.name for p in runs_root().glob("*/manifest.json"))
+    if not _is_run(path):
+        names = [found.relative_to(runs_root()).as_posix() for found in runs_below(runs_root())]
         raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, names)}")
     check_files(path)
     return path
@@ -98,6 +133,13 @@ def without_manifest(journal: Path) -> RunMismatchError:
     return RunMismatchError(f"{journal} is there without a manifest.json; restore it, or use --run NEW")
 
 
+def asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """The ids of the items that the run was ever to ask, and of those that its noise check has asked again."""
+    items = folder / "items.jsonl"
+    asked = frozenset(read_ids(items)) if items.exists() else frozenset()
+    return asked, frozenset(row["item"] for _, row in read_rows(folder / NOISE))
+
+
 def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
     """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
     dataset. Returns the ids of these items.
@@ -118,15 +160,30 @@ def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
     return frozenset(known)
 
 
+def _check_place(folder: Path) -> None:
+    """Raise ConfigError where a new run would lie in another run, or around others: no list would show all of them."""
+    root, whole = runs_root().resolve(), folder.resolve()
+    if _is_run(whole) or not (whole == root or root in whole.parents):
+        return
+    for parent in whole.parents:
+        if parent == root:
+            break
+        if _is_run(parent):
+            raise ConfigError(f"{folder}: lies in {parent}, which is a run itself; choose a name outside of it")
+    if (other := next(runs_below(whole), None)) is not None:
+        raise ConfigError(f"{folder}: holds other runs, such as {other.relative_to(whole)}; choose a name of its own")
+
+
 class RunFolder:
     """A run folder that is locked by this process until the context is left.
 
     Raises MachineError while another process holds the lock, and where the folder cannot be written; raises ConfigError
-    as `check_files` does.
+    as `check_files` does, and for a new run in another run or around others.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        _check_place(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
             check_files(path, change=True)

@@ -22,6 +22,7 @@ import polars as pl
 from tomserve.errors import ConfigError, ContentError, TomserveError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring.answers import Reading
+from tomserve.scoring.rules import GENERIC, Rule
 
 Kind = pl.DataType | type[pl.DataType]
 """The type of a column, as Polars names it, such as ``pl.Float64`` or ``pl.List(pl.String)``."""
@@ -54,15 +55,26 @@ class Scoring:
     """What a benchmark adds to the scoring of its items.
 
     metrics: its metrics, computed after the standard ones. lettered: whether the choices are shown as A, B, C, so that
-    a reply may name one by its letter. Raises ConfigError for a column whose name cannot be used.
+    a reply may name one by its letter. rules: its rules, which answer without following anybody's belief, in addition
+    to those that every benchmark has (see tomserve.scoring.rules). Raises ConfigError for a column whose name cannot be
+    used.
     """
 
     metrics: tuple[Metric, ...] = ()
     lettered: bool = False
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         for metric in self.metrics:
             _check(metric)
+        taken = {rule.name for rule in GENERIC}
+        for rule in self.rules:
+            if rule.name in taken:
+                raise ConfigError(
+                    f"rules: there is a rule {rule.name!r} already; every benchmark has the rules "
+                    f"{', '.join(one.name for one in GENERIC)}. Choose another name"
+                )
+            taken.add(rule.name)
 
 
 PLAIN = Scoring()
@@ -99,15 +111,7 @@ def computed(metric: Metric, item: Item, reading: Reading) -> Mapping[str, Any]:
     except TomserveError:
         raise
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)[1:]
-        own = [frame for frame in frames if frame.filename == frames[0].filename]
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        where = Path(own[-1].filename) if own else Path("metric")
-        line = own[-1].lineno if own else None
-        names = ", ".join(metric.columns)
-        raise ContentError(
-            f"the metric of {names} failed for item {item.id!r} ({reason})", path=where, line=line
-        ) from None
+        raise _failed(f"the metric of {', '.join(metric.columns)} failed", item, error) from None
     if not isinstance(found, Mapping):
         raise ConfigError(
             f"metrics: item {item.id!r}: found {found!r:.60}; expected a dict of {', '.join(metric.columns)}"
@@ -117,6 +121,38 @@ def computed(metric: Metric, item: Item, reading: Reading) -> Mapping[str, Any]:
             f"metrics: item {item.id!r}: column {strange[0]!r} was not declared; declared: {', '.join(metric.columns)}"
         )
     return found
+
+
+def ruled(rules: Iterable[Rule], item: Item) -> dict[str, bool | None]:
+    """Whether the answers of a benchmark's rules are right, by column; null for a rule that says nothing of the item.
+
+    A rule may be a user's own code. Raises ContentError by file and line where it failed, ConfigError where it gives a
+    label that is no choice of the item.
+    """
+    found: dict[str, bool | None] = {}
+    for rule in rules:
+        try:
+            label = rule.answer(item)
+        except TomserveError:
+            raise
+        except Exception as error:
+            raise _failed(f"the rule {rule.name!r} failed", item, error) from None
+        if label is not None and label not in item.choices:
+            raise ConfigError(
+                f"rules: item {item.id!r}: the rule {rule.name!r} answers {label!r:.60}; expected one of the item's "
+                f"choices ({', '.join(item.choices)}), or None where the rule says nothing"
+            )
+        found[rule.column] = None if label is None else label == item.answer
+    return found
+
+
+def _failed(what: str, item: Item, error: Exception) -> ContentError:
+    """The error for a function of a benchmark that failed for an item, by the file and the line of the function."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in frames if frame.filename == frames[0].filename] if frames else []
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    where = Path(own[-1].filename) if own else Path("metric")
+    return ContentError(f"{what} for item {item.id!r} ({reason})", path=where, line=own[-1].lineno if own else None)
 
 
 def _check(metric: Metric) -> None:

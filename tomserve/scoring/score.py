@@ -18,7 +18,7 @@ from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.labels import Lettered
-from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed
+from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed, ruled
 from tomserve.scoring.standard import STANDARD
 from tomserve.status import ANSWERS, INVALID, OK, inert
 
@@ -125,8 +125,8 @@ def noise_fields(
 def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
     """The values of the columns that belong to the item, whatever was answered.
 
-    They are its names, what chains that know nothing of the story would score, its design factors, and what its
-    benchmark adds.
+    They are its names, what chains that know nothing of the story would score, which simple rules answer it right, its
+    design factors, and what its benchmark adds.
     """
     fields: dict[str, Any] = {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster}
     for compute in _OF_ITEMS:
@@ -135,4 +135,5 @@ def item_fields(item: Item, scoring: Scoring = PLAIN) -> dict[str, Any]:
     for metric in scoring.metrics:
         if metric.of_item:
             fields.update(computed(metric, item, NO_REPLY))
+    fields.update(ruled(scoring.rules, item))
     return fields

@@ -1,4 +1,5 @@
-"""The standard metrics, which are computed for every benchmark: of the answer, of the chain of beliefs, and floors.
+"""The standard metrics, which are computed for every benchmark: of the answer, of the chain of beliefs, floors, and
+what simple rules answer.
 
 A *floor* is what a chain scores that knows nothing of the story. To add a metric, add a Metric to STANDARD; its columns
 then appear in every table of scores.
@@ -16,6 +17,7 @@ from tomserve.items.automaton import Automaton
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.chains import ChainScore, path_proper, score_chain
 from tomserve.scoring.metric import Metric
+from tomserve.scoring.rules import GENERIC
 from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 FLOORS = ("first", "answer", UNKNOWN)
@@ -164,5 +166,17 @@ def _floors_of(gold: Automaton, answer: str, unknown: bool) -> dict[str, float |
     return found
 
 
-STANDARD = (ANSWER, CHAIN, FLOOR)
+def _ruled(item: Item, reading: Reading) -> dict[str, bool | None]:
+    del reading  # what a rule answers does not depend on a reply
+    right = item.answer
+    return {column: None if (label := answer(item)) is None else label == right for column, answer in _RULES}
+
+
+_RULES = tuple((rule.column, rule.answer) for rule in GENERIC)
+
+RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _ruled, of_item=True)
+"""The metrics of the rules that need nothing but the item (see tomserve.scoring.rules): whether the answer of each is
+right, and null where it says nothing of the item."""
+
+STANDARD = (ANSWER, CHAIN, FLOOR, RULED)
 """The metrics of every score table, in the order of their columns."""

@@ -163,6 +163,7 @@ class _Columns:
         metrics: list[Metric] = [metric for name in sorted(benchmarks) for metric in rules(name).metrics]
         columns_of(metrics)
         items, replies = (columns_of(one for one in metrics if one.of_item is whose) for whose in (True, False))
+        items |= {rule.column: pl.Boolean for name in sorted(benchmarks) for rule in rules(name).rules}
         if clash := sorted(set(factors) & {*items, *replies}):
             raise ConfigError(f"items: factor {clash[0]!r} has the name of a column of their benchmark; rename it")
         return cls({name: _kind(kinds) for name, kinds in factors.items()}, items, replies, rules)

@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tomserve import content
-from tomserve.errors import MachineError
-from tomserve.serving import sizing
+from tomserve.content import files
+from tomserve.errors import ConfigError, MachineError
+from tomserve.serving import saving, sizing
+from tomserve.serving.deriving import resolve
 from tomserve.serving.hardware import Gpu, parse_gpus
 from tomserve.serving.launching import Wanted, adjusted, assumed
 from tomserve.serving.presets import Preset, Verified
@@ -25,7 +27,11 @@ def explain(wanted: Wanted, console: Console) -> None:
     """
 
     say = partial(_say, console)
-    preset = adjusted(Preset.load(wanted.name), wanted.extra)
+    found, derived = resolve(wanted.name, wanted.extra, gpus=wanted.gpus)
+    if derived is not None:
+        say(f"No preset serves {found.model}, so one is derived from its files; --save keeps it.")
+        saving.show(derived, console)
+    preset = adjusted(found, wanted.extra)
     model = sizing.describe(preset)
     kind = f"{preset.dtype}, {preset.quantization} weights" if preset.quantization else preset.dtype
     say(f"The preset {preset.name} serves {preset.model} ({kind}), whose weights take {model.weights_gb:g} GB.")
@@ -63,6 +69,18 @@ def explain(wanted: Wanted, console: Console) -> None:
             say(" ".join(remark.split()))
 
 
+def keep(wanted: Wanted, console: Console, *, force: bool = False) -> None:
+    """Derive the preset of a model, write it to launch/models/, and say where it is.
+
+    force: replace one that is there. Raises ConfigError where the name is a preset's own, or the file is there already.
+    """
+    preset, derived = resolve(wanted.name, wanted.extra, gpus=wanted.gpus, anew=True)
+    if derived is None:
+        raise ConfigError(f"--save: {wanted.name} is a preset already; name a model (ORG/MODEL or ./FOLDER)")
+    path = saving.save(derived, force=force)
+    _say(console, f"Written to {path}; `tomserve serve {preset.name}` serves it. Check it, and edit it as you like.")
+
+
 def _explain_prompts(preset: Preset, context: int | None, say: Callable[[str], None]) -> None:
     """Say what the preset means for prompts: their length, the chat template, the system role and thinking.
 
@@ -84,11 +102,17 @@ def list_presets(console: Console, gpus: str | None = None) -> None:
     """Print the table of presets and what its columns mean.
 
     gpus: the machine that the GPUs of each preset are counted on, as `hardware.parse_gpus` reads it; by default
-    `sizing.STUDY`. Raises ConfigError where that cannot be read, ContentError for a preset that cannot be.
+    `sizing.STUDY`. Raises ConfigError where that cannot be read. A preset that cannot be read is listed below the
+    table, with its file, the line and what is wrong, and does not keep the others from being listed.
     """
     machine = gpus or sizing.STUDY
     available = parse_gpus(machine)
-    rows = [_row(Preset.load(name), available) for name in content.names("launch/models", ".yaml")]
+    rows, broken = [], []
+    for name in content.names("launch/models", ".yaml"):
+        try:
+            rows.append(_row(Preset.load(name), available))
+        except ConfigError as error:
+            broken.append(f"broken: {name}: {error}")
     whole = _table(_COLUMNS, rows)
     room = whole.__rich_measure__(console, console.options.update(width=_UNBOUNDED)).maximum
     if room <= console.width:
@@ -102,8 +126,14 @@ def list_presets(console: Console, gpus: str | None = None) -> None:
         "thinks: whether the model thinks before it answers; where it says `can`, --thinking off prevents it.",
         *(f"verified {name}: {meaning}." for name, meaning in _VERIFIED.items()),
         "`tomserve serve PRESET --explain` prints everything that is known about one preset.",
+        "For a model without one, `tomserve serve ORG/MODEL` (on the Hugging Face hub) or ./FOLDER derives a preset.",
     ):
         _say(console, line)
+    if broken:
+        many = f"{len(broken)} presets cannot" if len(broken) > 1 else "1 preset cannot"
+        _say(console, f"{many} be read, so that `tomserve serve` cannot serve what stands in it; mend the file:")
+    for line in broken:
+        _say(console, files.one_line(line))
 
 
 def _say(console: Console, text: str) -> None:

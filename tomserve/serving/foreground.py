@@ -99,7 +99,12 @@ class _Started:
         except OSError:
             log = None  # then the server writes to this terminal, and a failure cannot be explained from a log
         echo = f"[{replica.port}] " if several else ""
-        return cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
+        started = cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
+        preset, command = replica.preset, replica.command
+        with contextlib.suppress(OSError, ConfigError):  # `write_record` tells why, once the model is loaded
+            fields = {"url": started.server.url, "model": preset.served_name, "revision": None, "command": command.argv}
+            started.record = records.write(replica.port, loading=True, **fields)
+        return started
 
     def __enter__(self) -> _Started:
         return self
@@ -113,7 +118,9 @@ class _Started:
         preset, command = self.replica.preset, self.replica.command
         model = command.argv[command.argv.index("serve") + 1]
         own = reference.revision() if preset.model == REFERENCE else None
-        server = provenance.started(preset, model, command, self.replica.gpus, revision=own)
+        server = provenance.started(preset, model, command, self.replica.gpus, revision=own, extra=self.replica.extra)
+        if self.replica.own is not None:  # `tomserve eval` would not find it by its name
+            server["preset"] = self.replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
         try:
             self.record = records.write(
                 self.replica.port,

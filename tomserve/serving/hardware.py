@@ -80,7 +80,7 @@ def gpus() -> list[Gpu]:
         name, mebibytes, compute, driver, index, uuid = cells
         stated = _number(mebibytes)
         # nvidia-smi states "[N/A]" for a GPU that shares the machine's memory.
-        memory = stated * 2**20 / 1e9 if stated else _machine_gb()
+        memory = stated * 2**20 / 1e9 if stated else machine_gb()
         here.append(Gpu(name, memory, _number(compute), driver or None, index, uuid))
     return here
 
@@ -120,7 +120,7 @@ def alike(available: list[Gpu]) -> list[Gpu]:
     return max(kinds.values(), key=lambda kind: sum(gpu.memory_gb for gpu in kind), default=[])
 
 
-def _machine_gb() -> float:
+def machine_gb() -> float:
     """The memory of this machine in decimal gigabytes; 0 where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9

@@ -81,6 +81,15 @@ def flags(command: Sequence[str]) -> dict[str, str]:
     >>> flags(["python", "serve", "m", "--port", "1", "--seed=2", "--enforce-eager", "--x_y", "/tmp/a/b.json"])
     {'seed': '2', 'enforce-eager': 'given', 'x-y': 'b.json'}
     """
+    return {name: value for name, value in every_flag(command).items() if name not in NEUTRAL}
+
+
+def every_flag(command: Sequence[str]) -> dict[str, str]:
+    """All flags of a vLLM command line with their values, of files only their names; of several the last counts.
+
+    >>> every_flag(["python", "-m", "vllm", "serve", "m", "--port", "1", "--enforce-eager"])
+    {'port': '1', 'enforce-eager': 'given'}
+    """
     found: dict[str, str] = {}
     words = [word for word in command if isinstance(word, str)]
     for place, word in enumerate(words):
@@ -90,7 +99,7 @@ def flags(command: Sequence[str]) -> dict[str, str]:
         if not equals:
             value = words[place + 1] if place + 1 < len(words) else "-"
             value = "given" if value.startswith("-") else value
-        if (name := name.replace("_", "-")) not in NEUTRAL and name != "m":  # python -m
+        if (name := name.replace("_", "-")) != "m":  # python -m
             found[name] = Path(value).name if value.startswith(("/", "./", "~/")) else value
     return found
 

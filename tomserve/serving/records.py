@@ -24,7 +24,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
@@ -42,6 +42,9 @@ PATIENCE = 10.0
 _LONGEST = 2**20
 """How many bytes of a record are read at most; one that tomserve writes has a few thousand."""
 
+_LONGEST_LOG = 2**16
+"""How many bytes of the end of a server's log are read."""
+
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -52,7 +55,8 @@ class Record:
     pid: the process of `tomserve serve`. url: the address, ending in ``/v1``. model: the served name. revision: of
     the model, None where it is not known. command: the words of vLLM's command line. started: when, in ISO 8601.
     host: the name of its machine. server: what it serves, as `provenance.started` describes it. born: when the process
-    `pid` started, as `birth` tells it; None where the system does not tell.
+    `pid` started, as `birth` tells it; None where the system does not tell. loading: whether the model is still being
+    loaded. Until that is over another process may listen at the address, so nothing is asked there.
     """
 
     pid: int
@@ -64,6 +68,7 @@ class Record:
     host: str
     server: dict[str, Any] = field(default_factory=dict)
     born: str | None = None
+    loading: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,42 @@ class Judged:
     record: Record | None = None
     doubt: str = ""
     stale: bool = False
+
+
+class Seen(NamedTuple):
+    """A believed record, and the state of its server.
+
+    state: "ready" where it answers /health; "loading" where its record says so, and then it is not asked; "silent"
+    where it was ready and its process runs, but it does not answer: it may only be busy.
+    """
+
+    path: Path
+    record: Record
+    state: str
+
+    @property
+    def named(self) -> str:
+        """What serves where, in words that are safe to show."""
+        return f"{files.one_line(self.record.model)} at {files.one_line(self.record.url)}"
+
+    @property
+    def silence(self) -> str:
+        """What a silent server is said to do."""
+        return f"{self.named} (pid {self.record.pid} on {self.record.host}) is running but does not answer"
+
+    def log(self) -> str:
+        """The end of what the server has written; empty where it has written nothing. Anything may stand in it."""
+        try:
+            with files.reading(self.path.with_suffix(".log")) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_LOG))
+                return file.read(_LONGEST_LOG).decode("utf-8", "replace")
+        except (OSError, ConfigError):
+            return ""
+
+    def said(self) -> str:
+        """The last line that the server has written, as a part of a sentence; empty where there is none."""
+        lines = [line for line in map(str.strip, self.log().replace("\r", "\n").splitlines()) if line]
+        return f"; its log says: {files.one_line(lines[-1][-160:])}" if lines else ""
 
 
 def folder() -> Path:
@@ -111,28 +152,38 @@ def write(port: int, **fields: Any) -> Path:
     return path
 
 
-def live() -> list[Record]:
-    """The believed records of servers that answer /health, in the order of their file names.
+def seen(urls: Sequence[str] | None = None) -> list[Seen]:
+    """The believed records in the order of their file names; those whose process has ended are removed.
 
-    Records whose process has ended are removed. Raises ServerError for a server whose process runs but which does not
-    answer: it may only be busy, so it is neither removed nor silently passed over for another.
+    urls: only the records of servers at these addresses; None for all.
     """
-    answering = []
+    found, places = [], None if urls is None else set(map(_place, urls))
     for judged in _all():
         record = judged.record
+        if record is not None and places is not None and _place(record.url) not in places:
+            continue
         if judged.stale:
             with contextlib.suppress(OSError):
                 judged.path.unlink()
-        elif record is None:
-            continue
-        elif healthy(record.url.removesuffix("/v1"), PATIENCE):
-            answering.append(record)
-        else:
-            raise ServerError(
-                f"{record.model} at {record.url} (pid {record.pid} on {record.host}) is running but does not answer; "
-                f"wait for it, stop it, or give --base-url ({judged.path} records it)"
-            )
-    return answering
+        elif record is not None and record.loading:
+            found.append(Seen(judged.path, record, "loading"))
+        elif record is not None:
+            answers = healthy(record.url.removesuffix("/v1"), PATIENCE)
+            found.append(Seen(judged.path, record, "ready" if answers else "silent"))
+    return found
+
+
+def live() -> list[Record]:
+    """The believed records of servers that answer /health, in the order of their file names.
+
+    Records whose process has ended are removed. Raises ServerError for a server that was ready and whose process runs
+    but which does not answer: it is neither removed nor silently passed over for another.
+    """
+    known = seen()
+    for one in known:
+        if one.state == "silent":
+            raise ServerError(f"{one.silence}; wait for it, stop it, or give --base-url ({one.path} records it)")
+    return [one.record for one in known if one.state == "ready"]
 
 
 def doubts() -> list[str]:

@@ -14,16 +14,12 @@ GPUs; pipeline parallelism splits the layers.
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import orjson
-
 from tomserve.errors import MachineError
+from tomserve.serving.checkpoint import context_of, json_object, shape_of, size_gb, snapshot, stored_dtype, text_part
 from tomserve.serving.hardware import Gpu
 from tomserve.serving.presets import Preset, Shape
 
@@ -35,7 +31,7 @@ IN_FLIGHT = 24
 """How many questions' keys and values should fit at a time. A GPU with room for fewer works, but slowly."""
 STUDY = "8xA100-80GB"
 """The machine that is planned for where this one has no GPUs and the user names none."""
-_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 """Bytes of one number, by data type."""
 
 
@@ -100,39 +96,20 @@ class Layout:
         ]
         if self.model.shape is not None:
             s = self.model.shape
-            size = round(self.token_kb * 1e3 / (2 * s.layers * s.kv_heads * s.head_dim))
-            parts = ", split over the GPUs" if self.gpus > 1 else ""
+            size = round(self.token_kb * 1e3 / (s.layers * s.kept))
+            parts = f", {'repeated on' if s.latent else 'split over'} the GPUs" if self.gpus > 1 else ""
+            numbers = (
+                f"{s.layers} layers x {s.latent} numbers (latent attention)"
+                if s.latent
+                else f"2 x {s.layers} layers x {s.kv_heads} kv heads x {s.head_dim} numbers"
+            )
             explained += [
-                f"Keys and values of one token: 2 x {s.layers} layers x {s.kv_heads} kv heads x {s.head_dim} numbers "
-                f"x {size} bytes = {self.token_kb:.1f} kB{parts}.",
+                f"Keys and values of one token: {numbers} x {size} bytes = {self.token_kb:.1f} kB{parts}.",
                 f"That leaves room for {int(self.questions)} questions of {self.tokens_each} tokens at a "
                 "time; more fit where questions begin alike, since the keys and values of a common beginning are "
                 "kept once.",
             ]
         return explained
-
-
-def snapshot(model: str, revision: str | None) -> Path | None:
-    """The folder on this disk that holds a model, or None where there is none.
-
-    model: a folder, which is returned as it is, or a hub id, which is looked for in Hugging Face's cache. revision: the
-    commit, branch or tag of the hub id; None means the branch `main`.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        if Path(model).is_dir():
-            return Path(model)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
-    folder = folder.expanduser()
-    try:
-        commit = revision or (folder / "refs/main").read_text().strip()
-        named = folder / "refs" / commit
-        commit = named.read_text().strip() if named.is_file() else commit
-    except OSError:
-        return None
-    path = folder / "snapshots" / commit
-    return path if (path / "config.json").is_file() else None
 
 
 def describe(preset: Preset, model: str | None = None) -> Model:
@@ -141,43 +118,29 @@ def describe(preset: Preset, model: str | None = None) -> Model:
     model: a hub id or folder to look at in place of the preset's own.
     """
     where = snapshot(model or preset.model, preset.revision)
-    config = _json(where / "config.json") if where else None
+    config = json_object(where / "config.json") if where else None
     if where is None or config is None:
         return Model(preset.weights_gb, preset.shape, preset.context, "the preset's figure")
     commit = where.name if where.parent.name == "snapshots" else None
     shape = shape_of(config) or preset.shape
-    size = _size_gb(where)
+    size = size_gb(where)
+    factor = cast_factor(config, preset.dtype) if size else 1.0
     source = "the size of its files" if size else "the preset's figure; config.json is on disk"
-    return Model(size or preset.weights_gb, shape, _positions(config) or preset.context, source, commit)
+    source += f" x {factor:g}, as they are stored in another data type" if factor != 1 else ""
+    context = (context_of(config) or (preset.context,))[0]
+    return Model((size or preset.weights_gb) * factor, shape, context, source, commit)
 
 
-def shape_of(config: dict[str, Any]) -> Shape | None:
-    """The sizes of the attention by a Hugging Face config.json, or None where it does not tell them.
+def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
+    """By how much the weights grow while vLLM loads them in that data type; 1 where that is not known.
 
-    config: the parsed file; where it has a `text_config`, that part counts. The names of other families are known, too.
+    config: the parsed config.json, whose `dtype` (formerly `torch_dtype`) tells how the weights are stored. Quantized
+    weights stay as they are.
     """
-    config = _section(config, "text_config") or config
-    attention = _section(config, "attn_config")
-
-    def first(*names: str) -> int | None:
-        values = (config.get(name) for name in names)
-        return next((value for value in values if isinstance(value, int) and value > 0), None)
-
-    layers, heads = first("num_hidden_layers", "n_layers"), first("num_attention_heads", "n_heads")
-    width = first("hidden_size", "d_model")
-    if layers is None or heads is None or (width is None and first("head_dim") is None):
-        return None
-    kv_heads = first("num_key_value_heads") or attention.get("kv_n_heads") or heads
-    head_dim = first("head_dim") or (width or 0) // heads
-    if not isinstance(kv_heads, int) or kv_heads < 1 or head_dim < 1:
-        return None
-    return Shape(layers=layers, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
-
-
-def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The mapping of that name in a configuration; empty where there is none."""
-    section = config.get(name)
-    return section if isinstance(section, dict) else {}
+    if "quantization_config" in config or "quantization_config" in text_part(config):
+        return 1.0
+    stored = BYTES.get(str(stored_dtype(config)))
+    return BYTES[dtype] / stored if stored and dtype in BYTES else 1.0
 
 
 def choose(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
@@ -273,10 +236,15 @@ def _layout(preset: Preset, model: Model, gpu: Gpu, tensor: int, pipeline: int, 
     if model.shape is None:
         return Layout(model, tensor, pipeline, gpu, weights, cache, 0.0, IN_FLIGHT if cache > 0 else 0, each, use)
     s = model.shape
-    token = 2 * s.layers * s.kv_heads * s.head_dim * _BYTES.get(preset.dtype, 2)
-    shards = min(tensor, s.kv_heads) * pipeline
+    token = token_bytes(s, preset.dtype)
+    shards = (1 if s.latent else min(tensor, s.kv_heads)) * pipeline  # every GPU keeps the whole latent vector
     questions = max(0.0, cache) * 1e9 * shards / (token * each)
     return Layout(model, tensor, pipeline, gpu, weights, cache, token / 1e3, questions, each, use)
+
+
+def token_bytes(shape: Shape, dtype: str) -> int:
+    """Bytes that the attention keys and values of one token take in all layers, in that data type."""
+    return shape.layers * shape.kept * BYTES.get(dtype, 2)
 
 
 def _holds_one(layout: Layout, preset: Preset) -> bool:
@@ -293,29 +261,3 @@ def _need(preset: Preset, model: Model) -> str:
 
 def _way_out(preset: Preset) -> str:
     return f"`tomserve serve {preset.name} --dry-run` prints the command for a machine that can hold it"
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file, or None where there is none that can be read."""
-    try:
-        parsed = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
-def _positions(config: dict[str, Any]) -> int | None:
-    """How many tokens the model was made for, by its config.json; None where that does not tell."""
-    config = _section(config, "text_config") or config
-    length = config.get("max_position_embeddings") or config.get("max_seq_len")
-    return length if isinstance(length, int) else None
-
-
-def _size_gb(folder: Path) -> float | None:
-    """Size of the weights in a folder, in decimal gigabytes; None where it holds none or does not tell."""
-    index = _json(folder / "model.safetensors.index.json")
-    if index is not None:
-        total = _section(index, "metadata").get("total_size")
-        return round(total / 1e9, 3) if isinstance(total, int) and total > 0 else None
-    total = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    return round(total / 1e9, 6) if total else None

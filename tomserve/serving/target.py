@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pydantic
+
 from tomserve.errors import ConfigError
-from tomserve.serving import provenance, records, reference
+from tomserve.serving import loading, provenance, records, reference
 from tomserve.serving.keys import api_key
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import Probe, normalize
+from tomserve.serving.waiting import Waiting
 
 REFERENCE = "reference"
 """The name of the preset, and of the model, that the embedded server serves."""
@@ -39,24 +43,29 @@ class Target:
         return not self.endpoints
 
 
-def choose(base_urls: Sequence[str], model: str | None, revision: str | None) -> Target:
+def choose(base_urls: Sequence[str], model: str | None, revision: str | None, waiting: Waiting | None = None) -> Target:
     """Choose the server that will be asked, and ask running endpoints what they serve.
 
     base_urls: addresses that the user gave. model: the wanted model; None for whichever is served. revision: the
-    model's revision as the user states it. Without addresses only servers that this user started on this machine are
-    asked, since they are sent the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what
-    to do, where no such server can be used.
+    model's revision as the user states it. waiting: how to wait for a server that is busy or still loads; by default
+    without a word. Without addresses only servers that this user started on this machine are asked, since they are sent
+    the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what to do, where no such server
+    can be used.
     """
+    waiting = waiting or Waiting()
     if base_urls:
         endpoints = list(dict.fromkeys(map(normalize, base_urls)))
+        loading.wait_at(endpoints, waiting)
         ours = records.started_here(endpoints)
-        target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None))
+        target = ask_endpoints(endpoints, model, revision or (ours[0].revision if ours else None), waiting)
         return _with_records(target, ours) if ours else target
-    running = records.live()
+    if model is not None and "/" in model and Path(model).is_dir():
+        model = str(Path(model).resolve())  # a folder is served by its whole path
+    running = loading.ready(model, waiting)
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
     if running:
-        serving = [record for record in running if model in (None, record.model)]
+        serving = [record for record in running if model in (None, record.model, _asked_for(record))]
         names = sorted({record.model for record in running})
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
@@ -66,8 +75,14 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
             )
         if len({record.model for record in serving}) > 1:
             raise ConfigError(f"several models are served; name one by --model (MODEL=): {', '.join(names)}")
-        target = ask_endpoints([record.url for record in serving], serving[0].model, revision or serving[0].revision)
+        addresses = [record.url for record in serving]
+        target = ask_endpoints(addresses, serving[0].model, revision or serving[0].revision, waiting)
         return _with_records(target, serving)
+    return _embedded(model, revision)
+
+
+def _embedded(model: str | None, revision: str | None) -> Target:
+    """The target where no server runs: the reference model. Raises ConfigError where another model is wanted."""
     if model in (None, REFERENCE):
         if revision is not None:
             raise ConfigError(
@@ -76,20 +91,23 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None) ->
             )
         return Target(REFERENCE, reference.revision(), Preset.load(REFERENCE))
     preset = Preset.lookup(model)
-    if preset is None and model is not None:
+    if preset is None and model is not None and "/" not in model:
         Preset.load(model)  # where no preset has the name, this raises and suggests the nearest
     raise ConfigError(f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url")
 
 
-def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None) -> Target:
+def ask_endpoints(
+    endpoints: list[str], model: str | None, revision: str | None, waiting: Waiting | None = None
+) -> Target:
     """Ask running endpoints what they serve, and describe them as one server.
 
-    endpoints: the addresses of its replicas. model and revision: as in `choose`. Raises ServerError where an endpoint
+    endpoints: the addresses of its replicas. model, revision and waiting: as in `choose`, but by default without any
+    wait. Raises ServerError where an endpoint
     cannot be used, ConfigError where they serve different models.
     """
     preset = Preset.lookup(model)
     wanted = [model, *([preset.served_name, preset.model] if preset else [])]
-    told = [told_by(endpoint, wanted) for endpoint in endpoints]
+    told = [told_by(endpoint, wanted, waiting=waiting) for endpoint in endpoints]
     names = sorted({entry["model"] for entry in told})
     if len(names) > 1:
         raise ConfigError(f"the endpoints serve different models ({', '.join(names)}); replicas must serve one")
@@ -104,10 +122,12 @@ def ask_endpoints(endpoints: list[str], model: str | None, revision: str | None)
     return Target(names[0], revision, found, endpoints, server["max_model_len"], server)
 
 
-def told_by(endpoint: str, wanted: Sequence[str | None], timeout: float = 60.0) -> dict[str, Any]:
+def told_by(
+    endpoint: str, wanted: Sequence[str | None], timeout: float = 60.0, waiting: Waiting | None = None
+) -> dict[str, Any]:
     """What one endpoint says of the model that any of `wanted` names, asked for `timeout` seconds: `model`,
     `engine_version`, `root`, `max_model_len`; None for what it does not say. Raises ServerError."""
-    with Probe(endpoint, api_key(), timeout) as probe:
+    with Probe(endpoint, api_key(), timeout, waiting) as probe:
         served, version = probe.choose(wanted), probe.version()
     context = served.get("max_model_len")
     return {
@@ -141,7 +161,20 @@ def _with_records(target: Target, serving: Sequence[records.Record]) -> Target:
             "some of them until all that run were started alike"
         )
     target.server |= {"command": serving[0].command} | serving[0].server
+    if (own := serving[0].server.get("preset")) is not None:  # one that was derived, or stands in a file elsewhere
+        try:
+            target.preset = Preset.model_validate(own)
+        except pydantic.ValidationError:
+            raise ConfigError(
+                f"{serving[0].url}: its record holds a preset that cannot be read; start the server again"
+            ) from None
     return target
+
+
+def _asked_for(record: records.Record) -> str | None:
+    """The model as vLLM's command line names it: a hub id, or a folder."""
+    words = record.command
+    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
 
 
 def _alike(record: records.Record) -> dict[str, Any]:

@@ -15,12 +15,14 @@ Codes = npt.NDArray[np.intp]
 class Cells:
     """Mean outcome of each stratum and arm, a mean of its clusters' means, for the strata that have both arms.
 
-    `means` and `counts` (of clusters): [strata, 2], columns control and treated. `dropped`: number of strata without
-    one of the arms, which say nothing about the contrast.
+    `means`, `counts` (of clusters), `answers` and `right` (numbers of answers, and of right ones): [strata, 2], columns
+    control and treated. `dropped`: number of strata without one of the arms, which say nothing about the contrast.
     """
 
     means: Floats
     counts: npt.NDArray[np.int64]
+    answers: npt.NDArray[np.int64]
+    right: Floats
     dropped: int
 
 
@@ -38,14 +40,24 @@ def matched_cells(
     same_length(y, arm, clusters, strata)
     known = ~np.isnan(y)
     if not known.any():
-        return Cells(np.empty((0, 2)), np.empty((0, 2), dtype=np.int64), 0)
+        none = np.empty((0, 2), dtype=np.int64)
+        return Cells(np.empty((0, 2)), none, none, np.empty((0, 2)), 0)
     _, codes = np.unique(strata[known], return_inverse=True)
-    means, of_cell, _ = cluster_means(y[known], clusters[known], codes * 2 + arm[known])
+    means, of_cell, sizes = cluster_means(y[known], clusters[known], codes * 2 + arm[known])
     size = 2 * (int(codes.max()) + 1)
     counts = np.bincount(of_cell, minlength=size).reshape(-1, 2)
-    sums = np.bincount(of_cell, weights=means, minlength=size).reshape(-1, 2)
+    sums, answers, right = (
+        np.bincount(of_cell, weights=weights, minlength=size).reshape(-1, 2)
+        for weights in (means, sizes, means * sizes)
+    )
     full = (counts > 0).all(axis=1)
-    return Cells(sums[full] / counts[full], counts[full].astype(np.int64), int((~full).sum()))
+    return Cells(
+        sums[full] / counts[full],
+        counts[full].astype(np.int64),
+        answers[full].round().astype(np.int64),
+        np.asarray(right[full], dtype=float),
+        int((~full).sum()),
+    )
 
 
 def cluster_means(y: Floats, clusters: npt.NDArray[np.generic], group: Codes) -> tuple[Floats, Codes, Codes]:

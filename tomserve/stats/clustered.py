@@ -23,36 +23,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import cluster_means, matched_cells, same_length, unit_means
-from tomserve.stats.paired import mean_interval, sign_flip, smallest_p, t_p, varies
-from tomserve.stats.proportions import Interval, newcombe, wilson
+from tomserve.stats.effects import (
+    FEW,
+    FEW_CHANGES,
+    Design,
+    Effect,
+    effective_answers,
+    independent_score,
+    inverted_p,
+    undefined,
+    unit_effect,
+)
+from tomserve.stats.intraclass import effective_n
+from tomserve.stats.paired import varies
+from tomserve.stats.proportions import Interval, tango, wilson
+from tomserve.stats.ratios import fieller, from_difference
 
 Floats = npt.NDArray[np.float64]
-FEW = 20
-"""Below so many clusters an arm "few tasks" is flagged: intervals that rest on large samples, and bootstraps, are not
-to be trusted.
-"""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A difference of probabilities, treated less control, with its interval and tests; nan where undefined.
-
-    `estimate`, `low`, `high`: in [-1, 1]. `p_t`: two-sided p of a t test. `p_sign_flip`: of a sign-flip test, and
-    `p_smallest` the least p that it can give over these units. `units`: number of independent units (stages or tasks).
-    `tasks`: clusters that contributed, both arms together. `method`: how the interval was computed, in words that
-    tables print. `few_tasks`: whether an arm has fewer than 20 clusters.
-    """
-
-    estimate: float
-    low: float
-    high: float
-    p_t: float
-    p_sign_flip: float
-    p_smallest: float
-    units: int
-    tasks: int
-    method: str
-    few_tasks: bool
 
 
 def matched_effect(
@@ -67,8 +54,10 @@ def matched_effect(
     It suits one class against the `none` tasks of the same stages, with about one task a stage in either arm; for all
     classes together see `pooled.pooled_effect`. It assumes that the strata are independent draws of the stages to come.
     The t interval and t test (strata - 1 df) assume further that the mean difference is about normal, the sign-flip
-    test that differences are symmetric around zero. With zero variance, or one stratum, the interval is Newcombe's with
-    n = strata in both arms, and there is no t test.
+    test that differences are symmetric around zero. Where the differences do not vary, or there is one stratum, the
+    interval is Newcombe's for an effective number of answers (one, for one stratum), which assumes that they are
+    correlated by .1 within a stratum and arm; with fewer than five right or fewer than five wrong answers it is the
+    smallest interval that holds both. The ratio is `ratios.inverted_ratio`.
 
     outcome, treated, cluster, stratum: columns as the module describes [answers]; strata without both arms are left
         out.
@@ -79,7 +68,13 @@ def matched_effect(
     cells = matched_cells(outcome, treated, cluster, stratum)
     arms = tuple(int(count) for count in cells.counts.sum(axis=0))
     method = f", {len(cells.means)} strata matched" + (f", {cells.dropped} unmatched left out" if cells.dropped else "")
-    return _unit_effect(cells.means[:, 1], cells.means[:, 0], sum(arms), min(arms), level, method)
+    t, c, right = cells.means[:, 1], cells.means[:, 0], float(cells.right.sum())
+    few = min(right, int(cells.answers.sum()) - right) < FEW_CHANGES
+
+    def score(of: float) -> Interval:
+        return independent_score(float(t.mean()), cells.answers[:, 1], float(c.mean()), cells.answers[:, 0], of)
+
+    return unit_effect(t, c, Design(sum(arms), min(arms), few, score, method), level)
 
 
 def paired_effect(
@@ -92,10 +87,12 @@ def paired_effect(
     """Effect of two conditions on the same items, such as two prompting strategies: the mean of the units' differences.
 
     Without `stratum` the units are clusters, and the population is further clusters of these strata. With it they are
-    strata, each a mean of its clusters' means, and the population is new strata. Units are assumed independent. The
-    sign-flip test is primary, since it needs symmetric differences only; the t interval assumes that their mean is
-    about normal. With zero variance the interval is Newcombe's with n = units, which ignores the pairing and so is
-    wide.
+    strata, each a mean of its clusters' means, and the population is new strata. Units are assumed independent, and the
+    mean of their differences about normal (t interval and t test, units - 1 df); the sign-flip test needs symmetric
+    differences only. Where the differences do not vary, above all where no answer changed, the interval is Tango's
+    score interval for an effective number of pairs (one, for one unit), which assumes that changes are correlated by .1
+    within a unit; where fewer than five answers changed it is the smallest interval that holds both. The ratio is
+    `ratios.inverted_ratio`.
 
     treated_outcome, control_outcome: of the same items in the same order [items]; an item with a nan in either is left
         out.
@@ -105,9 +102,17 @@ def paired_effect(
 
     Raises ValueError for columns of unequal length.
     """
-    t1, t0, tasks = _paired_means(treated_outcome, control_outcome, cluster, stratum)
-    what = "clusters" if stratum is None else "strata"
-    return _unit_effect(t1, t0, tasks, tasks, level, f", {t1.size} {what} paired")
+    pairs = _paired_means(treated_outcome, control_outcome, cluster, stratum)
+    t, c, m = pairs.treated, pairs.control, pairs.treated.size
+    what = f", {m} {'clusters' if stratum is None else 'strata'} paired"
+    n = effective_answers(pairs.sizes)
+    changed, moved = (float(values.mean()) if m else math.nan for values in (pairs.changed, t - c))
+
+    def score(of: float) -> Interval:
+        found = tango(n * max(0.0, changed + moved) / 2, n * max(0.0, changed - moved) / 2, n, of)
+        return Interval(found.estimate, found.low, found.high, f"Tango, n = {n:.1f} of {pairs.sizes.sum()} pairs")
+
+    return unit_effect(t, c, Design(pairs.tasks, pairs.tasks, pairs.changes < FEW_CHANGES, score, what), level)
 
 
 def paired_estimate(
@@ -120,8 +125,8 @@ def paired_estimate(
 
     Parameters as there. Raises ValueError for columns of unequal length.
     """
-    t1, t0, _ = _paired_means(treated_outcome, control_outcome, cluster, stratum)
-    return float((t1 - t0).mean()) if t1.size else math.nan
+    pairs = _paired_means(treated_outcome, control_outcome, cluster, stratum)
+    return float((pairs.treated - pairs.control).mean()) if pairs.treated.size else math.nan
 
 
 def unmatched_effect(
@@ -131,8 +136,8 @@ def unmatched_effect(
 
     The population is further clusters of both kinds. Interval and p are Welch's t test (Biometrika 34:28, 1947; scipy's
     `ttest_ind`), which assumes independent clusters and means that are about normal, but no equal variances. With zero
-    variance in both arms, or an arm of one cluster, the interval is Newcombe's with n = clusters. Without pairs there
-    is no sign to flip, so p_sign_flip and p_smallest are nan.
+    variance in both arms, or an arm of one cluster, the interval is Newcombe's for an effective number of answers, as
+    in `matched_effect`. Without pairs there is no sign to flip, so p_sign_flip and p_smallest are nan.
 
     outcome, treated, cluster: columns as the module describes [answers].
     level: of confidence, .95 by default.
@@ -142,26 +147,36 @@ def unmatched_effect(
     y, arm, clusters = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool), np.asarray(cluster)
     same_length(y, arm, clusters)
     known = ~np.isnan(y)
-    means, of_arm, _ = cluster_means(y[known], clusters[known], arm[known].astype(np.intp))
+    means, of_arm, sizes = cluster_means(y[known], clusters[known], arm[known].astype(np.intp))
     t, c = means[of_arm == 1], means[of_arm == 0]
     n1, n0 = t.size, c.size
     if not n1 or not n0:
         return undefined("undefined: an arm has no clusters", n1 + n0)
-    estimate, few = float(t.mean() - c.mean()), min(n1, n0) < FEW
+    share1, share0, few = float(t.mean()), float(c.mean()), min(n1, n0) < FEW
     if min(n1, n0) < 2 or not (varies(t) or varies(c)):
-        fallback = newcombe(float(t.sum()), n1, float(c.sum()), n0, level)
-        method = f"{fallback.method} clusters (zero variance or one cluster)"
-        p, low, high = math.nan, min(fallback.low, estimate), max(fallback.high, estimate)
+
+        def score(of: float) -> tuple[float, float]:
+            found = independent_score(share1, sizes[of_arm == 1], share0, sizes[of_arm == 0], of)
+            return found.low, found.high
+
+        (low, high), p = score(level), inverted_p(score)
+        low, high = min(low, share1 - share0), max(high, share1 - share0)
+        method = "Newcombe, effective numbers of answers (zero variance or one cluster)"
+        ratio = from_difference(share1, share0, low, high)
     else:
+        from scipy.stats import t as student
         from scipy.stats import ttest_ind
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # one arm may be constant, and its variance of 0 is right
             test = ttest_ind(t, c, equal_var=False)
-        bounds = test.confidence_interval(level)
+        bounds, df = test.confidence_interval(level), float(test.df)
         low, high, p = max(-1.0, float(bounds.low)), min(1.0, float(bounds.high)), float(test.pvalue)
-        method = f"Welch t, {float(test.df):.1f} df, unmatched clusters"
-    return Effect(estimate, low, high, p, math.nan, math.nan, n1 + n0, n1 + n0, method, few)
+        method = f"Welch t, {df:.1f} df, unmatched clusters"
+        errors = np.diag([float(t.var(ddof=1)) / n1, float(c.var(ddof=1)) / n0])
+        ratio = fieller(share1, share0, errors, float(student.ppf(0.5 + level / 2, df)), round(df))
+    flips = (math.nan, math.nan)
+    return Effect(share1 - share0, low, high, p, *flips, share1, share0, ratio, n1 + n0, n1 + n0, method, few)
 
 
 def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -180,6 +195,29 @@ def clustered_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float
     known = ~np.isnan(y)
     m = len(np.unique(clusters[known]))
     return wilson(float(y[known].mean()) * m, m, level) if m else wilson(0, 0, level)
+
+
+def effective_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, icc: float, level: float = 0.95) -> Interval:
+    """Share k/n of right answers with Wilson's interval for an effective number of answers, for further clusters.
+
+    n in Wilson's interval is `intraclass.effective_n`: the answers divided by the design effect that the intra-class
+    correlation implies. It assumes independent clusters and that the correlation, which is best pooled over classes
+    (`intraclass.intraclass`), holds for this class. With a correlation of 1, or an unknown one (nan), it is
+    `clustered_share`, which is preferred where clusters have two or three answers and little is to be gained.
+
+    outcome, cluster: columns as the module describes [answers]. icc: in [0, 1], or nan. level: of confidence.
+
+    nan where there is no answer. Raises ValueError for columns of unequal length, or an icc outside [0, 1].
+    """
+    y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
+    same_length(y, clusters)
+    known = ~np.isnan(y)
+    if not known.any():
+        return wilson(0, 0, level)
+    _, sizes = np.unique(clusters[known], return_counts=True)
+    n = effective_n(sizes, icc)
+    found = wilson(float(y[known].mean()) * n, n, level)
+    return Interval(found.estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {int(known.sum())}")
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -256,49 +294,32 @@ def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
     return Interval(share, _expit(logit - half), _expit(logit + half), f"t on the logit scale, {m - 1} df")
 
 
-def _unit_effect(t: Floats, c: Floats, tasks: int, tasks_an_arm: int, level: float, what: str) -> Effect:
-    """The effect from the units' means in both arms (t treated, c control), with Newcombe's interval where they do not
-    vary.
-
-    `tasks`: clusters of both arms; `tasks_an_arm`: those of the smaller arm; `what`: words to add to the method.
+@dataclass(frozen=True)
+class _Pairs:
+    """Units of a paired comparison: their mean outcomes under treatment and control, the share of their answers that
+    changed, the numbers of their pairs [units]; then the number of changed answers and of clusters.
     """
-    m = t.size
-    if not m:
-        return undefined("undefined: no units with both arms", tasks)
-    d = t - c
-    fallback = newcombe(float(t.sum()), m, float(c.sum()), m, level)
-    interval, flips = mean_interval(d, level, fallback), sign_flip(d)
-    few = tasks_an_arm < FEW
-    return Effect(
-        interval.estimate,
-        interval.low,
-        interval.high,
-        t_p(d),
-        flips.p,
-        smallest_p(m),
-        m,
-        tasks,
-        interval.method + what,
-        few,
-    )
 
-
-def undefined(method: str, tasks: int) -> Effect:
-    """The effect where none can be given: nan throughout, with the reason as its method and the number of clusters."""
-    return Effect(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan, 0, tasks, method, True)
+    treated: Floats
+    control: Floats
+    changed: Floats
+    sizes: npt.NDArray[np.intp]
+    changes: float
+    tasks: int
 
 
 def _paired_means(
     treated: npt.ArrayLike, control: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None
-) -> tuple[Floats, Floats, int]:
-    """Unit means under treatment and under control, over the items with both outcomes, and the number of clusters."""
+) -> _Pairs:
+    """The units of the items with both outcomes."""
     t, c, clusters = np.asarray(treated, dtype=float), np.asarray(control, dtype=float), np.asarray(cluster)
     strata = clusters if stratum is None else np.asarray(stratum)
     same_length(t, c, clusters, strata)
     known = ~(np.isnan(t) | np.isnan(c))
-    t1, _, tasks = unit_means(t[known], clusters[known], strata[known])
-    t0, _, _ = unit_means(c[known], clusters[known], strata[known])
-    return t1, t0, tasks
+    t, c, clusters, strata = t[known], c[known], clusters[known], strata[known]
+    changed = np.abs(t - c)
+    (t1, _, tasks), (t0, _, _), (share, _, _) = (unit_means(y, clusters, strata) for y in (t, c, changed))
+    return _Pairs(t1, t0, share, np.unique(strata, return_counts=True)[1], float(changed.sum()), tasks)
 
 
 def _expit(x: float) -> float:

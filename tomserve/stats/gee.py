@@ -92,15 +92,40 @@ def clusters_of(y: Floats, arm: npt.NDArray[np.bool_], cluster: Codes, stratum: 
     return Clusters(counts, sums, squares, treated, strata)
 
 
-def risk_difference(data: Clusters, *, binomial: bool) -> tuple[float, float] | None:
-    """The risk difference (treated less control, mean over the strata, each of equal weight) and its standard error.
+@dataclass(frozen=True)
+class Shares:
+    """Fitted shares of both arms, each a mean over the strata with equal weight, and the covariance of these two
+    estimates [2, 2], in the order treated, control.
+    """
 
-    It describes these strata, for further clusters of the same kind, and assumes that clusters are independent within
+    treated: float
+    control: float
+    covariance: Floats
+
+    @property
+    def difference(self) -> float:
+        """The risk difference, treated less control."""
+        return self.treated - self.control
+
+    @property
+    def error(self) -> float:
+        """The standard error of the risk difference."""
+        return math.sqrt(max(0.0, float(self.covariance[0, 0] + self.covariance[1, 1] - 2 * self.covariance[0, 1])))
+
+    def finite(self) -> bool:
+        """Whether shares and errors are numbers at all."""
+        return bool(np.isfinite([self.treated, self.control]).all() and np.isfinite(self.covariance).all())
+
+
+def fitted_shares(data: Clusters, *, binomial: bool) -> Shares | None:
+    """The shares of both arms (mean over the strata, each of equal weight) and their errors.
+
+    They describe these strata, for further clusters of the same kind, and assume that clusters are independent within
     them. None where the fit does not converge or a fitted probability is 0 or 1.
 
     data: sums by cluster, from `clusters_of`.
-    binomial: whether to fit logits, whose coefficients are turned into a risk difference by standardisation (delta
-        method for the error); otherwise a linear model, whose treatment coefficient is the risk difference itself.
+    binomial: whether to fit logits, whose coefficients are turned into shares by standardisation (delta method for the
+        errors); otherwise a linear model, whose treatment coefficient is the difference of the shares itself.
     """
     with np.errstate(all="ignore"):  # a fit that overflows is not finite, and None is returned
         fit = _fit(data, binomial)
@@ -108,15 +133,17 @@ def risk_difference(data: Clusters, *, binomial: bool) -> tuple[float, float] | 
             return None
         strata, treatment, correlation = fit
         if not binomial:
-            estimate, gradient = treatment, (np.zeros_like(strata), 1.0)
+            p1, p0, v1, v0 = strata + treatment, strata, np.ones_like(strata), np.ones_like(strata)
         else:
             p1, p0 = 1 / (1 + np.exp(-(strata + treatment))), 1 / (1 + np.exp(-strata))
             v1, v0 = p1 * (1 - p1), p0 * (1 - p0)
             if min(v1.min(), v0.min()) < 1e-6:
                 return None
-            estimate, gradient = float((p1 - p0).mean()), ((v1 - v0) / strata.size, float(v1.mean()))
-        error = _error(data, strata, treatment, correlation, gradient, binomial)
-        return (estimate, error) if math.isfinite(estimate) and math.isfinite(error) else None
+        gradients = (v1 / strata.size, float(v1.mean())), (v0 / strata.size, 0.0)
+        parts = [_parts(data, strata, treatment, correlation, of, binomial) for of in gradients]
+        covariance = np.array([[float(one @ other) for other in parts] for one in parts])
+        found = Shares(float(p1.mean()), float(p0.mean()), covariance)
+        return found if found.finite() else None
 
 
 def _fit(data: Clusters, binomial: bool) -> tuple[Floats, float, float] | None:
@@ -165,15 +192,16 @@ def _correlation(data: Clusters, strata: Floats, treatment: float, binomial: boo
     return float(products.sum()) / scale / (pairs - coefficients)
 
 
-def _error(
+def _parts(
     data: Clusters,
     strata: Floats,
     treatment: float,
     correlation: float,
     gradient: tuple[Floats, float],
     binomial: bool,
-) -> float:
-    """Standard error of gradient' coefficients, by the bias-reduced sandwich of Mancl and DeRouen (2001).
+) -> Floats:
+    """What each cluster adds to the error of gradient' coefficients [clusters], by the bias-reduced sandwich of Mancl
+    and DeRouen (2001): the sum of the squares is the variance, the sum of products of two of them a covariance.
 
     gradient: derivative of the estimate by the stratum effects [strata] and by the treatment effect.
     """
@@ -183,5 +211,4 @@ def _error(
     leverage = slope**2 / variance * data.rows / inflation * inverse.quadratic(data)
     residual = (data.sums - data.rows * mean) / (1 - leverage)
     towards, last = inverse.solve(*gradient)
-    parts = (towards[data.stratum] + last * data.arm) * slope / variance / inflation * residual
-    return math.sqrt(float(parts @ parts))
+    return np.asarray((towards[data.stratum] + last * data.arm) * slope / variance / inflation * residual, dtype=float)

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from tomserve.stats import gee
 from tomserve.stats.cells import matched_cells
-from tomserve.stats.clustered import FEW, Effect, undefined
-from tomserve.stats.proportions import newcombe
+from tomserve.stats.effects import FEW, Effect, independent_score, inverted_p, undefined
+from tomserve.stats.ratios import fieller, from_difference
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
-Fit = tuple[float, float] | None
-"""A risk difference and its standard error; None where the fit fails."""
+Fit = gee.Shares | None
+"""The fitted shares of both arms; None where the fit fails."""
 LARGEST_DESIGN = 2_000_000
 """The most numbers, rows x (strata + 1), in a design matrix for statsmodels: 16 MB, of which a fit holds several
 copies.
@@ -62,8 +62,9 @@ def these_strata_effect(
 
     Where logit coefficients do not exist (a stratum or an arm is all right or all wrong) or the fit fails, a linear
     model is fitted, whose treatment coefficient is the risk difference itself, taken as the same in all strata. Without
-    residual variance the interval is Newcombe's with n = clusters. `method` names what was used. There is no sign-flip
-    test.
+    residual variance the interval is Newcombe's for an effective number of answers (see `effects.CORRELATION`).
+    `method` names what was used. The ratio is that of the two fitted shares, by Fieller's method. There is no
+    sign-flip test.
 
     outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers]; strata without both
         arms are left out.
@@ -87,28 +88,36 @@ def these_strata_effect(
     if fit is None:
         fit, how = fits(False), "GEE linear (a stratum or arm is all right or all wrong)"
     few = smaller < FEW
-    if fit is None or smaller < 2 or not fit[1] > 1e-9:
-        p0, p1 = (float(share) for share in cells.means.mean(axis=0))
-        interval = newcombe(p1 * n1, n1, p0 * n0, n0, level)
-        method = f"{interval.method} clusters (no residual variance)"
-        return Effect(
-            interval.estimate,
-            interval.low,
-            interval.high,
-            *(math.nan,) * 3,
-            units=tasks,
-            tasks=tasks,
-            method=method,
-            few_tasks=few,
-        )
+    if fit is None or smaller < 2 or not fit.error > 1e-9:
+        return _without_fit(y, arm, clusters, cells.means, tasks, level)
     from scipy.stats import t as student
 
-    estimate, error = fit
-    df = smaller - 1
-    spread = float(student.ppf(0.5 + level / 2, df)) * error
+    estimate, error, df = fit.difference, fit.error, smaller - 1
+    quantile = float(student.ppf(0.5 + level / 2, df))
     p = 2 * float(student.sf(abs(estimate) / error, df))
-    low, high = max(-1.0, estimate - spread), min(1.0, estimate + spread)
-    return Effect(estimate, low, high, p, math.nan, math.nan, tasks, tasks, f"{how}, t {df} df", few)
+    low, high = max(-1.0, estimate - quantile * error), min(1.0, estimate + quantile * error)
+    ratio = fieller(fit.treated, fit.control, fit.covariance, quantile, df)
+    shares, method = (fit.treated, fit.control), f"{how}, t {df} df"
+    return Effect(estimate, low, high, p, math.nan, math.nan, *shares, ratio, tasks, tasks, method, few)
+
+
+def _without_fit(
+    y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, means: Floats, tasks: int, level: float
+) -> Effect:
+    """The effect where no residual variance is left, from the strata's means [strata, 2] and the sizes of the clusters
+    of both arms.
+    """
+    c, t = (float(share) for share in means.mean(axis=0))
+    treated, control = (np.unique(clusters[rows], return_counts=True)[1] for rows in (arm, ~arm))
+
+    def score(of: float) -> tuple[float, float]:
+        found = independent_score(t, treated, c, control, of)
+        return min(found.low, t - c), max(found.high, t - c)
+
+    low, high = score(level)
+    method = independent_score(t, treated, c, control, level).method + " (no residual variance)"
+    shares, few = (t, c, from_difference(t, c, low, high)), min(treated.size, control.size) < FEW
+    return Effect(t - c, low, high, inverted_p(score), math.nan, math.nan, *shares, tasks, tasks, method, few)
 
 
 def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt.ArrayLike) -> MantelHaenszel:
@@ -169,35 +178,41 @@ def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) 
     """A function that fits these rows, given whether to fit a binomial model; None where they are too many to fit."""
     if y.size * (int(codes.max()) + 2) > LARGEST_DESIGN:
         data = gee.clusters_of(y, arm, clusters, codes)
-        return None if data is None else lambda binomial: gee.risk_difference(data, binomial=binomial)
+        return None if data is None else lambda binomial: gee.fitted_shares(data, binomial=binomial)
     design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
     return lambda binomial: (_standardised if binomial else _linear)(y, design, clusters)
 
 
-def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:
-    """Risk difference of a binomial fit, standardised to strata of equal weight, and its standard error; None where the
-    fit fails.
-    """
+def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> Fit:
+    """Shares of a binomial fit, standardised to strata of equal weight; None where the fit fails."""
     fit = _gee(y, design, clusters, binomial=True)
     if fit is None:
         return None
     beta, covariance = fit
-    control = np.eye(design.shape[1])[:-1]
-    treatment = control.copy()
-    treatment[:, -1] = 1.0
+    treatment, control = _rows(design)
     p1, p0 = 1 / (1 + np.exp(-(treatment @ beta))), 1 / (1 + np.exp(-(control @ beta)))
     if np.min(p0 * (1 - p0)) < 1e-6 or np.min(p1 * (1 - p1)) < 1e-6:
         return None
-    gradient = ((p1 * (1 - p1))[:, None] * treatment - (p0 * (1 - p0))[:, None] * control).mean(axis=0)
-    return float((p1 - p0).mean()), math.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
+    gradients = np.array([((p * (1 - p))[:, None] * rows).mean(axis=0) for p, rows in ((p1, treatment), (p0, control))])
+    return gee.Shares(float(p1.mean()), float(p0.mean()), gradients @ covariance @ gradients.T)
 
 
-def _linear(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> tuple[float, float] | None:
-    """Treatment coefficient of a linear fit, which is a risk difference, and its standard error; None where the fit
-    fails.
-    """
+def _linear(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> Fit:
+    """Shares of a linear fit, whose difference is the treatment coefficient; None where the fit fails."""
     fit = _gee(y, design, clusters, binomial=False)
-    return None if fit is None else (float(fit[0][-1]), math.sqrt(max(float(fit[1][-1, -1]), 0.0)))
+    if fit is None:
+        return None
+    gradients = np.array([rows.mean(axis=0) for rows in _rows(design)])
+    treated, control = gradients @ fit[0]
+    return gee.Shares(float(treated), float(control), gradients @ fit[1] @ gradients.T)
+
+
+def _rows(design: Floats) -> tuple[Floats, Floats]:
+    """The design rows of every stratum, treated and as control [strata, coefficients]."""
+    control = np.eye(design.shape[1])[:-1]
+    treatment = control.copy()
+    treatment[:, -1] = 1.0
+    return treatment, control
 
 
 def _gee(y: Floats, design: Floats, clusters: npt.NDArray[np.intp], binomial: bool) -> tuple[Floats, Floats] | None:

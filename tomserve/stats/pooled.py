@@ -16,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import matched_cells
-from tomserve.stats.clustered import FEW, Effect, undefined, units_share
+from tomserve.stats.clustered import units_share
+from tomserve.stats.effects import FEW, Effect, inverted_p, undefined
 from tomserve.stats.flips import SINGLY, batches
 from tomserve.stats.paired import sign_flip, smallest_p, varies
 from tomserve.stats.proportions import square_and_add
+from tomserve.stats.ratios import mover_ratio
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,8 +38,10 @@ def pooled_effect(
 
     The interval combines those of both arms (`clustered.units_share`: t on the logit scale with strata - 1 df, or
     Wilson with n = strata where an arm does not vary) by square-and-add (Zou and Donner, Stat Med 27:1693, 2008), with
-    the correlation of their stratum means. p_t is the level at which this interval reaches 0. Strata are assumed to be
-    independent draws of those to come. The sign-flip p assumes symmetric differences; believe `permutation_p` first.
+    the correlation of their stratum means. p is that of the test which this interval inverts, and the ratio is read off
+    the same intervals (`ratios.mover_ratio`). Strata are assumed to be independent draws of those to come. The
+    sign-flip p assumes symmetric differences, which arms of unequal size do not give; `permutation_p` needs no such
+    assumption, but asks about these strata only, so that it may differ from p.
 
     outcome, treated, cluster, stratum: columns as `tomserve.stats.clustered` describes [answers]; strata without both
         arms are left out.
@@ -54,8 +58,21 @@ def pooled_effect(
     method = f"square-and-add of logit t, {m - 1} df, {m} strata matched"
     method += f", {cells.dropped} unmatched left out" if cells.dropped else ""
     few, flips = bool(cells.counts.sum(axis=0).min() < FEW), sign_flip(t - c)
-    low, high = min(low, estimate), max(high, estimate)
-    return Effect(estimate, low, high, _p(t, c), flips.p, smallest_p(m), m, tasks, method, few)
+    return Effect(
+        estimate,
+        min(low, estimate),
+        max(high, estimate),
+        inverted_p(lambda of: _bounds(t, c, of)),
+        flips.p,
+        smallest_p(m),
+        float(t.mean()),
+        float(c.mean()),
+        mover_ratio(units_share(t, level), units_share(c, level), _correlation(t, c)),
+        m,
+        tasks,
+        method,
+        few,
+    )
 
 
 def permutation_p(
@@ -138,22 +155,10 @@ def _alone(means: Floats, n1: int, draws: int, rng: np.random.Generator) -> Iter
 
 def _bounds(t: Floats, c: Floats, level: float) -> tuple[float, float]:
     """Square-and-add bounds of the mean of t - c, from the strata's means in both arms."""
-    correlated = t.size > 1 and varies(t) and varies(c)
-    correlation = float(np.corrcoef(t, c)[0, 1]) if correlated else 0.0
-    return square_and_add(units_share(t, level), units_share(c, level), correlation)
+    return square_and_add(units_share(t, level), units_share(c, level), _correlation(t, c))
 
 
-def _p(t: Floats, c: Floats) -> float:
-    """One minus the level at which the interval begins to contain 0, by bisection; 1 where the estimate is 0, nan where
-    no arm varies.
-    """
-    if t.size < 2 or not (varies(t) or varies(c)):
-        return math.nan
-    if abs(float(np.mean(t - c))) < 1e-12:
-        return 1.0
-    least, most = 0.0, 1.0
-    for _ in range(30):
-        p = (least + most) / 2
-        low, high = _bounds(t, c, 1 - p)
-        least, most = (p, most) if low <= 0 <= high else (least, p)
-    return most
+def _correlation(t: Floats, c: Floats) -> float:
+    """Correlation of the strata's means in both arms; 0 where one arm does not vary, and for two strata, whose means
+    always lie on a line: the interval would be far too narrow in half of all cases."""
+    return float(np.corrcoef(t, c)[0, 1]) if t.size > 2 and varies(t) and varies(c) else 0.0

@@ -24,12 +24,12 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Se
     _check_outcomes(scores)
     for name, known in values.items():
         _check_values(scores, name, known)
-    _check_runs(scores)
     keys = [name for name in KEY if name in scores.columns]
     double = scores.filter(pl.struct(keys).is_duplicated())
     if double.height:
         row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
         raise ConfigError(f"score table: more than one row for {row}")
+    _check_runs(scores)
 
 
 def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
@@ -64,12 +64,26 @@ def _check_values(scores: pl.DataFrame, name: str, known: Sequence[str]) -> None
 
 
 def _check_runs(scores: pl.DataFrame) -> None:
-    """Refuse two runs of one model, since tables by model would count them as one run."""
-    if "run" not in scores.columns:
+    """Refuse two runs of one model where both answer a question by the same strategy, since tables by model would count
+    both, and where they ask different benchmarks. Runs that share no strategy are one model with all their
+    strategies."""
+    if not {"run", "model", "strategy", "item"} <= set(scores.columns):
         return
     runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
-    several = runs_of.filter(pl.col("run").list.len() > 1)
-    if several.height:
-        model, runs = several.sort("model").row(0)
-        hint = " ".join(f"--label {run}=NAME" for run in runs)
-        raise ConfigError(f"runs {', '.join(runs)} are of one model, {model!r}; tell them apart by {hint}")
+    for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
+        hint = "tell them apart by " + " ".join(f"--label {run}=NAME" for run in runs)
+        rows = scores.filter(pl.col("model") == model)
+        twice = rows.filter(pl.struct("strategy", "item").is_duplicated()).sort("strategy", "item", "run")
+        if twice.height:
+            strategy, item = twice.select("strategy", "item").row(0)
+            both = ", ".join(sorted(set(twice["run"])))
+            raise ConfigError(
+                f"runs {both} are of one model, {model!r}, and answer the same questions by the same strategy (first: "
+                f"strategy {strategy!r}, item {item!r}); {hint}"
+            )
+        asked = sorted(rows["benchmark"].drop_nulls().unique()) if "benchmark" in rows.columns else []
+        if len(asked) > 1:
+            raise ConfigError(
+                f"runs {', '.join(runs)} are of one model, {model!r}, but ask different benchmarks "
+                f"({', '.join(asked)}); analyze each alone, or {hint}"
+            )

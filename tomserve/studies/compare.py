@@ -1,43 +1,61 @@
-"""`tomserve compare A B`: two runs on the same questions: paired differences, flips both ways, what else differs.
+"""`tomserve compare`: two runs, or two strategies, on the same questions: paired differences, flips both ways, and what
+else differs.
 
     tomserve compare perturbed-base perturbed-tuned
+    tomserve compare perturbed-base --strategies vanilla,cot
 
-B is compared with A: a positive difference means that B is right more often. Items that only one of them was asked are
-refused, unless the caller asks for what both were asked (`common`); what is left out is then counted.
+The second, B, is compared with the first, A: a positive difference means that B is right more often. Items that only
+one of them was asked are refused, unless the caller asks for what both were asked (`common`); what is left out is then
+counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import polars as pl
 
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, one_of
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
+from tomserve.studies import gaps
 from tomserve.studies.checking import check
-from tomserve.studies.contrasts import Record, adjusted, contrast, pair
-from tomserve.studies.noise import line, measured, noise_floor, reach
+from tomserve.studies.contrasts import Record, contrast, pair
+from tomserve.studies.differing import Difference, differences, shortened
+from tomserve.studies.families import adjusted
+from tomserve.studies.loading import default_study, load_study
+from tomserve.studies.noise import line
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import REQUIRED, prepared
 
 SHOWN = 20
-SKIPPED = frozenset(
-    ("run", "sessions", "created", "endpoints", "complete", "limit", "content", "benchmark_path", "noise")
-)
-"""Manifest fields that differ between any two runs and explain nothing."""
+"""How many flips, and how many differences between the runs, the terminal shows."""
+
+CLASS = "perturbation"
+"""The factor whose values are the classes of questions."""
+
+
+class Side(NamedTuple):
+    """One side of a comparison: its source (a run or a score table) and its strategy; None for all that both have."""
+
+    source: str
+    strategy: str | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.strategy is None else f"{self.source} by {self.strategy}"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two runs differ in.
+    """What two runs, or two strategies, differ in.
 
-    `effects`: a row for each strategy and class of questions, all questions last. `flips`: items that one run has right
-    and the other wrong. `differences`: fields of the manifests that differ, as (name, in A, in B). `left_out`: how many
-    answers of A and of B the other run lacks. `noise`: the noise floor in words, None where neither run measured it.
+    `a`, `b`: the two sides. `effects`: a row for each strategy and class of questions, all questions last. `flips`:
+    items that one side has right and the other wrong. `differences`: fields of the manifests that differ, as (name, in
+    A, in B). `left_out`: how many answers of A and of B the other lacks. `noise`: the noise floor in words, None where
+    neither side measured it. `lacking`: sentences on answers that could not be read, failed or were not asked for.
     """
 
     effects: pl.DataFrame
@@ -45,60 +63,122 @@ class Comparison:
     differences: list[tuple[str, str, str]]
     left_out: tuple[int, int]
     noise: str | None
+    a: Side
+    b: Side
+    lacking: tuple[str, ...]
 
 
-def compare(first: str, second: str, *, common: bool = False, note: Note | None = None) -> Comparison:
-    """Compare two runs, or score tables, on the questions that both were asked.
+def compare(
+    first: str,
+    second: str | None = None,
+    *,
+    strategies: tuple[str, str] | None = None,
+    common: bool = False,
+    note: Note | None = None,
+) -> Comparison:
+    """Compare two runs, two strategies, or both, on the questions that both were asked.
 
     first, second: names or paths of runs, or files of score tables; a positive difference means that the second is
-    right more often. common: leave out what only one of them was asked, rather than refuse. note: told which lines
-    could not be read. Raises ConfigError where their questions differ and `common` is not set.
+    right more often. Without a second, two strategies of the first are compared. strategies: the strategy of the first
+    and that of the second. Without them the strategies that both have are compared with themselves; two runs that have
+    none in common, and one each, are compared by these. common: leave out what only one of them was asked, rather than
+    refuse. note: told which lines could not be read. Raises ConfigError where their questions differ and `common` is
+    not set, and where it is not clear which strategies to compare.
     """
-    scores = [load_scores(source, note=note) for source in (first, second)]
-    a, b = (_rows(source, table) for source, table in zip((first, second), scores, strict=True))
+    scores = [load_scores(first, note=note)]
+    scores.append(scores[0] if second in (None, first) else load_scores(second, note=note))
+    sources = (first, first if second is None else second)
+    a, b = sides = _sides(sources, scores, strategies, second is None)
+    rows = [_rows(side, table) for side, table in zip(sides, scores, strict=True)]
     keys = ["item", "strategy"]
-    left_out = (a.join(b, on=keys, how="anti").height, b.join(a, on=keys, how="anti").height)
-    if any(left_out) and not common:
-        only = a.join(b, on=keys, how="anti") if left_out[0] else b.join(a, on=keys, how="anti")
-        item, strategy = only.sort(keys).select("item", "strategy").row(0)
-        raise ConfigError(
-            f"{first} and {second} were not asked the same: {left_out[0]} and {left_out[1]} answers have no partner "
-            f"(first: item {item!r}, strategy {strategy!r}); --common compares what both were asked"
-        )
-    pairs = pair(b, a, keys)
+    left_out = _left_out(sides, rows, keys, common)
+    pairs = pair(rows[1], rows[0], keys)
     if pairs.is_empty():
-        raise ConfigError(f"{first} and {second} have no question in common")
-    floors = [{arm[1]: counts for arm, counts in measured(noise_floor(table)).items()} for table in scores]
-    effects = pl.DataFrame(list(_effects(pairs, floors)), infer_schema_length=None)
+        raise ConfigError(f"{a} and {b} have no question in common")
+    effects = pl.DataFrame(list(_effects(pairs, _classes(scores[0], pairs))), infer_schema_length=None)
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-    return Comparison(effects, _flips(pairs, a), _differences(first, second), left_out, _noise(scores))
+    found, lacking = _differences(a, b), _lacking(sources, scores)
+    return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking)
 
 
-def _rows(source: str, scores: pl.DataFrame) -> pl.DataFrame:
-    check(scores, REQUIRED, {})
-    if scores["model"].n_unique() > 1:
+def _sides(
+    sources: tuple[str, str], scores: Sequence[pl.DataFrame], strategies: tuple[str, str] | None, alone: bool
+) -> tuple[Side, Side]:
+    """The two sides. Raises ConfigError for an unknown strategy, and where it is not clear what to compare."""
+    for table in scores:
+        check(table, REQUIRED, {})
+    known = [sorted(table["strategy"].unique()) for table in scores]
+    if strategies is not None:
+        for source, names, wanted in zip(sources, known, strategies, strict=True):
+            if wanted not in names:
+                raise ConfigError(f"--strategies: {source}: {one_of('strategy', wanted, names)}")
+        if sources[0] == sources[1] and strategies[0] == strategies[1]:
+            raise ConfigError(f"--strategies: {strategies[0]!r} is given twice; name two different strategies")
+        return Side(sources[0], strategies[0]), Side(sources[1], strategies[1])
+    if alone:
         raise ConfigError(
-            f"{source}: holds several models ({', '.join(sorted(scores['model'].unique()))}); compare runs"
+            f"compare needs a second run, or two strategies of {sources[0]} by --strategies A,B; it has "
+            f"{', '.join(known[0])}"
         )
-    wanted = dict.fromkeys(("answer", "cluster", "stage", "perturbation"), pl.String)
+    if set(known[0]) & set(known[1]):
+        return Side(sources[0]), Side(sources[1])
+    if len(known[0]) == len(known[1]) == 1:
+        return Side(sources[0], known[0][0]), Side(sources[1], known[1][0])
+    raise ConfigError(
+        f"{sources[0]} (strategies {', '.join(known[0])}) and {sources[1]} ({', '.join(known[1])}) have no strategy in "
+        "common; say by --strategies A,B which to compare"
+    )
+
+
+def _rows(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a side; of a chosen strategy the name is left out, since that of the other side is another."""
+    if scores["model"].n_unique() > 1:
+        models = ", ".join(sorted(scores["model"].unique()))
+        raise ConfigError(f"{side.source}: holds several models ({models}); compare runs")
+    if side.strategy is not None:
+        scores = scores.filter(pl.col("strategy") == side.strategy).with_columns(strategy=pl.lit(""))
+    wanted = dict.fromkeys(("answer", "cluster", "stage", CLASS), pl.String)
     return prepared(scores.lazy(), REQUIRED, wanted).collect()
 
 
-def _effects(pairs: pl.DataFrame, floors: Sequence[Mapping[str, tuple[int, int]]]) -> Iterator[Record]:
-    """The effects of each strategy: by class where the items have one, with p adjusted over the classes, then over all
-    questions, where all items have a stage for stages not yet written.
+def _left_out(
+    sides: tuple[Side, Side], rows: Sequence[pl.DataFrame], keys: Sequence[str], common: bool
+) -> tuple[int, int]:
+    """How many answers of each side the other lacks. Raises ConfigError where there are some, unless `common`."""
+    only = rows[0].join(rows[1], on=keys, how="anti"), rows[1].join(rows[0], on=keys, how="anti")
+    counts = only[0].height, only[1].height
+    if any(counts) and not common:
+        item, strategy = only[0 if counts[0] else 1].sort(keys).select("item", "strategy").row(0)
+        first = f"item {item!r}" + (f", strategy {strategy!r}" if strategy else "")
+        raise ConfigError(
+            f"{sides[0]} and {sides[1]} were not asked the same: {counts[0]} and {counts[1]} answers have no partner "
+            f"(first: {first}); --common compares what both were asked"
+        )
+    return counts
 
-    floors: of both runs, what the noise check counted of each strategy (see tomserve.studies.noise.measured).
-    """
+
+def _classes(scores: pl.DataFrame, pairs: pl.DataFrame) -> list[str]:
+    """The classes of the questions in the order in which the benchmark's study names them; others, and those of other
+    benchmarks, in the order of the score table."""
+    has = CLASS in scores.columns
+    found = scores[CLASS].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list() if has else []
+    named = load_study(default_study(scores)).values.get(CLASS, ())
+    there = set(pairs[CLASS].drop_nulls())
+    return [name for name in dict.fromkeys((*named, *found, *sorted(there))) if name in there]
+
+
+def _effects(pairs: pl.DataFrame, classes: Sequence[str]) -> Iterator[Record]:
+    """The effects of each strategy: by class where the items have one, with what testing them together adds, then over
+    all questions. Where all items have a stage, the intervals are for stages not yet written."""
     for (strategy,), part in pairs.group_by(["strategy"], maintain_order=True):
-        noise = reach([floor.get(str(strategy), (0, 0)) for floor in floors])
-        named = part.filter(pl.col("perturbation").is_not_null()).group_by(["perturbation"], maintain_order=True)
-        classes = [{"strategy": strategy, "perturbation": name, **contrast(one), **noise} for (name,), one in named]
-        yield from adjusted(classes, [record["perturbation"] for record in classes])
-        staged = part["stage"].null_count() == 0
-        overall = contrast(part, "stage" if staged else None)
-        yield {"strategy": strategy, "perturbation": "overall", **overall, **noise, "p_adjusted": float("nan")}
+        staged = "stage" if part["stage"].null_count() == 0 else None
+        key = {"strategy": strategy}
+        named = {name: one for (name,), one in part.group_by([CLASS])}
+        records = [{**key, CLASS: name, **contrast(named[name], staged)} for name in classes if name in named]
+        overall = {**key, CLASS: "overall", **contrast(part, staged)}
+        unit = "stage" if staged else "task"
+        yield from adjusted([*records, overall], classes, words=("B lower", "B higher"), unit=unit)
 
 
 def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
@@ -108,7 +188,7 @@ def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
     return flipped.select(
         "strategy",
         pl.when("correct").then(pl.lit("gained")).otherwise(pl.lit("lost")).alias("flip"),
-        "perturbation",
+        CLASS,
         "item",
         "answer_a",
         pl.col("answer").alias("answer_b"),
@@ -117,22 +197,21 @@ def _flips(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
     ).sort("strategy", "flip", "item")
 
 
-def _differences(first: str, second: str) -> list[tuple[str, str, str]]:
-    manifests = [read_manifest(existing_run(s)) if not s.endswith(TABLES) else None for s in (first, second)]
-    a, b = (_flat(manifest) if manifest else {} for manifest in manifests)
-    names = sorted(set(a) | set(b), key=lambda name: (name.count("."), name))
-    return [(name, a.get(name, "-"), b.get(name, "-")) for name in names if a.get(name) != b.get(name)]
+def _differences(a: Side, b: Side) -> list[tuple[str, str, str]]:
+    """What else differs between the runs; where their strategies are compared, not that each has its own."""
+    if a.source == b.source or a.source.endswith(TABLES) or b.source.endswith(TABLES):
+        return []
+    found = differences(*(read_manifest(existing_run(side.source)) or {} for side in (a, b)))
+    chosen = {f"strategies.{side.strategy}" for side in (a, b) if side.strategy is not None}
+    return [(one.name, one.a, one.b) for one in found if one.name not in chosen]
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested fields under names joined by dots, without what is SKIPPED."""
-    fields: dict[str, str] = {}
-    for name, inner in value.items():
-        if isinstance(inner, dict):
-            fields |= _flat(inner, f"{prefix}{name}.")
-        elif prefix or name not in SKIPPED:
-            fields[f"{prefix}{name}"] = " ".join(map(str, inner)) if isinstance(inner, list) else str(inner)
-    return {name: text for name, text in fields.items() if name.partition(".")[0] not in SKIPPED}
+def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[str, ...]:
+    said: dict[str, None] = {}
+    for source, table in zip(sources, scores, strict=True):
+        place = source if source.endswith(TABLES) else existing_run(source)
+        said |= dict.fromkeys(gaps.sentences(gaps.of_source(place, table)))
+    return tuple(said)
 
 
 def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
@@ -144,24 +223,36 @@ def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
 
 def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
-    effects = comparison.effects.select(
-        "strategy",
-        "perturbation",
+    found = comparison.effects
+    strategy = ["strategy"] if found["strategy"].str.len_chars().max() else []
+    effects = found.select(
+        *strategy,
+        pl.col(CLASS).alias("class"),
+        pl.col("share_control").alias("A"),
+        pl.col("share_treated").alias("B"),
         pl.col("risk_difference").alias("B - A"),
         pl.col("rd_low").alias("low"),
         pl.col("rd_high").alias("high"),
-        "p_sign_flip",
+        "p",
         "p_adjusted",
         "gained",
         "lost",
         "n",
-        *shown_noise(comparison.effects),
+        *shown_noise(found),
     )
-    frames = {"paired differences, with 95% intervals over tasks (overall: over stages) and sign-flip p": effects}
+    target = found["target"].drop_nulls().unique().to_list()
+    frames = {
+        f"how much more of the questions B has right than A, with 95% intervals for {' and '.join(target)}": effects
+    }
     if not comparison.flips.is_empty():
-        more = f", first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
-        frames[f"flips{more}"] = comparison.flips.select("strategy", "flip", "item", "answer_a", "answer_b").head(SHOWN)
-    rows = [{"field": name, "A": a[:60], "B": b[:60]} for name, a, b in comparison.differences[:SHOWN]]
+        more = f", the first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
+        title = f"questions that only B (gained) or only A (lost) has right{more}"
+        frames[title] = comparison.flips.select(*strategy, "flip", "item", "answer_a", "answer_b").head(SHOWN)
+    rows: list[dict[str, str]] = []
+    for name, a, b in comparison.differences[:SHOWN]:
+        one = Difference(name, *shortened(a, b))
+        rows.append({"what": one.field, "A": one.a, "B": one.b})
     if rows:
-        frames["what differs between the runs"] = pl.DataFrame(rows)
+        more = f", the first {SHOWN} of {len(comparison.differences)}" if len(comparison.differences) > SHOWN else ""
+        frames[f"what else differs between the runs{more}"] = pl.DataFrame(rows)
     return frames

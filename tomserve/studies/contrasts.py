@@ -21,13 +21,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tomserve.stats import clustered, marginal, paired, pooled, proportions
-from tomserve.stats.cells import matched_cells
-from tomserve.stats.clustered import Effect
-from tomserve.stats.planning import detectable_sd
+from tomserve.stats import clustered, failures, marginal, paired, pooled, proportions
+from tomserve.stats.cells import matched_cells, unit_means
+from tomserve.stats.effects import FEW, Effect
+from tomserve.stats.intraclass import intraclass
+from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.studies import sides
+from tomserve.studies.families import WORTH
 
 Record = dict[str, Any]
 NEW, THESE = "new stages", "these stages"
+"""Whom an interval speaks for (column `target`): stages that are not yet written, of which those at hand are taken to
+be a sample; or further tasks of the very stages at hand, and no others."""
 
 
 def codes(names: pl.Series) -> npt.NDArray[np.int64]:
@@ -38,20 +43,24 @@ def codes(names: pl.Series) -> npt.NDArray[np.int64]:
     return names.rank("dense").cast(pl.Int64).to_numpy()
 
 
-def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
+def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = None) -> Record:
     """The share of right answers with its 95% interval.
 
     rows: one row for each answer. stratum: a column such as "stage"; with it the interval speaks for strata not yet
     written and is a t interval over their means. Without it the interval speaks for further clusters like these and is
-    Wilson's with the number of clusters in place of the number of questions. `estimate` in the record is the number
-    that the interval is about: the mean of the strata's means, or the accuracy itself.
+    Wilson's, with the number of clusters in place of the number of questions or, where the intra-class correlation
+    `icc` of the questions of one cluster is given (see `alike`), with the number of independent questions for which
+    they count. `estimate` in the record is the number that the interval is about: the mean of the strata's means, or
+    the accuracy itself.
     """
     outcome, total = rows["correct"].cast(pl.Float64).to_numpy(), rows.height
     clusters = codes(rows["cluster"])
-    if stratum is None:
-        found = clustered.clustered_share(outcome, clusters)
-    else:
+    if stratum is not None:
         found = clustered.new_units_share(outcome, clusters, codes(rows[stratum]))
+    elif icc is not None:
+        found = clustered.effective_share(outcome, clusters, icc)
+    else:
+        found = clustered.clustered_share(outcome, clusters)
     correct, failed = int(rows["correct"].sum()), int(rows["faulty"].sum())
     tasks = rows["cluster"].n_unique()
     return {
@@ -64,11 +73,21 @@ def share(rows: pl.DataFrame, stratum: str | None = None) -> Record:
         "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
         "accuracy_high": (correct + failed) / total if total else math.nan,
         "tasks": tasks,
-        "few_tasks": tasks < clustered.FEW,
+        "few_tasks": tasks < FEW,
         "estimate": found.estimate,
         "target": NEW if stratum else "new tasks",
         "method": found.method,
     }
+
+
+def alike(rows: pl.DataFrame, groups: str) -> float:
+    """The intra-class correlation of right answers within clusters, pooled over groups such as classes: from 0, where
+    questions of one cluster are as unlike as any, to 1, where they are all right or all wrong together.
+
+    rows: one row for each answer. groups: the column of the group. nan where it cannot be estimated.
+    """
+    outcome = rows["correct"].cast(pl.Float64).to_numpy()
+    return intraclass(outcome, codes(rows["cluster"]), codes(rows[groups]))
 
 
 def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str | None = None) -> Record:
@@ -77,6 +96,9 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     rows: one row for each answer, of both arms. treated: for each row whether it is of the treated arm. stratum: the
     column within which arms are compared. pool: None for the rows of one class; NEW or THESE where the rows of all
     classes are pooled, and the interval is to speak for stages not yet written or for the stages at hand.
+
+    All numbers are over the strata that have both arms, each counted once: also the two shares, which therefore may
+    differ from the accuracies over all strata.
     """
     arm = treated.to_numpy().astype(bool)
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
@@ -97,35 +119,46 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
         means = matched_cells(np.where(arm, t, c), *columns[1:]).means
         return float((means[:, 1] - means[:, 0]).mean()) if len(means) else math.nan
 
-    unknown = np.where(rows["faulty"].to_numpy(), np.nan, outcome)
-    bounds = paired.missing_bounds(unknown, unknown, estimate)
-    known = matched_cells(*columns)
-    ratio, zeros = _ratio(known.means[:, 1], known.means[:, 0], *(int(n) for n in known.counts.sum(axis=0)[::-1]))
-    return {**_effect(effect, pool or NEW), **ratio, **_rest(effect, bounds), **extra, "zeros": zeros}
+    faulty = rows["faulty"].to_numpy()
+    unknown = np.where(faulty, np.nan, outcome)
+    means = matched_cells(*columns).means
+    failure = failures.matched_failures(faulty, *columns[1:])
+    return {
+        **_effect(effect, pool or NEW),
+        **_tests(effect, means[:, 1] - means[:, 0] if pool != THESE else np.empty(0)),
+        "p_failure": failure.p if pool is None else pooled.permutation_p(faulty, *columns[1:]),
+        "failure_mean": failure.mean,
+        "failure_sd": failure.sd,
+        **sides.of_arms(rows, arm, clusters, strata),
+        **_rest(effect, paired.missing_bounds(unknown, unknown, estimate)),
+        **extra,
+    }
 
 
 def pair(rows: pl.DataFrame, control: pl.DataFrame, on: Iterable[str] = ("item",)) -> pl.DataFrame:
     """The rows of one condition that have a partner in another, beside what the partner scored.
 
-    on: the columns that make two rows partners. The partner's columns `correct` and `faulty` are called `control` and
-    `control_faulty`.
+    on: the columns that make two rows partners. The partner's column `correct` is called `control`, its columns
+    `faulty`, `re_asked` and `changed`, where it has them, the same with control_ before them.
     """
     keys = list(on)
-    other = control.select(*keys, pl.col("correct").alias("control"), pl.col("faulty").alias("control_faulty"))
+    more = [name for name in ("faulty", "re_asked", "changed") if name in control.columns]
+    other = control.select(*keys, pl.col("correct").alias("control"), pl.col(more).name.prefix("control_"))
     return rows.join(other, on=keys, how="inner", maintain_order="left")
 
 
-def contrast(pairs: pl.DataFrame, stratum: str | None = None) -> Record:
+def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None = None) -> Record:
     """The difference between two conditions that were asked the same items.
 
     pairs: what `pair` makes. stratum: a column such as "stage", so that the interval speaks for strata not yet written;
-    without it the interval is over clusters. Both are t intervals, and p is that of a sign-flip test over the same
-    units. McNemar's tests, the counts gained and lost, and Tango's interval take the items as independent, which they
-    are not, and only describe.
+    without it the interval is over clusters. target: whom the interval speaks for, in words; by default the stages not
+    yet written, or further tasks. Both are t intervals, and p is that of the same t test. McNemar's tests, the counts
+    gained and lost, and Tango's interval take the items as independent, which they are not, and only describe.
     """
     treated, control = (pairs[name].cast(pl.Float64).to_numpy() for name in ("correct", "control"))
     clusters = codes(pairs["cluster"])
     strata = codes(pairs[stratum]) if stratum else None
+    units = clusters if strata is None else strata
     effect = clustered.paired_effect(treated, control, clusters, strata)
     failed = pairs["faulty"].to_numpy(), pairs["control_faulty"].to_numpy()
 
@@ -133,15 +166,15 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None) -> Record:
         return clustered.paired_estimate(t, c, clusters, strata)
 
     unknown = np.where(failed[0], np.nan, treated), np.where(failed[1], np.nan, control)
-    bounds = paired.missing_bounds(*unknown, estimate)
     mcnemar = paired.mcnemar(treated, control)
     tango = proportions.tango(mcnemar.gained, mcnemar.lost, pairs.height)
-    failure = paired.differential_failure(failed[0], failed[1], clusters)
-    ratio, zeros = _ratio(treated, control, pairs["cluster"].n_unique(), pairs["cluster"].n_unique())
+    means = [unit_means(side, clusters, units)[0] for side in (treated, control)]
     return {
-        **_effect(effect, NEW if stratum else "new tasks"),
-        **ratio,
-        **_rest(effect, bounds),
+        **_effect(effect, target or (NEW if stratum else "new tasks")),
+        **_tests(effect, means[0] - means[1]),
+        "p_failure": failures.paired_failures(failed[0], failed[1], clusters).p,
+        **sides.of_pairs(pairs, clusters, units),
+        **_rest(effect, paired.missing_bounds(*unknown, estimate)),
         "gained": mcnemar.gained,
         "lost": mcnemar.lost,
         "both": mcnemar.both,
@@ -150,60 +183,43 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None) -> Record:
         "mcnemar_mid_p": mcnemar.p_mid,
         "tango_low": tango.low,
         "tango_high": tango.high,
-        "p_failure": failure.p_clustered,
         "n": pairs.height,
-        "zeros": zeros,
     }
 
 
 def _effect(effect: Effect, target: str) -> Record:
-    return {"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high, "target": target}
+    """The difference, the two shares whose difference it is, and their ratio with an interval over the same units."""
+    found: Record = {"risk_difference": effect.estimate, "rd_low": effect.low, "rd_high": effect.high}
+    shares = {"share_treated": effect.share_treated, "share_control": effect.share_control}
+    ratio = effect.ratio
+    found |= {**shares, "target": target, "relative_risk": ratio.estimate, "rr_low": ratio.low, "rr_high": ratio.high}
+    none = [name.removeprefix("share_") for name, share in shares.items() if share == 0]
+    return {**found, "zeros": f"none right: {' and '.join(none)}" if none else None}
 
 
-def _ratio(treated: Any, control: Any, n1: int, n0: int) -> tuple[Record, str | None]:
-    """The ratio of two shares with a score interval in which clusters count as questions, and which arm has none right.
-
-    n1, n0: the numbers of clusters of the treated and of the control arm.
-    """
-    p1 = float(np.mean(treated)) if len(treated) else math.nan
-    p0 = float(np.mean(control)) if len(control) else math.nan
-    if math.isnan(p1) or math.isnan(p0):
-        return {"relative_risk": math.nan, "rr_low": math.nan, "rr_high": math.nan}, None
-    found = proportions.risk_ratio(p1 * n1, n1, p0 * n0, n0)
-    none = [name for name, p in (("treated", p1), ("control", p0)) if p == 0]
-    return {"relative_risk": found.estimate, "rr_low": found.low, "rr_high": found.high}, (
-        f"none right: {' and '.join(none)}" if none else None
-    )
-
-
-def _rest(effect: Effect, bounds: tuple[float, float]) -> Record:
+def _tests(effect: Effect, differences: Any) -> Record:
+    """The p values of one effect, and what so many units can find. differences: those of the units, where they are what
+    the interval is made of."""
+    known = np.asarray(differences, dtype=float)
+    sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
+    spread = sd or math.nan  # units that happen to agree do not show that all would
     return {
+        "p": effect.p,
         "p_sign_flip": effect.p_sign_flip,
         "p_smallest": effect.p_smallest,
-        "p_t": effect.p_t,
-        "bound_low": bounds[0],
-        "bound_high": bounds[1],
-        "detectable_sd": detectable_sd(effect.units) if effect.units else math.nan,
+        "sd": sd,
+        "minimum_detectable_effect": minimum_detectable_effect(effect.units, spread),
+        "units_needed": units_needed(WORTH, spread),
+    }
+
+
+def _rest(effect: Effect, worst: tuple[float, float]) -> Record:
+    """What else a table says of an effect. worst: the least and the greatest effect that failures leave possible."""
+    return {
+        "worst_low": worst[0],
+        "worst_high": worst[1],
         "units": effect.units,
         "tasks": effect.tasks,
         "few_tasks": effect.few_tasks,
         "method": effect.method,
     }
-
-
-def adjusted(records: list[Record], family: Iterable[str], name: str = "perturbation") -> list[Record]:
-    """The records with p-values that are corrected for the number of classes tested at once.
-
-    family: the values of column `name` that are tested together. `p_adjusted` corrects the sign-flip p by Benjamini and
-    Yekutieli's method, which allows for tests that depend on each other, as these do by their common control.
-    `p_adjusted_smallest` is the least that it could be if every class were as extreme as its few units allow. Both are
-    nan for records outside the family.
-    """
-    members = set(family)
-    inside = [record for record in records if record[name] in members]
-    for source, target in (("p_sign_flip", "p_adjusted"), ("p_smallest", "p_adjusted_smallest")):
-        for record in records:
-            record[target] = math.nan
-        for record, p in zip(inside, paired.adjust([record[source] for record in inside]), strict=True):
-            record[target] = p
-    return records

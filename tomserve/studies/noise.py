@@ -2,8 +2,9 @@
 
 A server computes several requests in one batch, and the batch can change an answer although nothing else has changed.
 A run that was asked with ``--noise-check`` has measured this: its score table has columns noise_* (see
-tomserve.scoring.score), which are missing or empty in other tables. `noise_floor` counts the changed answers,
-`with_noise` adds two columns to every table of effects, and `line` says the result in one line.
+tomserve.scoring.score), which are missing or empty in other tables. `noise_floor` counts the changed answers, `on_rows`
+says how far they could move one effect, by the rows and weights of that effect, `with_noise` adds the same for whole
+strategies to tables of effects that have not computed it, and `line` says the result in one line.
 
     >>> column = pl.Series("noise_answer", [None, [64]], dtype=pl.List(pl.Int64))
     >>> rows = {"model": "m", "strategy": "cot", "correct": [True, False], "noise_compared": [[1, 64], [1, 64]]}
@@ -20,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tomserve.stats.proportions import exact
@@ -49,8 +52,10 @@ NOTE = (
 )
 BESIDE = (
     "Column noise says how far batching alone could move the effect: the shares of answers that change, of both sides "
-    "of the comparison, added; noise_high adds the upper ends of their intervals. An effect (risk difference) that is "
-    "not larger than this cannot be told from batching noise."
+    "of the comparison, added, over the questions that the effect compares and with their weights (in tables of an own "
+    "study that does not count it: over all questions of the strategies). noise_high adds the upper ends of the "
+    "intervals of these shares, and is wide where few questions were asked again. An effect (risk difference) that is "
+    "not larger than noise_high cannot be told from batching noise, and no verdict calls it clear."
 )
 UNMEASURED = "What batching does to the answers (noise, noise_high) was not measured (eval --noise-check)."
 
@@ -120,8 +125,10 @@ def _counts(rows: pl.DataFrame, level: int | None) -> dict[str, Any]:
 def with_noise(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The tables, those that hold effects of a model with COLUMNS, and the table `noise_floor` where it was measured.
 
-    An effect compares the strategies named in its columns strategy, treatment and control; where they name only one,
-    it stands on both sides. The added columns are null where one of these strategies was not measured.
+    Tables that have COLUMNS already, because they were computed on each effect's own rows (`on_rows`), stay as they
+    are. In others the shares are those of whole strategies. An effect compares the strategies named in its columns
+    strategy, treatment and control; where they name only one, it stands on both sides. The added columns are null where
+    one of these strategies was not measured.
     """
     floor = noise_floor(scores)
     extended = {name: _with_columns(frame, floor, scores) for name, frame in tables.items()}
@@ -163,9 +170,35 @@ def reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:
     return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
 
 
+def on_rows(sides: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]) -> dict[str, float | None]:
+    """`noise` and `noise_high` of one effect, from its own rows: how far answers that batching changes could move it.
+
+    sides: of each side of the effect three parallel columns [answers]: whether the noise check asked it again, whether
+    the answer then changed, and the weight with which it counts in the effect (any scale). The weighted shares of
+    changed answers of both sides are added, at most to 1. The upper end is that of Clopper and Pearson's exact 95 %
+    interval, for Kish's effective number of answers, the squared sum of the weights over the sum of their squares. Both
+    are None where no answer of a side was asked again.
+
+    >>> on_rows([([True, True, False], [True, False, False], [1, 1, 2]), ([True], [False], [1])])["noise"]
+    0.5
+    """
+    found = []
+    for re_asked, changed, weights in sides:
+        chosen = np.asarray(re_asked, dtype=bool)
+        weight, moved = np.asarray(weights, dtype=float)[chosen], np.asarray(changed, dtype=float)[chosen]
+        if not weight.sum() > 0:
+            return dict.fromkeys(COLUMNS)
+        effective = float(weight.sum() ** 2 / (weight @ weight))
+        found.append(exact(float(weight @ moved / weight.sum()) * effective, effective))
+    sums = (sum(side.estimate for side in found), sum(side.high for side in found))
+    return {name: min(1.0, value) for name, value in zip(COLUMNS, sums, strict=True)}
+
+
 def shown(frame: pl.DataFrame) -> list[str]:
-    """COLUMNS where the table of effects has a measured value, else nothing: for a summary to add to its columns."""
-    return list(COLUMNS) if "noise" in frame.columns and frame["noise"].is_not_null().any() else []
+    """The column noise_high where the table of effects has a measured value, else nothing: for a summary to add to its
+    columns. It is what an effect has to exceed, so that the estimate `noise` can stay in the full tables.
+    """
+    return [COLUMNS[1]] if "noise" in frame.columns and frame["noise"].is_not_null().any() else []
 
 
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:

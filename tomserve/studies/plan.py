@@ -1,34 +1,48 @@
 """`tomserve plan`: what a study will cost and what it can show, before any GPU time.
 
     tomserve plan --benchmark perturbed --models 6 --power 0.9
+    tomserve plan --like perturbed-mymodel
 
 Requests are counted, and prompt tokens estimated from the rendered prompts at four characters a token, which the
-model's own tokenizer may see otherwise. What can be found is stated in two ways: as the smallest true effect that a
-paired t test over the independent units (stages, tasks or stories) detects with the given power, that is, in that share
-of studies; and as the least p that a sign-flip test over so few units can give whatever the answers, before and after
-it is corrected (by Benjamini and Yekutieli's method) for testing all classes at once.
+model's own tokenizer may see otherwise. What can be found is stated as the minimum detectable effect: the smallest true
+difference of shares that a t test over the independent units (stages, tasks or stories) finds with the given power,
+that is, in that share of studies. It depends on how much the units' differences spread (their standard deviation, SD),
+which is assumed, or taken from a run that has been scored already.
+
+Classes are tested together, with p adjusted by Benjamini and Hochberg's method. What that asks of a class depends on
+the others: where one class alone is affected, its level is divided by the number of classes; where all are affected
+alike, it is the level itself. Both figures are given, and the truth of a study lies between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tomserve.benchmarks import Benchmark
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.stats.paired import adjust, smallest_p
-from tomserve.stats.planning import plan as planned
+from tomserve.stats.cells import matched_cells, unit_means
+from tomserve.stats.planning import minimum_detectable_effect, units_needed
+from tomserve.studies.contrasts import codes, pair
+from tomserve.studies.families import WORTH
+from tomserve.studies.rows import BASELINE, prepared
 
 CHARACTERS_A_TOKEN = 4
-SD = (0.15, 0.3)
-"""Standard deviations that the differences of the units are assumed to have, on the scale of a share (0 to 1)."""
+SD = (0.2, 0.4)
+"""Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
+tells. The first is about that of a class with sixteen questions a stage and a share right of .85, the second that of
+two questions a stage, as on a false-belief subset."""
 
-
-ALL = "all perturbations against none"
+NONE, PROMPTING = "none", "prompting, "
+ALL, OVERALL = "all perturbations against none", f"{PROMPTING}overall"
 
 
 @dataclass(frozen=True)
@@ -50,15 +64,18 @@ def plan(
     benchmark: Benchmark,
     path: Path | None,
     strategies: Sequence[str],
+    *,
     models: int = 1,
     power: float = 0.8,
     alpha: float = 0.05,
+    like: pl.DataFrame | None = None,
 ) -> Plan:
     """Count what a study asks, and how small an effect its comparisons can detect.
 
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
     names. models: how many models are asked. power: the share of studies that are to detect the effect. alpha: the
-    level of the tests. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    level of the tests. like: the score table of a run whose spread is taken for that of the study (see `spreads`);
+    None for the spreads of SD. Raises ConfigError or ContentError where items or strategies cannot be loaded.
     """
     items = list(benchmark.items(path))
     cost = []
@@ -77,9 +94,10 @@ def plan(
             }
         )
     frame = pl.DataFrame(cost)
-    units = _units(items, len(strategies))
-    floors = _adjusted_floors(units)
-    comparisons = pl.DataFrame([_comparison(*unit, floors.get(unit[0]), power, alpha) for unit in units])
+    known = None if like is None else spreads(like)
+    comparisons = pl.DataFrame(
+        _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
+    )
     totals = frame.select(pl.col("requests").sum(), pl.col("prompt tokens (about)").sum()).row(0)
     return Plan(frame, comparisons, len(items), *totals)
 
@@ -97,47 +115,102 @@ def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
     every = set().union(*stages.values()) if stages else set()
     found = []
     for name in tasks:
-        if name not in ("", "none") and "none" in stages:
-            found.append((f"{name} against none", "stages", len(stages[name] & stages["none"])))
-    if "none" in stages and len(tasks) > 1:
+        if name not in ("", NONE) and NONE in stages:
+            found.append((_against(name), "stages", len(stages[name] & stages[NONE])))
+    if NONE in stages and len(tasks) > 1:
         found.append((ALL, "stages", len(every)))
     if strategies > 1:
-        found += [(f"prompting, {name}", "tasks", len(of)) for name, of in tasks.items() if name]
-        found.append(("prompting, overall", "stages" if every else "clusters", len(every) or clusters))
+        unit, counted = ("stages", stages) if every else ("tasks", tasks)
+        found += [(f"{PROMPTING}{name}", unit, len(counted[name])) for name in tasks if name]
+        found.append((OVERALL, "stages" if every else "clusters", len(every) or clusters))
     return found or [("two models, overall", "clusters", clusters)]
 
 
-def _adjusted_floors(units: list[tuple[str, str, int]]) -> dict[str, float]:
-    """The least adjusted p that each class could have, if all classes were as extreme as their few units allow."""
-    found: dict[str, float] = {}
-    for family in (
-        [u for u in units if u[0].endswith("against none") and u[0] != ALL],
-        [u for u in units if _class(u)],
-    ):
-        if family:
-            floors = adjust([smallest_p(count) for _, _, count in family])
-            found |= {name: p for (name, _, _), p in zip(family, floors, strict=True)}
-    return found
+def _against(name: str) -> str:
+    return f"{name} against {NONE}"
 
 
-def _class(unit: tuple[str, str, int]) -> bool:
-    return unit[0].startswith("prompting, ") and unit[0] not in ("prompting, none", "prompting, overall")
+def family(comparison: str) -> str | None:
+    """The family of classes in which a comparison is tested; None where it is tested alone."""
+    if comparison in (ALL, OVERALL, f"{PROMPTING}{NONE}"):
+        return None
+    return "against" if comparison.endswith(_against("")) else PROMPTING if comparison.startswith(PROMPTING) else None
 
 
-def _comparison(
-    name: str, unit: str, units: int, adjusted: float | None, power: float, alpha: float
-) -> dict[str, object]:
-    found = [planned(units, sd, alpha, power) for sd in SD]
-    return {
-        "comparison": name,
-        "units": f"{units} {unit}",
-        "least p": found[0].p_smallest,
-        "least adjusted p": adjusted,
-        f"can reach {alpha:g}": (found[0].p_smallest if adjusted is None else adjusted) <= alpha,
-        "detectable, in SD": _known(found[0].sd_units),
-        **{f"in probability, SD {sd:g}": _known(one.risk_difference) for sd, one in zip(SD, found, strict=True)},
-    }
+def _comparisons(
+    units: Sequence[tuple[str, str, int]], known: Mapping[str, float] | None, power: float, alpha: float
+) -> list[dict[str, Any]]:
+    """A row for each comparison, with each of the assumed spreads or with the one that a run has shown."""
+    sizes = {name: sum(family(one[0]) == name for one in units) for name in map(family, (one[0] for one in units))}
+    rows = []
+    for name, unit, count in units:
+        tested = sizes[family(name)] if family(name) else 1
+        row: dict[str, Any] = {"comparison": name, "units": f"{count} {unit}"}
+        given = {f", SD {sd:g}": sd for sd in SD} if known is None else {"": known.get(family(name) or name, math.nan)}
+        if known is not None:
+            row["sd"] = _known(given[""])
+        for label, sd in given.items():
+            row[f"minimum_detectable_effect{label}"] = _known(
+                minimum_detectable_effect(count, sd, alpha, power, tested)
+            )
+            row[f"if all are affected{label}"] = _known(minimum_detectable_effect(count, sd, alpha, power))
+        label, sd = next(iter(given.items()))
+        rows.append({**row, f"units_needed for {WORTH:g}{label}": units_needed(WORTH, sd, alpha, power, tested)})
+    return rows
+
+
+def spreads(scores: pl.DataFrame) -> dict[str, float]:
+    """The standard deviations of the units' differences that a run has shown, by family or comparison.
+
+    scores: a score table. Classes are compared with "none" of the same stages and strategies with vanilla on the same
+    questions, as a study does; variances are pooled over classes, models and strategies. A comparison that the run does
+    not have, or in which no unit differs from another, is left out.
+    """
+    wanted = dict.fromkeys(("stage", "perturbation"), pl.String)
+    rows = prepared(scores.lazy(), ("model", "strategy", "item", "status", "correct"), wanted).collect()
+    found: dict[str, list[npt.NDArray[np.float64]]] = {}
+    staged = rows.drop_nulls(["stage", "perturbation"])
+    for _, part in staged.group_by(["model", "strategy"], maintain_order=True):
+        for name in part["perturbation"].unique(maintain_order=True):
+            if name != NONE:
+                two = part.filter(pl.col("perturbation").is_in([NONE, name]))
+                found.setdefault("against", []).append(_matched(two))
+        found.setdefault(ALL, []).append(_matched(part))
+    for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
+        if strategy == BASELINE:
+            continue
+        pairs = pair(part, rows.filter(model=model, strategy=BASELINE))
+        unit = "stage" if pairs["stage"].null_count() == 0 else "cluster"
+        found.setdefault(OVERALL, []).append(_paired(pairs, unit))
+        for (name,), one in pairs.drop_nulls("perturbation").group_by(["perturbation"], maintain_order=True):
+            found.setdefault(PROMPTING if name != NONE else f"{PROMPTING}{NONE}", []).append(_paired(one, unit))
+    return {name: sd for name, listed in found.items() if (sd := _pooled(listed)) > 0}
+
+
+def _matched(rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+    """By stage the share right of perturbed tasks minus that of unperturbed ones."""
+    arm = (rows["perturbation"] != NONE).to_numpy()
+    outcome = rows["correct"].cast(pl.Float64).to_numpy()
+    means = matched_cells(
+        outcome, arm, codes(rows["cluster"] + "\n" + rows["perturbation"]), codes(rows["stage"])
+    ).means
+    return np.asarray(means[:, 1] - means[:, 0], dtype=np.float64)
+
+
+def _paired(pairs: pl.DataFrame, unit: str) -> npt.NDArray[np.float64]:
+    """By unit the share right of one strategy minus that of the other, on the same questions."""
+    sides = (pairs[name].cast(pl.Float64).to_numpy() for name in ("correct", "control"))
+    clusters, units = codes(pairs["cluster"]), codes(pairs[unit])
+    treated, control = (unit_means(side, clusters, units)[0] for side in sides)
+    return np.asarray(treated - control, dtype=np.float64)
+
+
+def _pooled(listed: Iterable[npt.NDArray[np.float64]]) -> float:
+    """The root of the mean variance, weighted by degrees of freedom; nan where nothing has two units."""
+    several = [one for one in listed if one.size > 1]
+    freedom = sum(one.size - 1 for one in several)
+    return math.sqrt(sum((one.size - 1) * float(one.var(ddof=1)) for one in several) / freedom) if freedom else math.nan
 
 
 def _known(value: float) -> float | None:
-    return None if value != value else value
+    return None if math.isnan(value) else value

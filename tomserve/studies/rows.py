@@ -27,19 +27,29 @@ def prepared(
     scores: a score table. kept: columns of it to keep as they are. wanted: further columns with their types, which are
     empty where the table lacks them. Besides these there are `answer`; `correct`: right, and answered; `faulty`: no
     answer came, or none that could be read; `cluster`: the story or task that the item shares with others, the item
-    itself where it names none.
+    itself where it names none; `re_asked`: the noise check has a second answer to the same request; `changed`: that
+    answer is another one, for any number of requests in flight.
     """
     types = {"answer": pl.String, "cluster": pl.String, **(wanted or {})}
+    again = dict.fromkeys(("noise_compared", "noise_answer"), pl.List(pl.Int64))
     return (
-        with_columns(scores, types)
-        .select(*(name for name in kept if name not in types), *types)
+        with_columns(scores, {**types, **again})
+        .select(*(name for name in kept if name not in types), *types, *again)
         .with_columns(
             correct=pl.col("correct").fill_null(False) & answered(),
             faulty=~answered(),
             cluster=pl.coalesce("cluster", "item"),
+            re_asked=_any("noise_compared"),
+            changed=_any("noise_compared") & _any("noise_answer"),
         )
+        .drop(again)
         .sort("model", "strategy", "item")
     )
+
+
+def _any(name: str) -> pl.Expr:
+    """Whether a column of lists holds something in this row."""
+    return (pl.col(name).list.len() > 0).fill_null(False)
 
 
 def answered() -> pl.Expr:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from tomserve.studies import baselines
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Tables, Verdict
-from tomserve.studies.words import finite, interval, percent, points, readable, sign, who
+from tomserve.studies.words import finite, interval, percent, points, populations, readable, sign, who
 
 HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
 """What the sign of an effect says of a strategy."""
@@ -44,15 +45,19 @@ def overall(tables: Tables, context: Context) -> Sequence[Verdict]:
     for model, own in by_model(tables):
         effects = own.get("prompting_effects", pl.DataFrame())
         card = reasoning_helps(effects) if holds(own, "prompting_effects", EFFECT) else None
-        verdicts.append(Verdict(model, lead(own["accuracy"], context.chance.get("all")), (card,) if card else ()))
+        rules = own.get(baselines.TABLE)
+        lines = lead(own["accuracy"], context.chance.get("all"), rules)
+        verdicts.append(Verdict(model, lines, (card,) if card else ()))
     return verdicts
 
 
-def lead(frame: pl.DataFrame, chance: float | None) -> tuple[str, ...]:
-    """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance.
+def lead(frame: pl.DataFrame, chance: float | None, rules: pl.DataFrame | None = None) -> tuple[str, ...]:
+    """A line for each strategy, the baseline first: how many questions it has right, and how that compares with chance
+    and with the best rule that follows nobody's belief; then a line with the best rule of each kind.
 
     frame: rows of one model; the first row of each strategy is that of all questions. chance: the share of right
-    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out.
+    answers of somebody who guesses, from 0 to 1; None where it is not known, which leaves the comparison out. rules:
+    rows of the table of baselines for these questions, the best rule first; None where there are none.
     """
     first = frame.unique(["strategy"], keep="first", maintain_order=True)
     lines = []
@@ -63,9 +68,13 @@ def lead(frame: pl.DataFrame, chance: float | None) -> tuple[str, ...]:
         if chance is not None and low is not None and high is not None:
             place = "above" if low > chance else "below" if high < chance else "not clearly different from"
             compared = f"; {place} chance ({percent(chance)})"
+        if beside := baselines.compared(row):
+            compared += f"; {beside}"
         lines.append(
             f"{readable(row['strategy'])}: {counted} right ({percent(row['accuracy'])}{interval(row)}){compared}"
         )
+    if rules is not None and (sentence := baselines.best_of_kinds(rules)):
+        lines.append(sentence)
     return tuple(lines)
 
 
@@ -76,7 +85,8 @@ EFFECT = "treatment risk_difference rd_low rd_high"
 def reasoning_helps(
     effects: pl.DataFrame, parts: Mapping[str, str] | None = None, more: Sequence[tuple[str, str]] = ()
 ) -> Card:
-    """Whether the strategies help against the baseline, read off the intervals of their paired effects.
+    """Whether the strategies help against the baseline, read off the intervals of their paired effects; an effect that
+    batching alone could have made is not clear.
 
     effects: of one model, with the columns of EFFECT and maybe `subset` (a part of the questions; the verdict is that
     of "all"); the first row of each strategy is that of all questions. parts: what readers call these parts. more:
@@ -88,15 +98,15 @@ def reasoning_helps(
         if row.get("subset", "all") == "all":
             signs.append(sign(row))
         text = f"{HELPS[sign(row)]}, {points(row)}"
-        if (p := finite(row.get("p_sign_flip"))) is not None:
+        if (p := finite(row.get("p"))) is not None:
             text += f"; p = {p:.3f}"
         if row.get("gained") is not None and row.get("lost") is not None:
             text += f"; {row['gained']:,} questions gained, {row['lost']:,} lost"
         if row.get("target"):
             population = (
-                f" The interval says what to expect of {row['target']}; p is the share of all ways of flipping the "
-                "signs of the differences that give an effect at least as large (a sign-flip test), so that a small p "
-                "speaks against chance."
+                f" The interval says what to expect of {populations(row['target'])}. p is the chance of so large a "
+                "difference if there were none, by the test that belongs to the interval: it is at most 0.05 exactly "
+                "where the interval does not hold zero."
             )
         grounds.append((who(row["treatment"], row.get("subset", ""), parts or {}), f"{text}."))
     verdict, tone = "No clear effect", OPEN

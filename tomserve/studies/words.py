@@ -11,6 +11,39 @@ from collections.abc import Mapping
 
 from tomserve.studies.showing import Row
 
+ABOUT_EFFECT = (
+    "risk_difference is share_treated minus share_control, the shares right of both sides; each is a mean over the "
+    "clusters (stories, tasks) of the questions that both were asked, so that it may differ from an accuracy, which "
+    "counts questions. Its 95% interval is a t interval (the mean of the clusters' differences, give or take their "
+    "spread), and relative_risk is the ratio of the same two shares with an interval over the same clusters."
+)
+ABOUT_TESTS = (
+    "p is that of the t test which the interval belongs to: it is at most .05 exactly where the interval does not "
+    "hold zero. p_sign_flip makes no assumption about distributions: it is the share of all ways of flipping the "
+    "signs of the differences that give an effect at least as large, and cannot fall below p_smallest. "
+    "minimum_detectable_effect is the smallest true difference that so many clusters with such a spread (sd) would "
+    "find in four of five studies."
+)
+ABOUT_WORST = (
+    "worst_low and worst_high are the effect if the failures had all been to its disadvantage, or all to its "
+    "advantage: what missing answers could hide, and no confidence interval. p_failure tests whether both sides "
+    "failed (gave no readable answer) equally often; where it is small, part of the effect may be who failed."
+)
+"""What the columns of an effect mean, for the notes of studies."""
+
+POPULATIONS = {
+    "new stages": "stages that have not been written yet (a stage is a setting with its people, things and stories)",
+    "these stages": "further stories of the very stages that were asked, and of no others",
+    "new tasks": "further tasks or stories like those that were asked",
+    "new stories": "further stories like those that were asked",
+}
+"""In words whom an interval speaks for, by the value of the column `target`."""
+
+
+def populations(target: object) -> str:
+    """Whom an interval speaks for, in words that need no further explanation; an unknown target stays as it is."""
+    return POPULATIONS.get(str(target), readable(target))
+
 
 def finite(value: object) -> float | None:
     """The value as a number, or None where it is missing, infinite or not a number."""
@@ -53,34 +86,59 @@ def interval(row: Row) -> str:
 def points(row: Row) -> str:
     """The difference of shares in a row (risk_difference, with its interval rd_low to rd_high) in percentage points.
 
-    Where the noise floor was measured, how far the server's batching alone could move the difference follows.
+    The two shares follow where the row has them (share_treated, share_control), and, where the noise floor was
+    measured, how far the server's batching alone could move the difference.
     """
     value, low, high = (finite(row.get(name)) for name in ("risk_difference", "rd_low", "rd_high"))
     if value is None:
         return "undefined"
-    bounds = "" if low is None or high is None else f" [{_signed(low)}, {_signed(high)}]"
-    return f"{_signed(value)}{bounds} points{_noise(row, value)}"
+    bounds = "" if low is None or high is None else f" [{signed(low)}, {signed(high)}]"
+    return f"{signed(value)}{bounds} points{_shares(row)}{_noise(row, value)}"
+
+
+def _shares(row: Row) -> str:
+    treated, control = finite(row.get("share_treated")), finite(row.get("share_control"))
+    return "" if treated is None or control is None else f" ({percent(treated)} against {percent(control)})"
+
+
+def worst(row: Row) -> str:
+    """What failures leave possible of a difference (worst_low to worst_high of the row), as a clause."""
+    low, high = finite(row.get("worst_low")), finite(row.get("worst_high"))
+    if low is None or high is None:
+        return "what its failures hide is unknown"
+    return f"had they all been answered, it could lie anywhere from {signed(low)} to {signed(high)}"
 
 
 def _noise(row: Row, effect: float) -> str:
-    share, high = finite(row.get("noise")), finite(row.get("noise_high"))
-    if share is None or high is None:
+    high = finite(row.get("noise_high"))
+    if high is None:
         return ""
-    compared = "; no larger than" if share > 0 and abs(effect) <= share else "; beside"
-    return f"{compared} what batching alone could move, {_unsigned(share)} points (at most {_unsigned(high)})"
+    compared = "; no larger than" if abs(effect) <= high else "; more than"
+    return f"{compared} what batching alone could move, {_unsigned(high)} points"
 
 
 def _unsigned(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
-def _signed(value: float) -> str:
+def signed(share: object) -> str:
+    """A difference of shares in percentage points with its sign: −29, or "undefined" where there is none."""
+    value = finite(share)
+    if value is None:
+        return "undefined"
     return f"{100 * value + 0.0:+.0f}".replace("-", "−").replace("+0", "0").replace("−0", "0")
 
 
 def sign(row: Row) -> int:
-    """1 where the interval of a difference lies above zero, -1 where it lies below, 0 where it holds zero."""
+    """1 where a difference is clearly above zero, -1 where it is clearly below, else 0.
+
+    It is clear where its interval does not hold zero and, where the noise floor was measured, it is larger than what
+    the server's batching alone could move (noise_high).
+    """
     low, high = finite(row.get("rd_low")), finite(row.get("rd_high"))
+    effect, noise = finite(row.get("risk_difference")), finite(row.get("noise_high"))
+    if noise is not None and effect is not None and abs(effect) <= noise:
+        return 0
     return 0 if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
 
 

@@ -5,7 +5,8 @@ What lies where:
     events.py         what happens in a story: eight kinds of sentence, read and written exactly
     questions.py      "Where does A think B thinks the x is?", read and written exactly
     tracker.py        reality and nested beliefs after every sentence, under two named semantics
-    baselines.py      rules that nest nothing: joint witness, first order, reality, containers mentioned
+    rules.py          rules that nest nothing, for score tables and audit: reality, first order, joint witness
+    baselines.py      joint witness once more, apart from the tracker, and the containers mentioned
     question_item.py  a question as an Item, with its design factors
     reader.py         the official JSON file, every sentence of it
     explain.py        the containers that each provable explanation of a wrong answer points to

@@ -22,9 +22,10 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.benchmarks.hitom.baselines import first_order, joint_witness, mentioned, reality
+from tomserve.benchmarks.hitom.baselines import mentioned
 from tomserve.benchmarks.hitom.events import Claim, Move, Place, Story, Tell
 from tomserve.benchmarks.hitom.reader import CORRECTED, HALVES, STALE, Record
+from tomserve.benchmarks.hitom.rules import answers
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Trace, trace
 
 CAUSES = ("stale half", "room re-entry", "unexplained", "semantics")
@@ -170,7 +171,7 @@ class Audit:
 
         `chance` is the mean of 1 / containers mentioned, `mentioned` their mean number.
         """
-        rows = [_baselines(record) for record in self.records if record.half == half]
+        rows = [_baselines(record, self.trace(record)) for record in self.records if record.half == half]
         if not rows:
             return pl.DataFrame()
         rules = ("joint_witness", "first_order", "reality")
@@ -190,14 +191,13 @@ class Audit:
         return sorted({record.order for record in self.records})
 
 
-def _baselines(record: Record) -> dict[str, Any]:
-    story, asked, obj = record.story, record.asked, record.object
+def _baselines(record: Record, traced: Trace) -> dict[str, Any]:
+    """Whether each rule of the score tables answers a record right, with its order and the containers mentioned."""
+    found = answers(traced, record.asked)
     return {
         "order": record.order,
-        "joint_witness": joint_witness(story, asked, obj) == record.answer,
-        "first_order": first_order(story, asked, obj) == record.answer,
-        "reality": reality(story, obj) == record.answer,
-        "mentioned": len(mentioned(story.sentences(), record.choices)),
+        **{name.removeprefix("always ").replace(" ", "_"): label == record.answer for name, label in found.items()},
+        "mentioned": len(mentioned(record.story.sentences(), record.choices)),
     }
 
 

@@ -1,12 +1,12 @@
-"""Rules that nest no beliefs: how far they get is what accuracy on Hi-ToM has to be read against.
+"""What a story says without nesting beliefs: what all asked agents saw together, and which containers it mentions.
 
 >>> story = Story.parse(["Ann and Bo entered the den.", "The pen is in the red_box.", "Bo exited the den.",
 ...                      "Ann moved the pen to the blue_box."])
->>> joint_witness(story, ("Bo", "Ann"), "pen"), first_order(story, ("Bo", "Ann"), "pen"), reality(story, "pen")
-('red_box', 'blue_box', 'blue_box')
+>>> joint_witness(story, ("Bo", "Ann"), "pen"), mentioned(story.sentences(), ("blue_box", "green_box", "red_box"))
+('red_box', ['red_box', 'blue_box'])
 
-Without tells a nested belief *is* the joint-witness answer, so on such items a right answer shows no recursion.
-`joint_witness` is written from the rooms (`Story.presence`), apart from the tracker, and is the oracle of its tests.
+`joint_witness` is written from the rooms (`Story.presence`), apart from the tracker, and is the oracle of its tests and
+of the rule in rules.py, which asks the tracker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tomserve.benchmarks.hitom.events import Enter, Move, Place, Story
-from tomserve.benchmarks.hitom.tracker import belief
 from tomserve.items import UNKNOWN
 
 
@@ -30,16 +29,6 @@ def joint_witness(story: Story, asked: Sequence[str], obj: str) -> str:
         if obj in rooms and all(where.get(name) == rooms[obj] for name in asked):
             label = container
     return label
-
-
-def first_order(story: Story, asked: Sequence[str], obj: str) -> str:
-    """What the innermost agent believes: the answer of the same story's first-order question, copied."""
-    return belief(story, asked[-1:], obj)
-
-
-def reality(story: Story, obj: str) -> str:
-    """Where the object is."""
-    return belief(story, (), obj)
 
 
 def mentioned(sentences: Iterable[str], choices: Sequence[str]) -> list[str]:

@@ -34,9 +34,11 @@ from tomserve.benchmarks.hitom.generator import items
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.reader import CORRECTED, Record, read_records
+from tomserve.benchmarks.hitom.rules import RULES
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Factor, Item, read_items
+from tomserve.items.draw import Draw
 
 GOLDS = ("corrected", "tracked", "released")
 BUILT_IN = Plan(stories=120, seed=0)
@@ -131,10 +133,11 @@ BENCHMARK = Benchmark(
     load,
     study="hitom",
     strategies=("hitom_vanilla", "hitom_cot"),
-    stratum="order",
+    draw=Draw(over=("length", "deception"), unit=("story", "stories")),
     golds=GOLDS,
     lettered=True,
     metrics=(explain.PLACES,),
+    rules=RULES,
     beliefs=knowledge.who_knows_what,
     audit=audit,
     generate=generate,

@@ -12,10 +12,12 @@ from pathlib import Path
 from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.perturbed.rules import RULES
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.items.draw import Draw
 
 
 def stages(path: Path | None = None) -> list[Stage]:
@@ -63,7 +65,18 @@ def audit(path: Path | None, say: Say) -> Findings:
 
     found = stages(path)
     say("scoring shortcuts, about 20 s ...")
-    return findings(found)
+    return findings(found, own=path is None)
 
 
-BENCHMARK = Benchmark("perturbed", load, study="perturbed", stratum="perturbation", validate=validate, audit=audit)
+DRAW = Draw(
+    over=("stage", "perturbation"),
+    whole=("scenario", "swapped"),
+    alike=("stage",),
+    first="none",
+    unit=("story", "stories"),
+    group=("task", "tasks"),
+)
+"""A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
+with the unperturbed task of its stage on the same ones."""
+
+BENCHMARK = Benchmark("perturbed", load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit)

@@ -1,4 +1,4 @@
-"""Makes the report of runs: one HTML file from their folders, as `tomserve report` writes it.
+"""Makes the report of runs: one HTML file from their folders or score tables, as `tomserve report` writes it.
 
 >>> write_report(["perturbed-reference"])                                                       # doctest: +SKIP
 PosixPath('runs/perturbed-reference/report.html')
@@ -21,9 +21,13 @@ from tomserve.reporting.html.items import packed
 from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
+from tomserve.scoring.metric import BEGINNING
+from tomserve.scoring.score import COLUMNS
 from tomserve.scoring.table import Note
 from tomserve.serving import identity
-from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, noise
+from tomserve.serving.provenance import told_flags
+from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise
+from tomserve.studies.combining import as_one
 from tomserve.studies.rows import answered
 
 
@@ -36,9 +40,10 @@ def write_report(
     note: Note | None = None,
     analysis: Analysis | None = None,
 ) -> Path:
-    """Write the report of these runs (None: the newest) and return its path.
+    """Write the report of these runs or score tables (None: the newest run) and return its path.
 
-    out: the file to write; without it `report.html` in the run's folder, or for several runs in the current folder.
+    out: the file to write; without it `report.html` in the run's folder, `NAME-report.html` beside the table NAME.csv,
+    or, for several of them, `report.html` in the current folder.
     intervals: one of the study's ways to count; None for its first. labels: texts RUN=NAME that rename the model of a
     run. study: a study's name or path; None for the one that the benchmark declares. note: called with a line for each
     reply that could not be read. analysis: what the study has made of these runs, where the caller has it already;
@@ -47,7 +52,7 @@ def write_report(
     """
     sources, scores = load(runs or (None,), labels, note)
     text = _page(sources, scores, analysis or compute(scores, study, intervals))
-    path = out or (sources[0].folder if len(sources) == 1 else Path()) / PAGE
+    path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(path) as file:
@@ -57,6 +62,14 @@ def write_report(
     if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
         keep(sources[0], text, Wishes(intervals, labels, study))
     return path
+
+
+def _place(sources: Sequence[Source]) -> Path:
+    """Where the report lies if nobody says where."""
+    if len(sources) > 1:
+        return Path(PAGE)
+    folder, file = sources[0].folder, sources[0].file
+    return folder / PAGE if folder is not None else (file or Path(PAGE)).with_name(f"{(file or Path()).stem}-{PAGE}")
 
 
 def report(
@@ -74,7 +87,8 @@ def report(
 def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
     study, tables = analysis.study, analysis.tables
     outlined = _Outlined(sources, scores)
-    chance = study.chance(outlined)
+    whole = all(source.folder is not None for source in sources)
+    chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
     for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     context = Context(chance.shares)
@@ -85,7 +99,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
         facts=tuple(_facts(sources, scores, analysis, chance)),
-        warnings=tuple(_warnings(sources)),
+        warnings=tuple(_warnings(sources, scores)),
         intervals=analysis.intervals,
         verdicts=tuple(study.verdicts(tables, context)),
         sections=pages.sections(_figures(scores, analysis, context, list(outlined.factors))),
@@ -95,6 +109,8 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
         canaries=tuple(sorted(outlined.canaries)),
         cut=cut,
         chosen=chosen.said,
+        untold=_untold(sources),
+        browsed=any(source.folder is not None for source in sources),
         data=data,
         version=tomserve.__version__,
     )
@@ -118,15 +134,36 @@ class _Outlined:
 
     def _read(self, sources: Sequence[Source]) -> Iterator[Asked]:
         for source in sources:
+            if source.folder is None:
+                self.factors |= dict.fromkeys(filter(_is_factor, source.scores.columns))
             for outline in source.outlines():
+                self.factors |= dict.fromkeys(outline.asked.factors)
                 if outline.asked.item in self._left:
                     self._left.discard(outline.asked.item)
-                    self.factors |= dict.fromkeys(outline.asked.factors)
                     self.canaries |= {outline.canary} if outline.canary else set()
                     yield outline.asked
 
 
+def _is_factor(column: str) -> bool:
+    """Whether a column of a score table describes the item: it is none of tomserve's and no metric."""
+    return column not in COLUMNS and not column.startswith((BEGINNING, "rule_"))
+
+
+def _untold(sources: Sequence[Source]) -> str | None:
+    """What the page cannot show of score tables, and why; None where there are none."""
+    files = [source.run for source in sources if source.folder is None]
+    if not files:
+        return None
+    return (
+        f"Of {', '.join(files)} there are no stories, no replies and no chance level here, because a score table holds "
+        "none of them. Give the run's folder to tomserve report in place of the table, and they are shown."
+    )
+
+
 def _provenance(source: Source) -> list[tuple[str, str]]:
+    if source.made_from is None:
+        what = f"a score table of {source.scores.height:,} rows; where its answers come from is not recorded in it"
+        return [("file", source.run), ("what it is", what)]
     return [*provenance(portable(dict(source.manifest))), *made_from(source.made_from)]
 
 
@@ -135,7 +172,11 @@ def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors
     if analysis.study.figures is not None:
         return analysis.study.figures(analysis.tables, context)
     known = [name for name in factors if name in scores.columns]
-    return generic.figures(analysis.tables, scores, known, context.chance)
+    order = {
+        **load_study(default_study(scores)).values,
+        **analysis.study.values,
+    }  # the benchmark's, and the study's own
+    return generic.figures(analysis.tables, scores, known, context.chance, order)
 
 
 def _facts(
@@ -148,9 +189,13 @@ def _facts(
         ("questions", f"{scores['item'].n_unique():,}"),
         ("strategies", strategies),
         ("answers", f"{scores.height:,}"),
+        ("complete", _complete(sources)),
         ("runs", ", ".join(source.run for source in sources)),
         ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
+    for source in sources:
+        if flags := told_flags(source.manifest.get("server") or {}):
+            facts.append((f"server flags of {source.run}" if len(sources) > 1 else "server flags", flags))
     if (floor := noise.line(scores)) is not None:
         facts.append(("noise floor", floor.partition(": ")[2]))
     if "all" in chance.shares:
@@ -158,16 +203,26 @@ def _facts(
     return facts
 
 
-def _warnings(sources: Sequence[Source]) -> list[str]:
-    warnings = [
-        f"Run {source.run} is incomplete: it has not asked everything yet, and what it has may not be typical."
-        for source in sources
-        if not source.manifest.get("complete")
-    ]
+def _complete(sources: Sequence[Source]) -> str:
+    gaps = [(source.run, gap.in_short()) for source in sources for gap in source.gaps()]
+    return gaps[0][1] if len(gaps) == 1 else "; ".join(f"{run}: {short}" for run, short in gaps)
+
+
+def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages.Alert]:
+    """What a reader must know before any number: what is lacking, which runs are one model, which servers changed."""
+    for source in sources:
+        for gap in source.gaps():
+            for place, said in enumerate(gap.sentences()):
+                of_failures = place == 0 and (gap.unread or gap.failed)
+                link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
+                yield pages.Alert(said[:1].upper() + said[1:], link)
+    manifests = {source.run: source.manifest for source in sources if source.folder is not None}
+    for said in as_one(scores, manifests):
+        yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
     for source in sources:
         for change in identity.history(source.manifest.get("sessions")):
-            warnings.append(f"Run {source.run} holds answers of more than one server or model. Changed at {change}.")
-    return warnings
+            text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
+            yield pages.Alert(text, ("#provenance", "Provenance"))
 
 
 def _failures(scores: pl.DataFrame) -> list[str]:

@@ -34,7 +34,8 @@ class Point:
     def in_words(self) -> str:
         """The point as a text alternative says it."""
         interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.row}, {self.series}: {self.value:.2f}{interval}"
+        stroke = "" if self.other is None else f", upright stroke at {self.other:.2f}"
+        return f"{self.row}, {self.series}: {self.value:.2f}{interval}{stroke}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,11 @@ def heat(
         else alt.Scale(domain=[-difference, difference], range=LOSS_GAIN)
     )
     marks = [0.0, 0.5, 1.0] if difference is None else [-difference, 0.0, difference]
+    step = {1: 92, 2: 74, 3: 64}.get(len(columns), 46)
+    length = max(110, step * len(columns))
     if chance is not None and difference is None and abs(chance - 0.5) > 0.05:
-        marks.insert(1 if chance < 0.5 else 2, chance)
+        close = abs(chance - 0.5) * length < 34  # pixels that two numbers need beside each other
+        marks = [0.0, chance, 1.0] if close else sorted([*marks, chance])
     dark = [_is_dark(cell.value, difference) for cell in cells]
     data = [
         {
@@ -157,11 +161,10 @@ def heat(
         }
         for cell, is_dark in zip(cells, dark, strict=True)
     ]
-    step = {1: 92, 2: 74, 3: 64}.get(len(columns), 46)
     turned = any(8 * len(column) > step for column in columns)
     legend = alt.Legend(
         title=None, orient="bottom", direction="horizontal", values=marks, format=".2f", gradientThickness=9,
-        gradientLength=max(110, step * len(columns)), offset=8,
+        gradientLength=length, offset=8,
     )  # fmt: skip
     y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=list(rows)), title=None)
     x = alt.X("column:N", sort=None, scale=alt.Scale(domain=list(columns)), title=None)

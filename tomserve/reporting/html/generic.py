@@ -30,14 +30,19 @@ NAMED = ("strategy", "treatment")
 
 
 def figures(
-    tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float]
+    tables: Mapping[str, pl.DataFrame],
+    scores: pl.DataFrame,
+    factors: Sequence[str],
+    chance: Mapping[str, float],
+    values: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Figure]:
     """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects.
 
     tables: the study's tables by name. scores: the score table. factors: columns of it that describe the items. chance:
-    what a guesser gets right, from 0 to 1, by part of the questions.
+    what a guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where a
+    study says one; otherwise they stand in the order in which the score table names them, which is the benchmark's.
     """
-    return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance), *_effects(tables)]
+    return [*_accuracy(tables, chance), *_by_factor(scores, factors, chance, values or {}), *_effects(tables)]
 
 
 def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -> Iterator[Figure]:
@@ -61,7 +66,9 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
     yield drawn(figure, lambda: small_multiples(figure, data, columns, axis))
 
 
-def _by_factor(scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float]) -> Iterator[Figure]:
+def _by_factor(
+    scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float], values: Mapping[str, Sequence[str]]
+) -> Iterator[Figure]:
     rows = prepared(scores.lazy(), wanted=dict.fromkeys(factors, pl.String)).collect()
     few = [name for name in factors if 1 < rows[name].drop_nulls().n_unique() <= FEW][:FACTORS]
     axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
@@ -73,13 +80,16 @@ def _by_factor(scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str
             "Each point is the share of right answers to the questions with this value, each line its 95% interval "
             "(Wilson's), which counts clusters (stories, tasks), not questions. Failures count as wrong.",
         )
-        data = list(_shares(rows, name))
+        there = scores[name].drop_nulls().cast(pl.String).unique(maintain_order=True)
+        data = list(_shares(rows, name, [*values.get(name, ()), *there]))
         yield _drawn_points(figure, data, (name, "strategy", "accuracy", "ci_low", "ci_high"), axis)
 
 
-def _shares(rows: pl.DataFrame, factor: str) -> Iterator[Row]:
+def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str]) -> Iterator[Row]:
     keys = ["model", "strategy", factor]
-    for key, part in rows.drop_nulls(factor).sort("model", factor).group_by(keys, maintain_order=True):
+    places = {value: place for place, value in reversed(list(enumerate(order)))}
+    placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
+    for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
         yield {**dict(zip(keys, key, strict=True)), **share(part)}
 
 

@@ -9,10 +9,10 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
-from tomserve.reporting.terminal import cell
+from tomserve.reporting.fitting import cell
 from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
@@ -47,17 +47,25 @@ class Table:
     total: int
 
 
+class Alert(NamedTuple):
+    """A sentence that a reader must know before any number, and a link to more: its address and its text."""
+
+    text: str
+    link: tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """What the page says, from top to bottom.
 
-    `data`: what the item browser unpacks. `chosen`: a sentence on which part of the run that is, None where it is all.
-    `cut`: to how many characters long texts were cut, None where they are whole.
+    `data`: what the item browser unpacks. `browsed`: whether there is anything to browse. `untold`: a sentence on what
+    the page cannot show, None where nothing is lacking. `chosen`: a sentence on which part of the run the browser
+    holds, None where it is all. `cut`: to how many characters long texts were cut, None where they are whole.
     """
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Alert, ...]
     intervals: str
     verdicts: tuple[Verdict, ...]
     sections: tuple[tuple[Section, tuple[Figure, ...]], ...]
@@ -67,6 +75,8 @@ class Page:
     canaries: tuple[str, ...]
     cut: int | None
     chosen: str | None
+    untold: str | None
+    browsed: bool
     data: str
     version: str
 
@@ -76,6 +86,8 @@ def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ..
     one name, or two sections that share a name but not their heading."""
     by_section: dict[Section, list[Figure]] = {}
     for figure in figures:
+        if not figure.panels and not figure.missing:
+            figure = replace(figure, missing="Not drawn: the study gives no picture of it.")
         by_section.setdefault(figure.section, []).append(figure)
     for kind, names in (("figures", [one.name for one in figures]), ("sections", [one.name for one in by_section])):
         if double := sorted({name for name in names if names.count(name) > 1}):
@@ -83,6 +95,11 @@ def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ..
     if taken := sorted({one.name for one in by_section} & RESERVED):
         raise ConfigError(f"the study has a section {taken[0]!r}, which the page has itself; choose another name")
     return tuple((section, tuple(members)) for section, members in by_section.items())
+
+
+def questions(verdicts: Sequence[Verdict]) -> list[str]:
+    """The questions that the verdicts answer, each once, in the order in which they first come."""
+    return list(dict.fromkeys(card.question for verdict in verdicts for card in verdict.cards))
 
 
 def shown(name: str, frame: pl.DataFrame, note: str) -> Table:
@@ -145,6 +162,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["questions"] = questions
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     return environment.get_template("report.html.j2")
 

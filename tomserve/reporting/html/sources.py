@@ -1,10 +1,11 @@
-"""Reads what a report is made from: run folders with their manifests, scores, items and the texts that models wrote."""
+"""Reads what a report is made from: run folders with their manifests, scores, items and the texts that models wrote, or
+score tables alone, which hold neither stories nor texts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -12,15 +13,18 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import polars as pl
 
+from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
 from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.runs.scores import Scored, scored
+from tomserve.runs.scores import load_scores, scored
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import Asked, labelled
+from tomserve.studies.combining import combined
+from tomserve.studies.gaps import Gaps, of_scores
 
 
 class Outline(NamedTuple):
@@ -33,16 +37,23 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run: its folder, its name, its manifest, its scores and what these were made from.
+    """One run, or one score table: its name, its scores, and of a run its folder, its manifest and what the scores were
+    made from.
 
-    The models in the scores are named as --label says.
+    `folder` and `made_from` are None, and `manifest` is empty, for the file of a score table. The models in the scores
+    are named as --label says.
     """
 
-    folder: Path
+    folder: Path | None
     run: str
     manifest: Mapping[str, Any]
     scores: pl.DataFrame
-    made_from: kept.Record
+    made_from: kept.Record | None
+    file: Path | None = None
+
+    def gaps(self) -> list[Gaps]:
+        """What is lacking of the scores."""
+        return of_scores(self.scores, self.folder, f"{'run' if self.folder is not None else 'table'} {self.run}")
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
@@ -50,9 +61,9 @@ class Source:
         chosen: ids of the items that are wanted; None for all. Raises ConfigError where the files are not those that
         were scored.
         """
-        files = self.made_from["files"]
-        if kept.JOURNAL not in files:
+        if self.folder is None or self.made_from is None or kept.JOURNAL not in self.made_from["files"]:
             return
+        files = self.made_from["files"]
         known = ItemFile(self.folder / kept.ITEMS)
         places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
         size = files[kept.JOURNAL]["bytes"]
@@ -66,9 +77,9 @@ class Source:
     def outlines(self) -> Iterator[Outline]:
         """Every item of the run in outline. Items were checked when they were scored and are not checked again, since
         half a million of them would take a minute and gigabytes."""
-        path = self.folder / "items.jsonl"
-        if not (self.folder / "responses.jsonl").exists():
+        if self.folder is None or not (self.folder / "responses.jsonl").exists():
             return
+        path = self.folder / "items.jsonl"
         with path.open("rb") as file:
             for line in file:
                 if line.strip():
@@ -78,31 +89,41 @@ class Source:
 
 
 def load(runs: Sequence[str | None], labels: Sequence[str], note: Note | None) -> tuple[list[Source], pl.DataFrame]:
-    """The runs, and all their scores in one table.
+    """The runs or score tables, and all their scores in one table.
 
-    runs: names or paths; None for the newest. labels: texts RUN=NAME that rename the model of a run. note: called with
-    a line for each reply that could not be read. Raises ConfigError for what is no run folder, for a run given twice,
-    and for runs without any answer.
+    runs: names or paths of runs, or files of score tables; None for the newest run. labels: texts RUN=NAME that rename
+    the model of a run. note: called with a line for each reply that could not be read. Raises ConfigError for what is
+    neither, for a source given twice, and for runs without any answer.
     """
-    loaded: list[tuple[Path, Mapping[str, Any], Scored]] = []
+    loaded: list[Source] = []
     for run in runs:
-        if run is not None and run.endswith(TABLES):
-            raise ConfigError(
-                f"{run}: a report shows items and texts, which a table does not hold; give the run folder"
-            )
-        folder = existing_run(run)
-        if any(folder.resolve() == other.resolve() for other, _, _ in loaded):
-            raise ConfigError(f"{folder}: given twice")
-        loaded.append((folder, read_manifest(folder) or {}, scored(folder.resolve(), note=note)))
-    scores = labelled(pl.concat([made.table for _, _, made in loaded], how="diagonal_relaxed"), labels)
+        source = _table(run, note) if run is not None and run.endswith(TABLES) else _run(run, note)
+        if any(_place(source) == _place(other) for other in loaded):
+            raise ConfigError(f"{source.folder or source.file}: given twice")
+        loaded.append(source)
+    scores = labelled(combined([source.scores for source in loaded]), labels)
     if not scores.height:
-        raise ConfigError(f"{', '.join(str(folder) for folder, _, _ in loaded)}: nothing was answered yet")
+        raise ConfigError(f"{', '.join(str(source.folder) for source in loaded)}: nothing was answered yet")
     sources, start = [], 0
-    for folder, manifest, made in loaded:
-        part = scores.slice(start, made.table.height)
-        sources.append(Source(folder, folder.resolve().name, manifest, part, made.record))
-        start += made.table.height
+    for source in loaded:
+        sources.append(replace(source, scores=scores.slice(start, source.scores.height)))
+        start += source.scores.height
     return sources, scores
+
+
+def _place(source: Source) -> Path:
+    return (source.folder or source.file or Path()).resolve()
+
+
+def _run(run: str | None, note: Note | None) -> Source:
+    folder = existing_run(run)
+    made = scored(folder.resolve(), note=note)
+    return Source(folder, run_name(folder), read_manifest(folder) or {}, made.table, made.record)
+
+
+def _table(file: str, note: Note | None) -> Source:
+    path = Path(file).expanduser()
+    return Source(None, path.name, {}, load_scores(file, note=note), None, path)
 
 
 def made_from(record: kept.Record) -> list[tuple[str, str]]:

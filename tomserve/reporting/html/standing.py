@@ -41,8 +41,11 @@ class Wishes:
 def keep(source: Source, page: str, wishes: Wishes) -> None:
     """Record what a page was made from that is the report of one run, in that run's folder.
 
-    Nothing is recorded for a study that was given by path, since the record would have to name a place on this machine.
+    Nothing is recorded for a score table, nor for a study that was given by path, since the record would have to name a
+    place on this machine.
     """
+    if source.folder is None or source.made_from is None:
+        return
     if wishes.study is None or not (wishes.study.endswith(".py") or "/" in wishes.study):
         seal.keep(source.folder / RECORD, _record(source.manifest, source.made_from, digest_of(page.encode()), wishes))
 

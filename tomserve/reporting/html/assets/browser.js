@@ -3,6 +3,10 @@
 (async () => {
   const PAGE = 50;
   const byId = (id) => document.getElementById(id);
+  if (!byId("answers")) { /* a page of score tables: there are no items to show */
+    document.documentElement.dataset.ready = "0";
+    return;
+  }
   const say = (text) => { byId("count").textContent = text; };
   let data;
   try {

@@ -1,0 +1,131 @@
+"""A part of the items is drawn in whole units, spread over the design, nested, and by names and seed alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import pytest
+
+from tests.conftest import make_item
+from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark, Draw
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.items.draw import chosen, describe, limited
+
+PERTURBED = benchmarks.get("perturbed")
+ITEMS = list(PERTURBED.items())
+TASKS = len({item.cluster for item in ITEMS})
+
+
+def stories(items: list[Item]) -> dict[tuple[str, str], Counter[tuple[object, object]]]:
+    """For each stage and class, how many questions about each story (scenario, swapped) there are."""
+    found: dict[tuple[str, str], Counter[tuple[object, object]]] = defaultdict(Counter)
+    for item in items:
+        place = item.factors
+        found[str(place["stage"]), str(place["perturbation"])][place["scenario"], place["swapped"]] += 1
+    return found
+
+
+@pytest.mark.parametrize("limit", [16, 88, 136, 176, 352, 700])
+def test_perturbed_stories_are_whole_and_all_tasks_get_equally_many(limit: int) -> None:
+    found = stories(limited(ITEMS, limit, PERTURBED.draw))
+    assert sum(count for story in found.values() for count in story.values()) == limit
+    assert {count for story in found.values() for count in story.values()} == {2}  # reality and belief
+    sizes = [len(story) for story in found.values()] + [0] * (TASKS - len(found))
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("limit", [16, 88, 176, 352, 700])
+def test_a_class_is_asked_about_the_stories_of_its_stages_unperturbed_task(limit: int) -> None:
+    found = stories(limited(ITEMS, limit, PERTURBED.draw))
+    for (stage, _), story in found.items():
+        assert set(story) <= set(found[stage, "none"])  # which comes first where the last stage is cut short
+
+
+def test_scenarios_are_balanced_overall() -> None:
+    every = Counter(item.factors["scenario"] for item in ITEMS)
+    found = Counter(item.factors["scenario"] for item in limited(ITEMS, 352, PERTURBED.draw))
+    for scenario, count in every.items():
+        assert abs(found[scenario] / 352 - count / len(ITEMS)) < 0.06
+    swapped = Counter(item.factors["swapped"] for item in limited(ITEMS, 352, PERTURBED.draw))
+    assert abs(swapped[True] - swapped[False]) <= 40
+
+
+def test_larger_draws_hold_smaller_ones_whatever_the_order_of_the_file() -> None:
+    shuffled = random.Random(1).sample(ITEMS, len(ITEMS))
+    draws = []
+    for limit in (1, 2, 3, 7, 20, 136, 137, 176, 500, 1087, 1088):
+        found = {item.id for item in limited(ITEMS, limit, PERTURBED.draw)}
+        assert found == {item.id for item in limited(shuffled, limit, PERTURBED.draw)}
+        assert limit - 1 <= len(found) <= limit
+        draws.append(found)
+    assert all(small <= large for small, large in pairwise(draws))
+
+
+def test_stories_of_nested_beliefs_are_whole_and_balanced() -> None:
+    benchmark = benchmarks.get("hitom")
+    items = list(benchmark.items())
+    found = limited(items, 64, benchmark.draw)
+    assert set(Counter(item.cluster for item in found).values()) == {5}
+    assert set(Counter(item.factors["order"] for item in found).values()) == {12}
+    kinds = Counter((item.factors["length"], item.factors["deception"]) for item in found)
+    assert (len(kinds), set(kinds.values())) == (6, {10})
+    assert describe(found, items, benchmark.draw) == "60 of 600 questions: 12 stories"
+
+
+def test_a_limit_below_one_unit_draws_a_part_of_it() -> None:
+    items = [make_item(number, cluster="demo/one" if number < 8 else "demo/two") for number in range(16)]
+    part, whole = limited(items, 3), limited(items, 10)
+    assert len(part) == 3
+    assert len({item.cluster for item in part}) == 1
+    assert len(whole) == 8  # two more would be a part of the other cluster
+    assert {item.id for item in part} < {item.id for item in whole}
+    assert describe(part, items, Draw()) == "3 of 16 questions: part of one cluster"
+    assert describe(whole, items, Draw(unit=("story", "stories"))) == "8 of 16 questions: 1 story"
+    assert describe([*part, items[15]], items, Draw()) == "4 of 16 questions: 2 clusters (2 of them in part)"
+
+
+def test_what_perturbed_draws_is_said_in_words() -> None:
+    found = limited(ITEMS, 176, PERTURBED.draw)
+    assert describe(found, ITEMS, PERTURBED.draw) == "176 of 1,088 questions: 88 stories of 68 tasks"
+    alone = [make_item(number) for number in range(5)]
+    assert describe(alone[:2], alone, Draw()) == "2 of 5 questions"  # every question is a unit of its own
+
+
+def test_exported_items_are_drawn_as_in_their_benchmark() -> None:
+    anybodys = benchmarks.get("items").draw
+    assert limited(ITEMS, 176, anybodys) == limited(ITEMS, 176, PERTURBED.draw)
+    mixed = [*ITEMS[:32], *(make_item(number, cluster=f"demo/{number % 4}") for number in range(12))]
+    found = limited(mixed, 13, anybodys)
+    assert {count for name, count in Counter(item.cluster for item in found).items() if name.startswith("demo")} == {3}
+
+
+def test_what_a_run_asks_already_comes_first() -> None:
+    before = {item.id for item in random.Random(2).sample(ITEMS, 40)}  # as if drawn in another way
+
+    def asked(limit: int) -> set[str]:
+        return {ITEMS[place].id for place in chosen(ITEMS, limit, PERTURBED.draw, before)}
+
+    assert asked(40) == before
+    assert asked(20) < before
+    assert len(asked(20)) == 20
+    assert asked(60) > before
+    ours = {item.id for item in limited(ITEMS, 176, PERTURBED.draw)}
+    for limit in (20, 176, 300):
+        found = {ITEMS[place].id for place in chosen(ITEMS, limit, PERTURBED.draw, ours)}
+        assert found == {item.id for item in limited(ITEMS, limit, PERTURBED.draw)}
+
+
+def test_a_stratum_is_short_for_a_draw_over_it() -> None:
+    def benchmark(**fields: object) -> Benchmark:
+        return Benchmark("mine", lambda path, gold: iter(()), **fields)  # type: ignore[arg-type]
+
+    assert benchmark(stratum="asked").draw == Draw(over=("asked",))
+    assert benchmark().draw == Draw()
+    with pytest.raises(ConfigError, match="and no draw besides"):
+        benchmark(stratum="asked", draw=Draw(over=("place",)))
+    with pytest.raises(ConfigError, match=r"expected a value of tomserve\.benchmarks\.Draw"):
+        benchmark(draw="asked")

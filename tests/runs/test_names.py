@@ -1,0 +1,110 @@
+"""Runs are found by name, also in folders below runs/, and a name never leads out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint
+from tomserve.content.places import run_name
+from tomserve.errors import ConfigError
+from tomserve.runs.planning import EvalOptions, plan
+from tomserve.runs.runfolder import RunFolder, existing_run, newest_first, run_path, runs_below
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory holds the folder `runs`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOMSERVE_RUNS", "runs")
+    return Path("runs")
+
+
+def made(path: Path) -> Path:
+    """A folder that looks like a run."""
+    path.mkdir(parents=True)
+    (path / "manifest.json").write_bytes(orjson.dumps({"schema": 1}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("mine", "runs/mine"),
+        ("pilot/first", "runs/pilot/first"),
+        ("pilot/first/", "runs/pilot/first"),
+        ("a/b/c", "runs/a/b/c"),
+        ("runs/mine", "runs/mine"),
+        ("runs/pilot/first", "runs/pilot/first"),
+        ("./pilot/first", "pilot/first"),
+        ("../elsewhere/first", "../elsewhere/first"),
+        ("/data/first", "/data/first"),
+    ],
+)
+def test_a_name_with_slashes_is_a_folder_below_the_runs(given: str, path: str) -> None:
+    assert run_path(given) == Path(path)
+
+
+@pytest.mark.parametrize("given", ["a/../../b", "a/..", "runs/../b", "a/./.hidden", "a/-x", "a/b c", "a/b\0", "."])
+def test_no_name_leads_out_of_the_runs(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"begin it with \./ or /"):
+        run_path(given)
+
+
+def test_a_run_of_the_working_directory_is_meant_only_where_there_is_none_of_that_name(runs: Path) -> None:
+    made(Path("other/first"))
+    assert run_path("other/first") == Path("other/first")
+    made(runs / "other/first")
+    assert run_path("other/first") == runs / "other/first"
+    assert existing_run("./other/first") == Path("other/first")
+
+
+def test_runs_in_folders_are_listed_and_named(runs: Path, tmp_path: Path) -> None:
+    for name in ("b", "a/y", "a/x", "b/inside", ".servers/no"):
+        made(runs / name)
+    (runs / "empty").mkdir()
+    elsewhere = made(tmp_path / "disk/kept")
+    (runs / "linked").symlink_to(elsewhere)
+    (runs / "loop").symlink_to(runs.absolute())
+    assert [path.as_posix() for path in runs_below(runs)] == ["runs/a/x", "runs/a/y", "runs/b", "runs/linked"]
+    assert set(newest_first()) == set(runs_below(runs))
+    assert [run_name(runs / "a/x"), run_name(runs / "b"), run_name(elsewhere)] == ["a/x", "b", "kept"]
+    with pytest.raises(ConfigError, match=r"did you mean 'a/x'\?.*Known: a/x, a/y, b, linked"):
+        existing_run("a/xx")
+
+
+def test_no_run_is_made_in_another_or_around_others(runs: Path) -> None:
+    made(runs / "a")
+    made(runs / "b/c")
+    with pytest.raises(ConfigError, match=r"lies in .*runs/a, which is a run itself"):
+        RunFolder(runs / "a/new")
+    with pytest.raises(ConfigError, match="holds other runs, such as c"):
+        RunFolder(runs / "b")
+    assert not (runs / "a/new").exists()
+    with RunFolder(runs / "b/c"), RunFolder(runs / "b/new"):
+        pass
+
+
+def test_every_command_takes_a_name_with_slashes(endpoint: Endpoint, items_file: Path, cli, runs: Path) -> None:  # type: ignore[no-untyped-def]
+    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--strategy", "vanilla")
+    for name in ("pilot/first", "pilot/second"):
+        assert cli(*asking, "--run", name, "--limit", 5).code == 0
+    assert (runs / "pilot/first/responses.jsonl").exists()
+    listed = cli("runs").out
+    assert "pilot/first" in listed
+    assert "pilot/second" in listed
+    assert "run               pilot/first" in cli("runs", "pilot/first").out
+    assert cli("score", "pilot/first").code == 0
+    table = cli("analyze", "pilot/first", "--format", "csv", "--label", "pilot/first=small")
+    assert (table.code, "small" in table.out) == (0, True)
+    assert cli("report", "pilot/first").code == 0
+    assert (runs / "pilot/first/report.html").exists()
+    assert cli("compare", "pilot/first", "pilot/second").code == 0
+    assert cli("score", "pilot/../../x").code == 2
+
+
+def test_one_text_is_not_taken_for_several() -> None:
+    with pytest.raises(ConfigError, match=r"base_urls is the text 'http://a/v1'; expected a list of texts"):
+        plan(EvalOptions(base_urls="http://a/v1"))  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+"""How a model is talked to, read from its files: chat template, system role, thinking, and what ends a reply."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.serving import install
+from tomserve.serving.chatformat import PARSERS, read_chat
+
+TEMPLATES = ROOT / "tests/data/chat_templates"
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+ASKS = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+SWITCH = "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+
+
+def folder_of(folder: Path, template: str | None, kind: str = "llama", **files: Any) -> Path:
+    """A folder with a chat template, a config.json of that `model_type`, and further JSON files."""
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template)
+    for name, value in {"config": {"model_type": kind}, **files}.items():
+        (folder / f"{name}.json").write_bytes(orjson.dumps(value))
+    return folder
+
+
+def test_a_plain_template(tmp_path: Path) -> None:
+    chat = read_chat(folder_of(tmp_path, CHATML + ASKS))
+    assert (chat.template, chat.system_role, chat.reasoning) == ("chat_template.jinja", True, None)
+    assert (chat.request, chat.stop, chat.remarks) == (None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("template", "knows"),
+    [
+        ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ messages }}", False),
+        ("{{ messages[-1].content }}", False),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", True),
+        ("{% generation %}{% endgeneration %}{% for m in messages %}{{ bos_token + m.content }}{% endfor %}", True),
+        ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.content }}{% endfor %}", False),
+        ("{{ strftime_now('%d %b %Y') }}{% for m in messages %}{{ m['content'] }}{% endfor %}", True),
+    ],
+)
+def test_the_system_role_is_found_by_rendering(template: str, knows: bool, tmp_path: Path) -> None:
+    chat = read_chat(folder_of(tmp_path, template))
+    assert chat.system_role is knows
+    assert chat.remarks == ()
+
+
+@pytest.mark.parametrize("template", ["{% for %}", "{{ missing.field.of_it }}", "{{ ''.__class__.__mro__ }}{{ 1/0 }}"])
+def test_a_template_that_fails_is_said(template: str, tmp_path: Path) -> None:
+    chat = read_chat(folder_of(tmp_path, template))
+    assert chat.system_role
+    assert "could not be rendered" in chat.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "parser", "enforced"),
+    [
+        ("qwen3", CHATML + ASKS + SWITCH, "qwen3", True),
+        ("unheard_of", CHATML + ASKS + SWITCH, "qwen3", True),
+        ("glm4_moe", CHATML + ASKS + SWITCH, "glm45", False),
+    ],
+)
+def test_a_switch_of_thinking(kind: str, template: str, parser: str, enforced: bool, tmp_path: Path) -> None:
+    reasoning = read_chat(folder_of(tmp_path, template, kind)).reasoning
+    assert reasoning is not None
+    assert (reasoning.parser, reasoning.enforced) == (parser, enforced)
+    assert reasoning.enable == {"chat_template_kwargs": {"enable_thinking": True}}
+    assert reasoning.disable == {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+def test_the_other_name_of_the_switch(tmp_path: Path) -> None:
+    template = CHATML + "{% if thinking %}<think>{% else %}</think>{% endif %}"
+    reasoning = read_chat(folder_of(tmp_path, template, "deepseek_v3")).reasoning
+    assert reasoning is not None
+    assert (reasoning.parser, reasoning.disable) == ("deepseek_v3", {"chat_template_kwargs": {"thinking": False}})
+
+
+def test_a_thought_that_the_template_opens(tmp_path: Path) -> None:
+    reasoning = read_chat(folder_of(tmp_path, CHATML + ASKS + "<think>\n")).reasoning
+    assert reasoning is not None
+    assert (reasoning.parser, reasoning.enforced, reasoning.disable) == ("deepseek_r1", True, None)
+
+
+def test_a_template_that_only_cleans_thoughts_is_not_taken_for_thinking(tmp_path: Path) -> None:
+    """A parser of thoughts would take every answer of a model that does not think for a thought."""
+    chat = read_chat(folder_of(tmp_path, CHATML + ASKS + "{% set x = 'a</think>b'.split('</think>') %}"))
+    assert chat.reasoning is None
+    assert "neither opens a thought nor has a switch" in chat.remarks[0]
+
+
+def test_a_switch_whose_marks_are_unknown_is_switched_off(tmp_path: Path) -> None:
+    chat = read_chat(folder_of(tmp_path, CHATML + "{% if enable_thinking %}[[ponder]]{% endif %}"))
+    assert chat.reasoning is None
+    assert chat.request == {"chat_template_kwargs": {"enable_thinking": False}}
+    assert "switched off" in chat.remarks[0]
+
+
+def test_a_variable_of_its_own_is_no_switch(tmp_path: Path) -> None:
+    chat = read_chat(folder_of(tmp_path, "{% set enable_thinking = 1 %}" + CHATML + "{{ enable_thinking }}</think>"))
+    assert chat.reasoning is None
+
+
+def test_gpt_oss_thinks_with_or_without_a_template(tmp_path: Path) -> None:
+    reasoning = read_chat(folder_of(tmp_path, None, "gpt_oss")).reasoning
+    assert reasoning is not None
+    assert (reasoning.parser, reasoning.enforced) == ("openai_gptoss", False)
+
+
+def test_where_templates_stand(tmp_path: Path) -> None:
+    several = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": CHATML}]
+    folder_of(tmp_path, None, tokenizer_config={"chat_template": several})
+    assert read_chat(tmp_path).template == "tokenizer_config.json: chat_template"
+    folder_of(tmp_path, None, tokenizer_config={"chat_template": [{"name": "tool_use", "template": "t"}]})
+    assert read_chat(tmp_path).template is None
+    folder_of(tmp_path, None, chat_template={"chat_template": CHATML})
+    assert read_chat(tmp_path).template == "chat_template.json: chat_template"
+
+
+LLAMA3 = {
+    "eos_token": "<|end_of_text|>",
+    "added_tokens_decoder": {"1": {"content": "<|end_of_text|>"}, "9": {"content": "<|eot_id|>"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "stop", "request_fields"),
+    [
+        ({"generation_config": {"eos_token_id": [1, 9]}, "tokenizer_config": LLAMA3}, ("<|eot_id|>",), None),
+        ({"generation_config": {"eos_token_id": 1}, "tokenizer_config": LLAMA3}, (), None),
+        ({"generation_config": {"eos_token_id": 9}, "tokenizer_config": LLAMA3}, ("<|eot_id|>",), None),
+        ({"generation_config": {"eos_token_id": [1, 9]}}, (), {"stop_token_ids": [1, 9]}),
+        ({"generation_config": {"eos_token_id": 9}}, (), None),
+        ({"generation_config": {"eos_token_id": ["x", None, -1]}}, (), None),
+        (
+            {
+                "generation_config": {"eos_token_id": [1, 9]},
+                "tokenizer_config": {"eos_token": {"content": "<|end_of_text|>"}},
+                "tokenizer": {
+                    "added_tokens": [{"id": 9, "content": "<|eot_id|>"}, {"id": 1, "content": "<|end_of_text|>"}]
+                },
+            },
+            ("<|eot_id|>",),
+            None,
+        ),
+    ],
+)
+def test_what_ends_a_reply(
+    files: dict[str, Any], stop: tuple[str, ...], request_fields: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    chat = read_chat(folder_of(tmp_path, CHATML, **files))
+    assert (chat.stop, chat.request) == (stop, request_fields)
+
+
+@pytest.mark.parametrize(("name", "thinks"), [("qwen3", True), ("llama3", False), ("llama2", False), ("chatml", False)])
+def test_templates_after_published_formats(name: str, thinks: bool, tmp_path: Path) -> None:
+    chat = read_chat(folder_of(tmp_path, (TEMPLATES / f"{name}.jinja").read_text("utf-8")))
+    assert chat.system_role
+    assert (chat.reasoning is not None) is thinks
+
+
+@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+def test_vllm_has_the_parsers() -> None:
+    import importlib.util
+
+    vllm = importlib.util.find_spec("vllm")
+    assert vllm is not None
+    assert vllm.origin is not None
+    listed = (Path(vllm.origin).parent / "reasoning/__init__.py").read_text("utf-8")
+    names = set(re.findall(r'^    "(\w+)": \(', listed, re.M))
+    assert {*PARSERS.values(), "deepseek_r1", "openai_gptoss"} <= names
+    assert install.knows("LlamaForCausalLM")
+    assert install.knows("NobodysForCausalLM") is False

@@ -1,0 +1,506 @@
+"""A preset derived for a model that has none: from its files, explained field by field, saved, and read again."""
+
+import http.server
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, Endpoint
+from tests.helpers.command import TOMSERVE, environment, tomserve
+from tomserve.errors import ConfigError, MachineError
+from tomserve.serving import hardware, hub, provenance, records, target
+from tomserve.serving.command import Command
+from tomserve.serving.deriving import Derived, resolve
+from tomserve.serving.hardware import Gpu
+from tomserve.serving.launching import Wanted, prepare
+from tomserve.serving.presets import Preset
+from tomserve.serving.saving import save, yaml_of
+
+CONFIGS = ROOT / "tests/data/model_configs"
+REFERENCE = ROOT / "launch/reference/model"
+TEMPLATES = ROOT / "tests/data/chat_templates"
+COMMIT = "0ff1ce" + 34 * "0"
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine has no GPU and 32 GB of memory; the user's own copies of models stay out."""
+    monkeypatch.setattr(hardware, "gpus", lambda: [])
+    monkeypatch.setattr(hardware, "machine_gb", lambda: 32.0)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+
+
+def model(folder: Path, like: str, template: str | None = None, gigabytes: float | None = None, **more: Any) -> Path:
+    """The files of a model without its weights: a published config.json with changes, a template, an index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = orjson.loads((CONFIGS / f"{like}.json").read_bytes()) | more
+    (folder / "config.json").write_bytes(orjson.dumps({k: v for k, v in config.items() if v is not ...}))
+    if template is not None:
+        (folder / "chat_template.jinja").write_text((TEMPLATES / f"{template}.jinja").read_text("utf-8"))
+    if gigabytes is not None:
+        index = {"metadata": {"total_size": int(gigabytes * 1e9)}, "weight_map": {}}
+        (folder / "model.safetensors.index.json").write_bytes(orjson.dumps(index))
+    return folder
+
+
+def derived(folder: Path, *extra: str, gpus: str | None = "8xA100-80GB") -> Derived:
+    found = resolve(str(folder), extra, gpus=gpus)[1]
+    assert found is not None
+    return found
+
+
+def test_a_model_that_thinks(tmp_path: Path) -> None:
+    found = derived(model(tmp_path / "New-Qwen3 8B!", "qwen3-8b", "qwen3", 16.38))
+    preset, neighbour = found.preset, Preset.load("qwen3-8b")
+    assert preset.name == "new-qwen3-8b"
+    assert preset.model == str(tmp_path / "New-Qwen3 8B!")
+    for field in ("shape", "context", "max_model_len", "reasoning", "dtype", "system_role", "device"):
+        assert getattr(preset, field) == getattr(neighbour, field), field
+    assert preset.weights_gb == 16.38
+    assert preset.warning is None
+    assert found.sources["context"] == "config.json: max_position_embeddings"
+    assert found.sources["reasoning"] == "chat_template.jinja: enable_thinking"
+    assert found.sources["weights_gb"] == "the size of its files"
+    assert set(found.sources) == preset.model_fields_set - {"schema_"}
+
+
+@pytest.mark.parametrize(
+    ("like", "fields"),
+    [
+        ("llama-3-70b", {"context": 8192, "max_model_len": 8192, "quantization": None}),
+        ("dbrx", {"context": 32768, "max_model_len": 8192}),
+        ("mixtral-8x7b", {"context": 32768, "batch_invariant": True}),
+        ("gpt-oss-20b", {"quantization": "mxfp4", "batch_invariant": False, "max_model_len": 16384}),
+        ("deepseek-v3", {"quantization": "fp8", "batch_invariant": False, "context": 163840}),
+        ("gemma-3-27b", {"context": 131072}),
+    ],
+)
+def test_published_models(like: str, fields: dict[str, Any], tmp_path: Path) -> None:
+    """Without weights or an index their size is counted from config.json."""
+    found = derived(model(tmp_path / f"my-{like}", like, "chatml"))
+    assert {name: getattr(found.preset, name) for name in fields} == fields
+    assert "counted from config.json" in found.sources["weights_gb"]
+    known = {"llama-3-70b": "llama3-70b", "gemma-3-27b": None, "deepseek-v3": None}.get(like, like)
+    if known is not None:
+        preset = Preset.load(known)
+        assert found.preset.weights_gb == pytest.approx(preset.weights_gb, rel=0.01)
+        assert found.preset.shape == preset.shape
+    assert "holds no weights" in (found.preset.warning or "")
+
+
+def test_gpt_oss_is_served_as_its_preset_says(tmp_path: Path) -> None:
+    preset, neighbour = derived(model(tmp_path / "oss", "gpt-oss-20b")).preset, Preset.load("gpt-oss-20b")
+    for field in ("reasoning", "env", "batch_invariant", "quantization", "shape", "context"):
+        assert getattr(preset, field) == getattr(neighbour, field), field
+
+
+def test_what_is_unknown_is_said_and_not_made_up(tmp_path: Path) -> None:
+    odd = {"max_position_embeddings": ..., "num_attention_heads": "many", "architectures": ["OddForCausalLM"]}
+    found = derived(model(tmp_path / "odd", "qwen3-8b", "chatml", 10.0, **odd))
+    assert (found.preset.shape, found.preset.context, found.preset.max_model_len) == (None, None, 2048)
+    said = " ".join(found.remarks)
+    assert "does not say for how many tokens" in said
+    assert "does not state the sizes of its attention" in said
+    assert found.parameters is None
+    with pytest.raises(ConfigError, match=r"cannot be counted from its config.json.*weights_gb"):
+        derived(model(tmp_path / "odder", "qwen3-8b", **odd))
+
+
+def test_recurrent_layers_and_pictures(tmp_path: Path) -> None:
+    mixed = {"layer_types": ["linear_attention", "full_attention"], "vision_config": {"depth": 2}}
+    found = derived(model(tmp_path / "mixed", "qwen3-8b", "chatml", 10.0, **mixed))
+    assert not found.preset.batch_invariant
+    assert "pictures or sound" in " ".join(found.remarks)
+
+
+def test_code_of_the_repository_is_run_only_where_the_user_says_so(tmp_path: Path) -> None:
+    own = {"auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}, "architectures": ["OwnForCausalLM"]}
+    folder = model(tmp_path / "own", "qwen3-8b", "chatml", 16.4, **own)
+    (folder / "modeling_own.py").write_text("raise SystemExit('this was run')")
+    found = derived(folder)
+    assert "add `-- --trust-remote-code`" in " ".join([*found.remarks, found.preset.warning or ""])
+    assert found.preset.flags == {}
+    trusted = derived(folder, "--trust-remote-code")
+    assert trusted.preset.flags == {"trust-remote-code": True}
+    assert trusted.preset.warning is None
+    assert "trust-remote-code" not in " ".join(trusted.remarks)
+
+
+def test_a_model_without_a_chat_template(tmp_path: Path) -> None:
+    folder = model(tmp_path / "base", "llama-3-70b", None, 141.0)
+    assert "holds no chat template" in str(derived(folder).preset.warning).replace("files hold", "holds")
+    assert derived(folder, "--chat-template", "x.jinja").preset.warning is None
+    (folder / "tekken.json").write_text("{}")
+    assert derived(folder).preset.flags == {"tokenizer-mode": "mistral"}
+    bert = model(tmp_path / "bert", "llama-3-70b", "chatml", 1.0, architectures=["BertForMaskedLM"])
+    assert "BertForMaskedLM is not known to write text" in str(derived(bert).preset.warning)
+
+
+def test_the_device_and_the_data_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model(tmp_path / "small", "qwen3-8b", "chatml", 8.0, torch_dtype="float32")
+    here, there = derived(folder, gpus=None).preset, derived(folder).preset
+    assert (here.device, here.dtype, here.weights_gb) == ("cpu", "float32", 8.0)
+    assert (there.device, there.dtype, there.weights_gb) == ("cuda", "bfloat16", 4.0)
+    # one question of 8192 tokens: 2 x 36 layers x 8 heads x 128 numbers x 4 bytes x 8192 tokens = 2.25 GiB
+    assert here.env == {"VLLM_CPU_KVCACHE_SPACE": "3"}
+    large = model(tmp_path / "large", "llama-3-70b", "chatml", 141.0)
+    assert derived(large, gpus=None).preset.device == "cuda"
+    monkeypatch.setattr(hardware, "gpus", lambda: [Gpu("A100", 85.0, 8.0)])
+    assert derived(folder, gpus=None).preset.device == "cuda"
+
+
+def test_the_name_is_free_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model(tmp_path / "team/dbrx", "dbrx", "chatml", 263.0)
+    assert derived(folder).preset.name == "team-dbrx"
+    cached = model(tmp_path / "models--Org--New_Model/snapshots/abc", "dbrx", "chatml", 263.0)
+    assert derived(cached).preset.name == "new_model"
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    save(derived(folder))
+    (preset, again) = resolve(str(folder))
+    assert (preset.name, again) == ("team-dbrx", None)  # now it has a preset
+    assert resolve(str(folder), anew=True)[0].name == "team-dbrx"
+
+
+@pytest.mark.parametrize("like", ["qwen3-8b", "gpt-oss-20b", "deepseek-v3", "gemma-3-27b"])
+def test_what_is_saved_is_what_was_derived(like: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    folder = model(tmp_path / f"saved-{like}", like, "qwen3")
+    (folder / "generation_config.json").write_bytes(orjson.dumps({"eos_token_id": [7, 8]}))
+    found = derived(folder)
+    path = save(found)
+    assert path == tmp_path / f"own/launch/models/saved-{like}.yaml"
+    assert Preset.load(f"saved-{like}") == found.preset
+    assert "context: " in path.read_text()
+    assert "# config.json: max_position_embeddings" in path.read_text()
+    path.write_text("edited")
+    with pytest.raises(ConfigError, match="already is the preset of that name; add --force"):
+        save(found)
+    assert path.read_text() == "edited"
+    save(found, force=True)
+    assert Preset.load(f"saved-{like}") == found.preset
+
+
+def test_hostile_files_change_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    odd = {"quantization_config": {"quant_method": "x\nenv: {A: b}\x1b"}, "architectures": ["Own\x1b\nForCausalLM"]}
+    folder = model(tmp_path / "a", "qwen3-8b", "qwen3", auto_map={"x": "y"}, num_hidden_layers=36, **odd)
+    tokens = {"1": {"content": "</s>"}, "2": {"content": "stop\nflags: {x: y}\x1b"}}
+    (folder / "tokenizer_config.json").write_bytes(orjson.dumps({"eos_token": "</s>", "added_tokens_decoder": tokens}))
+    (folder / "generation_config.json").write_bytes(orjson.dumps({"eos_token_id": [1, 2]}))
+    found = derived(folder)
+    assert found.preset.quantization == r"x\nenv: {A: b}\x1b"
+    assert found.preset.stop == ("stop\nflags: {x: y}\x1b",)
+    save(found)
+    shown = tomserve(tmp_path, "serve", str(folder), "--explain", "--gpus", "H100")
+    assert shown.returncode == 0, shown.stderr
+    assert "\x1b" not in shown.stdout + shown.stderr
+    assert Preset.load("a") == found.preset
+    assert Preset.load("a").env == {}
+    assert Preset.load("a").flags == {}
+    assert "\nenv:" not in yaml_of(found)
+    big = {"num_hidden_layers": 2**60, "rope_scaling": {"type": "linear", "factor": 1e308}}
+    assert derived(model(tmp_path / "big", "qwen3-8b", "qwen3", 1.0, **big)).parameters is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("dbxr", "unknown preset 'dbxr'; did you mean 'dbrx'"),
+        ("./not-there", "there is no such folder"),
+        ("a/b/c", "there is no such folder, and it is no model's id on the hub"),
+        ("empty/", "it holds no config.json; expected a model in Hugging Face's format"),
+        ("gguf/", "a GGUF file"),
+        ("broken/", "a config.json that is no JSON object"),
+        ("short/", "no preset can be derived: context: .*512"),
+        ("plain", "to serve the folder of that name, write ./plain"),
+    ],
+)
+def test_what_cannot_be_served(name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "gguf").mkdir()
+    (tmp_path / "gguf/m.gguf").write_text("x")
+    model(tmp_path / "broken", "qwen3-8b")
+    (tmp_path / "broken/config.json").write_text("[1]")
+    model(tmp_path / "short", "qwen3-8b", "chatml", 1.0, max_position_embeddings=100)
+    model(tmp_path / "plain", "qwen3-8b", "chatml", 1.0)
+    with pytest.raises(ConfigError, match=said):
+        resolve(name)
+
+
+def test_a_model_that_has_a_preset_is_served_by_it() -> None:
+    assert resolve("databricks/dbrx-instruct") == (Preset.load("dbrx"), None)
+
+
+def test_the_command_of_a_derived_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = model(tmp_path / "new", "qwen3-8b", "qwen3", 16.4)
+    (one,) = prepare(Wanted(str(folder), gpus="1xA100-80GB", extra=("--max-num-seqs", "8")), dry=True)
+    argv = one.command.argv
+    assert argv[argv.index("serve") + 1] == str(folder)
+    assert (provenance.flag(argv, "--reasoning-parser"), provenance.flag(argv, "--max-model-len")) == ("qwen3", "16384")
+    assert one.own == resolve(str(folder), gpus="1xA100-80GB")[0]
+    assert "No preset serves" in capsys.readouterr().err
+    assert prepare(Wanted("dbrx", gpus="4xA100-80GB"), dry=True)[0].own is None
+
+
+def recorded(endpoint: Endpoint, **server: Any) -> records.Record:
+    """The record of a server that this user started from the folder /models/tiny."""
+    return records.Record(1, endpoint.url, "tiny", None, ["python", "serve", "/models/tiny"], "", "h", server)
+
+
+def test_eval_asks_by_the_preset_that_the_server_was_started_by(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = derived(model(tmp_path / "tiny", "qwen3-8b", "qwen3", 16.4)).preset
+    kept = preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    monkeypatch.setattr(records, "live", lambda: [recorded(endpoint, preset=kept)])
+    for name in (None, "tiny", "/models/tiny"):
+        assert target.choose((), name, None).preset == preset
+    with pytest.raises(ConfigError, match="'/models/other' is not served"):
+        target.choose((), "/models/other", None)
+    monkeypatch.setattr(records, "live", lambda: [recorded(endpoint, preset={"schema": 2})])
+    with pytest.raises(ConfigError, match="its record holds a preset that cannot be read"):
+        target.choose((), None, None)
+    monkeypatch.setattr(records, "live", lambda: [recorded(endpoint)])
+    assert target.choose((), None, None).preset is None
+
+
+def test_a_model_of_the_hub_that_is_not_served_is_no_misspelt_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "live", lambda: [])
+    with pytest.raises(ConfigError, match="no server with 'Org/New' is running; run `make serve MODEL=Org/New` first"):
+        target.choose((), "Org/New", None)
+
+
+def test_the_flags_that_differ_from_the_preset_are_named() -> None:
+    preset = Preset.load("reference")
+    argv = ["python", "-m", "x", "serve", "m", "--max-num-seqs", "64", "--dtype", "float32"]
+    extra = ["--max-num-seqs=8", "--enforce-eager", "--dtype", "float32"]
+    told = provenance.started(preset, "m", Command([*argv, *extra], {}), (), extra=extra)
+    assert told["flags"] == {"max-num-seqs": "8", "dtype": "float32", "enforce-eager": "given"}
+    assert told["flags_changed"] == {
+        "max-num-seqs": {"preset": "64", "used": "8"},
+        "enforce-eager": {"preset": "not given", "used": "given"},
+    }
+    said = provenance.told_flags(told)
+    assert said == "--max-num-seqs 8 (64 in the preset), --enforce-eager (not in the preset)"
+    assert provenance.told_flags(provenance.started(preset, "m", Command(argv, {}), ())) is None
+
+
+@pytest.mark.parametrize("server", [{}, {"flags_changed": []}, {"flags_changed": {"a": "b"}}, {"flags_changed": None}])
+def test_flags_of_a_stranger(server: dict[str, Any]) -> None:
+    assert provenance.told_flags(server) is None
+    assert provenance.told_flags({"flags_changed": {"a\n": {"used": "\x1b"}}}) == r"--a\n \x1b (not in the preset)"
+
+
+def shown(columns: int, *arguments: str, runs: Path) -> list[str]:
+    """The lines that the command prints on a terminal of that width."""
+    ours, theirs = pty.openpty()
+    width = {"COLUMNS": str(columns), "TERM": "dumb"}
+    with subprocess.Popen([*TOMSERVE, *arguments], env=environment(runs) | width, stdout=theirs, stderr=theirs) as one:
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                text += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+        one.wait(60)
+    os.close(ours)
+    return text.decode().replace("\r", "").split("\n")
+
+
+def test_explain_fits_eighty_columns_and_cuts_nothing(tmp_path: Path) -> None:
+    folder = model(tmp_path / "new", "qwen3-8b", "qwen3", 16.4)
+    lines = shown(80, "serve", str(folder), "--explain", "--gpus", "2xA100-80GB", runs=tmp_path)
+    assert max(map(len, lines)) <= 80
+    whole = " ".join(" ".join(lines).split())
+    for word in (
+        "reasoning.enable",
+        "weights_gb",
+        "max_model_len",
+        "8.19 billion",
+        "=> 1 of 2 GPUs",
+        "enable_thinking",
+    ):
+        assert word in whole
+    assert "\N{HORIZONTAL ELLIPSIS}" not in whole
+
+
+def test_serve_list_says_that_presets_are_derived(tmp_path: Path) -> None:
+    done = tomserve(tmp_path, "serve", "--list")
+    assert "tomserve serve ORG/MODEL" in done.stdout
+
+
+def test_make_serves_any_model(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["make", "-n", "-C", str(ROOT), "serve", "MODEL=Org/New-8B", f"VENV={tmp_path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "tomserve serve --setup  Org/New-8B" in done.stdout
+
+
+def test_save_and_force_on_the_command_line(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    folder = model(tmp_path / "new", "qwen3-8b", "qwen3", 16.4)
+    done = tomserve(tmp_path, "--content", str(own), "serve", str(folder), "--save", "--gpus", "H100")
+    assert done.returncode == 0, done.stderr
+    assert "Written to" in done.stdout
+    assert (own / "launch/models/new.yaml").is_file()
+    again = tomserve(tmp_path, "--content", str(own), "serve", str(folder), "--save", "--gpus", "H100")
+    assert (again.returncode, "--force" in again.stderr) == (2, True)
+    dry = tomserve(tmp_path, "--content", str(own), "serve", "new", "--dry-run", "--gpus", "H100")
+    assert f"serve {folder} " in dry.stdout
+    assert tomserve(tmp_path, "serve", "dbrx", "--save").returncode == 2
+    assert tomserve(tmp_path, "serve", "dbrx", "--force").returncode == 2
+
+
+class Hub(http.server.ThreadingHTTPServer):
+    """A hub on this machine: one model of one revision, or an error for everybody."""
+
+    def __init__(self, folder: Path, error: tuple[int, str] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Page)
+        self.folder, self.error = folder, error
+        self.sent: list[str] = []
+
+
+class _Page(http.server.BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        files = sorted(self.server.folder.iterdir())
+        if self.server.error and not (path.startswith("/api") and self.server.error[1] == "GatedRepo"):
+            code, kind = self.server.error
+            return self._send(b"{}", code, {"X-Error-Code": kind, "X-Error-Message": "no"})
+        if path.startswith("/api/models/Org/New-8B") and "/tree/" in path:
+            listed = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": "0" * 40} for f in files]
+            return self._send(orjson.dumps(listed))
+        if path.startswith("/api/models/Org/New-8B"):
+            siblings = [{"rfilename": f.name, "size": f.stat().st_size} for f in files]
+            siblings += [{"rfilename": "model.safetensors", "size": 16_381_000_000}]
+            told = {"id": "Org/New-8B", "modelId": "Org/New-8B", "sha": COMMIT, "siblings": siblings, "gated": "manual"}
+            return self._send(orjson.dumps(told | {"private": False, "downloads": 0, "tags": []}))
+        if "/resolve/" not in path:
+            return self._send(b"{}", 404)
+        name = path.rpartition("/")[2]
+        self.server.sent.append(name)
+        return self._send((self.server.folder / name).read_bytes(), 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{name}"'})
+
+    def _send(self, body: bytes, code: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Start a hub; the commands of the test ask it."""
+    pytest.importorskip("huggingface_hub")
+    running: list[tuple[Hub, threading.Thread]] = []
+
+    def start(error: tuple[int, str] | None = None) -> Hub:
+        folder = model(tmp_path / "hub", "qwen3-8b", "qwen3")
+        (folder / "model.py").write_text("raise SystemExit('this was run')")
+        one = Hub(folder, error)
+        thread = threading.Thread(target=one.serve_forever)
+        thread.start()
+        running.append((one, thread))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{one.server_port}")
+        return one
+
+    yield start
+    for one, thread in running:
+        one.shutdown()
+        thread.join()
+        one.server_close()
+
+
+def test_a_model_of_the_hub(hub_of: Any, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    one = hub_of()
+    done = tomserve(tmp_path, "--content", str(own), "serve", "Org/New-8B", "--save", "--gpus", "H100")
+    assert done.returncode == 0, done.stderr
+    assert sorted(set(one.sent)) == ["chat_template.jinja", "config.json"]  # neither code nor weights
+    saved = (own / "launch/models/new-8b.yaml").read_text()
+    assert f"revision: {COMMIT}" in saved
+    assert "gated: true" in saved
+    assert "weights_gb: 16.38  # the sizes of its files on the hub" in saved
+    one.error = (503, "")  # from now on the copy in the cache is all there is
+    again = tomserve(tmp_path, "serve", "Org/New-8B", "--dry-run", "--gpus", "H100", "--", "--revision", COMMIT)
+    assert again.returncode == 0, again.stderr
+    assert "serve Org/New-8B " in again.stdout
+    assert f"--revision {COMMIT}" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ((401, "RepoNotFound"), "the hub has no such model, or it is private and HF_TOKEN is not set"),
+        ((404, "RevisionNotFound"), "the hub has no revision 'x' of it"),
+        ((403, "GatedRepo"), "asks for a licence to be accepted"),
+        ((500, ""), "the hub cannot be reached and no copy lies in Hugging Face's cache"),
+    ],
+)
+def test_errors_of_the_hub(error: tuple[int, str], said: str, hub_of: Any, tmp_path: Path) -> None:
+    hub_of(error)
+    extra = ["--", "--revision", "x"] if error[1] == "RevisionNotFound" else []
+    done = tomserve(tmp_path, "serve", "Org/New-8B", "--explain", *extra)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_hub_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    for name, value in {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    done = tomserve(tmp_path, "serve", "Org/New-8B", "--dry-run")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the hub cannot be reached" in done.stderr
+    assert "give a folder" in done.stderr
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "the hub cannot be reached" in tomserve(tmp_path, "serve", "Org/New-8B", "--dry-run").stderr
+
+
+def test_without_huggingface_hub_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MachineError, match=r"huggingface_hub is needed, which comes with vLLM .*give a folder"):
+        hub.fetch("Org/New-8B", None)
+
+
+def test_a_whole_copy_in_the_cache_needs_no_hub(tmp_path: Path) -> None:
+    cache = tmp_path / "hf/hub/models--Org--New-8B"
+    model(cache / f"snapshots/{COMMIT}", "qwen3-8b", "qwen3", 16.4)
+    (cache / "refs").mkdir()
+    (cache / "refs/main").write_text(COMMIT)
+    preset, found = resolve("Org/New-8B", gpus="H100")
+    assert found is not None
+    assert (preset.revision, preset.model, preset.weights_gb) == (COMMIT, "Org/New-8B", 16.4)
+
+
+def test_ids() -> None:
+    yes, no = ["a/b", "Qwen/Qwen3-8B", "0x/y_z.1"], ["a", "a/b/c", "./a", "../a", "a/..", "-a/b", "a/ b", "/a", "a/"]
+    assert [hub.is_id(name) for name in (*yes, *no)] == [True] * len(yes) + [False] * len(no)

@@ -1,0 +1,209 @@
+"""Baselines beside every accuracy: counted by hand, compared on the same questions, and said in the verdicts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import make_item
+from tomserve import benchmarks
+from tomserve.benchmarks import perturbed
+from tomserve.benchmarks.perturbed.rules import RULES
+from tomserve.items import Item
+from tomserve.scoring.table import table
+from tomserve.studies import GOOD, Context, Study, Verdict, analyze, baselines, load_study
+from tomserve.studies.analysis import compute
+from tomserve.studies.baselines import Kinds, beside, compared, counted, place
+
+ROWS = pl.DataFrame(
+    {
+        "item": ["1", "2", "3", "4"],
+        "correct": [True, True, True, False],
+        "faulty": [False, False, False, True],
+        "cluster": ["a", "a", "b", "b"],
+        "rule_first_choice": [True, False, False, False],
+        "rule_keyword": [True, None, True, None],
+        "rule_last_choice": [True, True, False, False],
+        "rule_always_yes": [None, None, None, None],
+    },
+    schema_overrides={"rule_always_yes": pl.Boolean},
+)
+KINDS = Kinds({"rule_keyword": "surface", **dict.fromkeys(ROWS.columns[4:5] + ROWS.columns[6:], "constant")})
+
+
+def test_rules_are_counted_on_the_rows_and_the_plainest_of_the_best_comes_first() -> None:
+    found = [(one["rule"], one["kind"], one["right"], one["total"], one["said"]) for one in counted(ROWS, KINDS)]
+    assert found == [
+        ("last choice", "constant", 2, 4, 4),
+        ("keyword", "surface", 2, 4, 2),  # what it says nothing of, it has not right
+        ("first choice", "constant", 1, 4, 4),
+    ]
+
+
+def test_the_difference_is_that_of_the_two_shares_on_the_same_questions() -> None:
+    found = beside(ROWS, KINDS)
+    assert (found["best_rule"], found["best_rule_kind"], found["best_rule_accuracy"]) == (
+        "last choice",
+        "constant",
+        0.5,
+    )
+    assert found["over_rule"] == 0.75 - 0.5
+    assert found["best_rule_estimate"] == 0.5
+    assert found["over_rule_low"] < 0 < found["over_rule_high"]
+    assert list(found) == baselines.COLUMNS.split()
+    assert list(beside(ROWS, KINDS, interval=False)) == baselines.KNOWN.split()
+
+
+def test_without_rules_all_is_empty() -> None:
+    assert set(beside(ROWS, Kinds({})).values()) == {None}
+    assert Kinds.of(ROWS.drop("rule_first_choice", "rule_keyword", "rule_last_choice", "rule_always_yes").lazy()) == (
+        Kinds({})
+    )
+    assert compared(beside(ROWS, Kinds({}))) == ""
+
+
+def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:
+    scores = ROWS.with_columns(benchmark=pl.lit("perturbed"), rule_bag_of_words=True, rule_mine=True)
+    found = Kinds.of(scores.lazy()).by_column
+    assert (found["rule_keyword"], found["rule_bag_of_words"], found["rule_first_choice"]) == (
+        "surface",
+        "learned",
+        "constant",
+    )
+    assert found["rule_mine"] == "surface"  # of a benchmark's file that is not at hand
+
+
+def test_a_rule_counts_each_question_of_a_model_once() -> None:
+    twice = pl.concat([ROWS.with_columns(model=pl.lit("m"), strategy=pl.lit(name)) for name in ("cot", "vanilla")])
+    records = list(baselines.table(twice, KINDS, ("model",)))
+    assert [records[0][name] for name in ("rule", "right", "total")] == ["last choice", 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "where", "words"),
+    [(0.1, 0.3, 1, "clearly above"), (-0.1, 0.3, 0, "not told apart from"), (-0.3, -0.1, -1, "clearly below")],
+)
+def test_the_place_is_read_off_the_interval(low: float, high: float, where: int, words: str) -> None:
+    row: dict[str, Any] = {"best_rule": "keyword", "best_rule_accuracy": 0.5, "over_rule": (low + high) / 2}
+    row |= {"over_rule_low": low, "over_rule_high": high}
+    assert place(row) == where
+    assert compared(row).startswith(f'{words} the rule "keyword" (50%; difference ')
+
+
+# Who answers by a rule, and who answers truly
+
+
+@pytest.fixture(scope="module")
+def items() -> list[Item]:
+    return list(perturbed.load())
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return load_study("perturbed")
+
+
+def answered(items: list[Item], answer: Callable[[Item], str | None]) -> pl.DataFrame:
+    """The scores of a model that answers so."""
+    rows = [(item, {"strategy": "vanilla", "status": "ok", "text": answer(item)}) for item in items]
+    return table("r", "m", rows, rules=benchmarks.scoring)
+
+
+def judged(scores: pl.DataFrame, study: Study, intervals: str = "recommended") -> tuple[Any, Verdict]:
+    found = compute(scores, study, intervals)
+    (verdict,) = study.verdicts(found.tables, Context({"all": 1 / 3, "false_belief": 1 / 3}))
+    return found, verdict
+
+
+REALITY = next(rule for rule in RULES if rule.name == "always reality")
+
+
+@pytest.mark.parametrize("intervals", ["recommended", "published"])
+def test_who_always_answers_reality_is_told_so_and_gets_no_good_verdict(
+    items: list[Item], study: Study, intervals: str
+) -> None:
+    found, verdict = judged(answered(items, REALITY.answer), study, intervals)
+    whole = found.tables["criteria"].row(
+        by_predicate=(pl.col("subset") == "all") & (pl.col("rule") == "strict"), named=True
+    )
+    assert whole["robust"]
+    assert whole["rules_robust"] == "always reality, keyword"
+    card = verdict.cards[0]
+    assert card.verdict == (
+        'Meets the paper\'s criterion, but so do the rules "always reality" and "keyword", which follow nobody\'s belief'
+    )
+    assert card.tone != GOOD
+    assert "982 of 1,088 right (90%" in verdict.lead[0]
+    assert verdict.lead[-1].startswith(
+        'Rules that follow nobody\'s belief have right, at best: 90% by "always reality" (constant or positional), '
+        '73% by "keyword" (surface), 47% by "question only" (learned)'
+    )
+
+
+def test_a_difference_of_nothing_is_not_told_apart(items: list[Item], study: Study) -> None:
+    found, verdict = judged(answered(items, REALITY.answer), study)
+    overall = found.tables["accuracy"].filter(subset="all", perturbation="overall").row(0, named=True)
+    assert (overall["best_rule"], overall["over_rule"], overall["p_over_rule"]) == ("always reality", 0.0, 1.0)
+    assert overall["over_rule_low"] < 0 < overall["over_rule_high"]
+    assert 'not told apart from the rule "always reality" (90%; difference 0 [' in verdict.lead[0]
+
+
+def test_a_truthful_answerer_is_clearly_above_every_rule(items: list[Item], study: Study) -> None:
+    found, verdict = judged(answered(items, lambda item: item.answer), study)
+    for subset, rule, right in (
+        ("all", "always reality", 982 / 1088),
+        ("false_belief", "opposite of the cue", 96 / 136),
+    ):
+        row = found.tables["accuracy"].filter(subset=subset, perturbation="overall").row(0, named=True)
+        assert (row["best_rule"], row["best_rule_accuracy"]) == (rule, right)
+        assert row["over_rule_low"] > 0
+        assert row["p_over_rule"] <= 0.05
+        assert row["estimate"] - row["best_rule_estimate"] == pytest.approx(row["over_rule"], abs=1e-12)
+    card = verdict.cards[0]
+    assert card.verdict.endswith("on false beliefs clearly above every simple rule")
+    assert 'clearly above the rule "always reality"' in verdict.lead[0]
+
+
+def test_rules_are_counted_on_exactly_the_rows_that_were_asked(items: list[Item], study: Study) -> None:
+    some = [item for number, item in enumerate(items) if number % 3]
+    found = analyze(answered(some, REALITY.answer), study)
+    row = found["baselines"].filter(subset="all", perturbation="overall", rule="always reality").row(0, named=True)
+    assert (row["right"], row["total"]) == (sum(REALITY.answer(item) == item.answer for item in some), len(some))
+
+
+def test_the_terminal_shows_the_best_rule(items: list[Item], study: Study) -> None:
+    found, _ = judged(answered(items, REALITY.answer), study)
+    excerpts = {excerpt.title: excerpt.frame for excerpt in found.summary()}
+    wide = excerpts["m: accuracy, all questions (95% intervals)"]
+    assert wide.filter(perturbation="overall")["best rule"].to_list() == [".90"]
+    compared_with = excerpts["m: is it above the best rule that follows nobody's belief?"]
+    assert compared_with.select("questions", "best simple rule", "rule's").rows() == [
+        ("all", "always reality", ".90"),
+        ("false-belief", "opposite of the cue", ".70"),  # a mean over the stages
+    ]
+    criteria = excerpts["theory of mind by the paper's criteria (more than half right)"]
+    assert criteria["so do the rules"].to_list() == ["always reality and 1 more", ""]
+
+
+def test_an_older_table_says_that_there_are_no_baselines(items: list[Item], study: Study) -> None:
+    scores = answered(items[:64], REALITY.answer)
+    older = scores.drop(name for name in scores.columns if name.startswith("rule_"))
+    for name in ("perturbed", "accuracy"):
+        found = compute(older, name)
+        assert baselines.MISSING in found.warnings
+        assert baselines.MISSING not in compute(scores, name).warnings
+        assert not [one for one in found.summary() if "best rule" in one.frame.columns]
+        assert "rule" not in found.study.verdicts(found.tables, Context())[0].lead[0]
+
+
+def test_any_benchmark_has_the_rules_that_need_nothing_but_an_item() -> None:
+    story = {"gold": None, "choices": ["yes", "no"], "story": ["Is it so?"], "factors": {}}
+    asked = [make_item(n, **story, answer="yes" if n % 4 else "no") for n in range(1, 41)]
+    rows = [(item, {"strategy": "vanilla", "status": "ok", "text": "yes"}) for item in asked]
+    found = compute(table("r", "m", rows, rules=benchmarks.scoring), "accuracy")
+    row = found.tables["accuracy"].row(0, named=True)
+    assert (row["best_rule"], row["best_rule_kind"], row["best_rule_accuracy"]) == ("always yes", "constant", 0.75)
+    assert row["over_rule"] == 0.0
+    (verdict,) = found.study.verdicts(found.tables, Context({"all": 0.5}))
+    assert 'above chance (50%); not told apart from the rule "always yes" (75%; difference 0 [' in verdict.lead[0]

@@ -1,0 +1,186 @@
+"""Arranges a table so that it fits a width in characters and no name and no number is cut off.
+
+A table that fits stands as it is. For one that is too wide the following is tried in this order, until it fits: columns
+of text that say the same in every row go to the title; headings go on in the next line; rows are set apart by their
+first columns of text, whose values then stand in a heading above these rows; texts go on in the next line after an
+underscore, a slash, a hyphen or a space. Where nothing helps, the columns stand in several blocks below each other,
+each of which begins with the columns that name the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much room a table has: its width in characters, and the gaps between two columns, the one that is wanted and
+    the least."""
+
+    width: int
+    wide: int
+    narrow: int
+
+
+_PART = re.compile(
+    r"(?:\[[^\]\[]{0,80}\]|(?<!\w)-|-(?!\w)|(?<=\d)/(?=\d)|[^_/ \[-]|\[)*"
+    r"(?:[_ ]|(?<!\d)/|/(?!\d)|(?<=\w)-(?=\w))*"
+)
+"""A part of a text behind which a line may end: after an underscore, a space, a slash or a hyphen between two words;
+neither within brackets, where the ends of an interval stand, nor within a fraction such as 3/4."""
+
+_COUNTED = re.compile(r"[\d .,/+\-−%?\[\]]*\d[\d .,/+\-−%?\[\]]*")
+"""A text that says nothing but numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading and its cells as text. `number`: they are numbers, which are never broken. `text`: they
+    are names or sentences, rather than numbers or answers of yes and no."""
+
+    name: str
+    cells: tuple[str, ...]
+    number: bool
+    text: bool
+
+    def names(self) -> bool:
+        """Whether the column names its rows: with texts, of which none says a number, such as 12/14."""
+        return self.text and bool(self.cells) and not any(map(_COUNTED.fullmatch, self.cells))
+
+    def most(self) -> int:
+        """The width in characters at which nothing of the column is broken."""
+        return max(map(len, (self.name, *self.cells)))
+
+    def whole(self) -> int:
+        """The smallest width at which only the heading is broken."""
+        return max(map(len, (*_pieces(self.name), *self.cells)), default=1)
+
+    def least(self) -> int:
+        """The smallest width in characters at which the column is broken only where a reader expects it."""
+        cells = self.cells if self.number else [piece for cell in self.cells for piece in _pieces(cell)]
+        return max(map(len, (*_pieces(self.name), *cells)), default=1)
+
+
+def cell(value: object) -> str:
+    """One value as text: numbers with three decimals, nothing for null."""
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def columns_of(frame: pl.DataFrame) -> list[Column]:
+    """The columns of a frame with their cells as text."""
+    return [
+        Column(name, tuple(cell(value) for value in frame[name]), kind.is_numeric(), kind == pl.String)
+        for name, kind in frame.schema.items()
+    ]
+
+
+Parts = list[tuple[str, Sequence[Column]]]
+"""The parts of a table, each under a heading of its own, which is empty where the table is one part."""
+
+
+def arranged(title: str, columns: Sequence[Column], room: Room) -> tuple[str, Parts]:
+    """The title, and the table in one or several parts, arranged so that as few cells as possible are broken."""
+    if _total([one.most() for one in columns], room.wide) <= room.width:
+        return title, [("", columns)]
+    title, columns = _without_repeated(title, columns, room)
+    first = 0  # how many columns of names come first that together say the same in several rows
+    for place, one in enumerate(columns[:-1]):
+        keys = list(zip(*(inner.cells for inner in columns[: place + 1]), strict=True))
+        if not one.names() or 2 * len(set(keys)) > len(keys):
+            break
+        first += 1
+    arrangements: list[Parts] = [[("", columns)], *(_apart(columns, count) for count in range(1, first + 1))]
+    for measure in (Column.whole, Column.least):
+        for parts in arrangements:
+            if all(_total([measure(one) for one in part], room.narrow) <= room.width for _, part in parts):
+                return title, parts
+    return title, min(arrangements, key=lambda parts: _lines(parts, room))
+
+
+def _lines(parts: Parts, room: Room) -> int:
+    """About how many lines the parts take: for each block its rows, its heading, and what is above and below."""
+    return sum((len(part[0].cells) + 4) * len(list(blocks(part, room))) for _, part in parts)
+
+
+def _total(widths: Sequence[int], gap: int) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _apart(columns: Sequence[Column], count: int) -> Parts:
+    """A part for each combination of values of the first `count` columns, which its heading then says."""
+    keys = list(zip(*(one.cells for one in columns[:count]), strict=True))
+    parts: Parts = []
+    for key in dict.fromkeys(keys):
+        said = ", ".join(f"{one.name} {value or 'empty'}" for one, value in zip(columns, key, strict=False))
+        rows = [place for place, found in enumerate(keys) if found == key]
+        parts.append((said, [replace(one, cells=tuple(one.cells[row] for row in rows)) for one in columns[count:]]))
+    return parts
+
+
+def blocks(columns: Sequence[Column], room: Room) -> Iterator[Sequence[Column]]:
+    """The columns in blocks that fit, each of which begins with the columns that name the rows and come first."""
+    if _total([one.least() for one in columns], room.narrow) <= room.width:
+        yield columns
+        return
+    names = 0
+    while names < len(columns) - 1 and columns[names].names():
+        names += 1
+    keys, block = list(columns[:names]), list(columns[:names])
+    for one in columns[names:]:
+        if len(block) > names and _total([inner.whole() for inner in (*block, one)], room.narrow) > room.width:
+            yield block
+            block = [*keys]
+        block.append(one)
+    yield block
+
+
+def _without_repeated(title: str, columns: Sequence[Column], room: Room) -> tuple[str, list[Column]]:
+    """The columns but those of text that say the same in each of several rows, and the title, which then says it. The
+    first ones, which name the rows, go first, and no more go than have to."""
+    kept, said = list(columns), []
+    for one in columns:
+        if _total([inner.whole() for inner in kept], room.narrow) <= room.width or len(kept) == 1:
+            break
+        if one.text and len(one.cells) > 1 and len(set(one.cells)) == 1:
+            kept.remove(one)
+            said.append(f"{one.name} {one.cells[0] or 'empty'}")
+    return (f"{title} (in every row: {', '.join(said)})" if said else title), kept
+
+
+def fitted(columns: Sequence[Column], room: Room) -> tuple[dict[str, int], int]:
+    """The widths of the columns by name, and the gap between them, at which the table fits the room, or is as narrow as
+    it can be without breaking a number or a word. Headings are broken before cells are."""
+    whole, least = ([measure(one) for one in columns] for measure in (Column.whole, Column.least))
+    breaking = _total(whole, room.narrow) > room.width
+    gap = room.wide if _total(least if breaking else whole, room.wide) <= room.width else room.narrow
+    widths = {one.name: one.most() for one in columns}
+    for measure in (Column.whole, Column.least):
+        floors = {one.name: measure(one) for one in columns}
+        excess = _total(list(widths.values()), gap) - room.width
+        while excess > 0 and (broad := [name for name in widths if widths[name] > floors[name]]):
+            widths[max(broad, key=lambda name: widths[name] - floors[name])] -= 1
+            excess -= 1
+    return widths, gap
+
+
+def _pieces(text: str) -> list[str]:
+    """The text in parts behind which a line may end (see _PART), without the spaces at their ends."""
+    return [piece.rstrip(" ") for piece in _PART.findall(text) if piece]
+
+
+def broken(text: str, width: int) -> str:
+    """The text in lines of at most `width` characters where its parts are no longer than that."""
+    if len(text) <= width:
+        return text
+    lines = [""]
+    for piece in filter(None, _PART.findall(text)):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip(" ")) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip(" ") for line in lines)

@@ -1,0 +1,168 @@
+"""Rules that answer an item without following anybody's belief: what they score, a model gets for nothing.
+
+A rule is a function of the item. Whether its answer is right stands in the score table beside every reply, so that no
+accuracy has to be read without it. The rules of GENERIC are computed for every benchmark; a benchmark adds its own by
+its field `rules`.
+
+>>> item = Item(id="q", story=["Tea is here, no salt.", "More tea."], question="What is here?",
+...             choices=["salt", "tea"], answer="tea")
+>>> {rule.name: rule.answer(item) for rule in GENERIC[:2]}, mentions(item)
+({'first choice': 'salt', 'last choice': 'tea'}, ('tea', 'salt', 'tea'))
+>>> Rule("first mentioned", lambda item: mentions(item)[0]).column
+'rule_first_mentioned'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tomserve.errors import ConfigError, one_of
+from tomserve.items import UNKNOWN, Item
+
+BEGINNING = "rule_"
+"""With this the names of the columns begin that say whether a rule answers the item right."""
+
+KINDS = {
+    "constant": "constant or positional: it gives one sort of answer, whatever the story tells",
+    "surface": "surface: it goes by words of the story or of the question",
+    "simpler": "simpler question: it answers an easier question about the same story",
+    "learned": "learned: it was fitted to the right answers of other stories",
+}
+"""The kinds of rules, from the plainest on, and what each of them means."""
+
+NAME = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule that answers items.
+
+    name: what tables call it, in small letters, digits and single spaces ("always reality"). answer: a function of the
+    item that returns one of its choices, or None where the rule says nothing of it. It may look at all of the item, the
+    design factors and the right answer included, since "always reality" has to know what is real; its name should say
+    what it knows. kind: one of KINDS. Raises ConfigError for a field that makes no sense.
+    """
+
+    name: str
+    answer: Callable[[Item], str | None]
+    kind: str = "surface"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name) or len(self.name) > 60:
+            raise ConfigError(
+                f"rules: the name of a rule is {self.name!r:.80}; expected small letters, digits and single spaces, at "
+                "most 60 characters, such as 'always yes'"
+            )
+        if not callable(self.answer):
+            raise ConfigError(
+                f"rules: the answer of rule {self.name!r} is {self.answer!r:.60}; expected a function of the item"
+            )
+        if self.kind not in KINDS:
+            raise ConfigError(f"rules: rule {self.name!r}: {one_of('kind', str(self.kind), KINDS)}")
+
+    @property
+    def column(self) -> str:
+        """The column of the score table that says whether the rule answers the item right."""
+        return BEGINNING + self.name.replace(" ", "_")
+
+
+def name_of(column: str) -> str:
+    """The name of the rule whose column that is."""
+    return column.removeprefix(BEGINNING).replace("_", " ")
+
+
+@lru_cache(maxsize=256)
+def _labels(choices: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """The choices but "unknown" as pairs of folded and own form, and whether one of them contains another."""
+    labels = tuple((label.casefold(), label) for label in choices if label != UNKNOWN)
+    folded = [fold for fold, _ in labels]
+    return labels, any(a in b for i, a in enumerate(folded) for j, b in enumerate(folded) if i != j)
+
+
+@lru_cache(maxsize=256)
+def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
+    folded = sorted((fold for fold, _ in _labels(choices)[0]), key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, folded))})(?!\w)")
+
+
+@lru_cache(maxsize=64)
+def _mentions(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...]:
+    labels, nested = _labels(choices)
+    text = " ".join(story).casefold()
+    if nested:  # the longer label is meant where one begins or ends within another
+        by_fold = dict(labels)
+        return tuple(by_fold[found] for found in _pattern(choices).findall(text)) if labels else ()
+    found = []
+    for fold, label in labels:
+        size, at = len(fold), text.find(fold)
+        while at >= 0:
+            end = at + size
+            if not (at and _of_word(text[at - 1])) and not (end < len(text) and _of_word(text[end])):
+                found.append((at, label))
+                at = text.find(fold, end)
+            else:
+                at = text.find(fold, at + 1)
+    found.sort()
+    return tuple(label for _, label in found)
+
+
+def _of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def mentions(item: Item) -> tuple[str, ...]:
+    """The choices in the order in which the story mentions them as whole words, in whatever case, as often as it does;
+    "unknown" is left out."""
+    return _mentions(item.story, item.choices)
+
+
+@lru_cache(maxsize=64)
+def _places(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str | None, str | None, str | None]:
+    """The label that the story mentions first, last, and most often (of several the first)."""
+    found = _mentions(story, choices)
+    if not found:
+        return (UNKNOWN,) * 3 if UNKNOWN in choices else (None,) * 3
+    return found[0], found[-1], max(dict.fromkeys(found), key=found.count)
+
+
+def first_mentioned(item: Item) -> str | None:
+    """The label that the story mentions first; where it mentions none, "unknown", or None where that is no choice."""
+    return _places(item.story, item.choices)[0]
+
+
+def last_mentioned(item: Item) -> str | None:
+    """The label that the story mentions last; where it mentions none, as first_mentioned."""
+    return _places(item.story, item.choices)[1]
+
+
+def most_mentioned(item: Item) -> str | None:
+    """The label that the story mentions most often, of several the first; where it mentions none, as
+    first_mentioned."""
+    return _places(item.story, item.choices)[2]
+
+
+@lru_cache(maxsize=256)
+def _named(choices: tuple[str, ...], label: str) -> str | None:
+    return next((choice for choice in choices if choice.casefold() == label), None)
+
+
+def always(label: str) -> Callable[[Item], str | None]:
+    """The answer of a rule that always gives this label, in whatever case the item writes it; None where that is no
+    choice."""
+    return lambda item: _named(item.choices, label)
+
+
+GENERIC = (
+    Rule("first choice", lambda item: item.choices[0], "constant"),
+    Rule("last choice", lambda item: item.choices[-1], "constant"),
+    Rule("always unknown", always(UNKNOWN), "constant"),
+    Rule("always yes", always("yes"), "constant"),
+    Rule("always no", always("no"), "constant"),
+    Rule("first mentioned", first_mentioned, "constant"),
+    Rule("last mentioned", last_mentioned, "constant"),
+    Rule("most mentioned", most_mentioned, "constant"),
+)
+"""The rules that need nothing but an item, computed for every benchmark."""

@@ -1,0 +1,275 @@
+"""Baselines: what rules that follow nobody's belief score on the very questions that a model was asked.
+
+A score table says of each question which rules answer it right (columns rule_..., see tomserve.scoring.rules). Beside
+an accuracy stands the best of them: the one with the most right answers on the same rows, of several the one of the
+plainest kind. It is chosen on these rows, which favours the rule; a model that is clearly above it is so all the more.
+
+>>> rows = pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"],
+...                      "rule_first_choice": [True, False, False], "rule_always_yes": [None, None, None]})
+>>> found = beside(rows, Kinds({"rule_first_choice": "constant", "rule_always_yes": "constant"}))
+>>> found["best_rule"], round(found["best_rule_accuracy"], 3), round(found["over_rule"], 3)
+('first choice', 0.333, 0.333)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS, name_of
+from tomserve.studies.contrasts import Record, contrast
+from tomserve.studies.showing import Excerpt, Figure, Row, Tables
+from tomserve.studies.words import finite, percent, signed
+
+TABLE = "baselines"
+"""Name of the table of all rules."""
+
+COLUMNS = (
+    "best_rule best_rule_kind best_rule_accuracy best_rule_estimate over_rule over_rule_low over_rule_high p_over_rule"
+)
+"""The columns that stand beside an accuracy: the best rule's name, its kind (one of scoring.rules.KINDS) and its share
+of right answers on the same rows; the same share with the weights of the interval (see contrasts.contrast); and the
+model's share minus that one, with its 95% interval over the unit of the accuracy's interval and the p of that test."""
+
+KNOWN = "best_rule best_rule_kind best_rule_accuracy"
+"""Those of COLUMNS that need no interval."""
+
+NOTE = (
+    "What rules that follow nobody's belief score on the questions that the model was asked. right: how many of the "
+    "questions (total) the rule answers right; said: of how many it says anything. The kinds: "
+    + "; ".join(KINDS.values())
+    + "."
+)
+ABOUT = (
+    "best_rule is the rule that follows nobody's belief and has the most of the same questions right, "
+    "best_rule_accuracy its share of right answers. It is chosen on these questions, which favours the rule. over_rule "
+    "is the model's share minus the rule's on the same questions, with its 95% interval and p over the same units as "
+    "the accuracy's interval, both shares as means over these units (best_rule_estimate is the rule's): whoever is not "
+    "clearly above the rule has shown nothing that the rule could not do."
+)
+"""What the columns of COLUMNS mean, for the notes of a table that has them."""
+
+MISSING = (
+    "no baselines: the score table has no columns rule_..., so that no accuracy can be compared with what simple rules "
+    "score. Score the run again with this version (tomserve score RUN)"
+)
+"""The warning where a score table has no rules, as one that an older version made."""
+
+
+class Kinds(NamedTuple):
+    """The kind of each rule of a score table, by its column; see `of`."""
+
+    by_column: Mapping[str, str]
+
+    @classmethod
+    def of(cls, scores: pl.LazyFrame) -> Kinds:
+        """The rules of a score table. A rule of a benchmark that this process does not know counts as surface."""
+        schema = scores.collect_schema()
+        columns = [name for name, kind in schema.items() if name.startswith(BEGINNING) and kind == pl.Boolean]
+        if not columns:
+            return cls({})
+        named = {rule.column: rule.kind for rule in GENERIC}
+        if schema.get("benchmark") == pl.String:
+            for name in scores.select(pl.col("benchmark").unique().sort()).collect()["benchmark"].drop_nulls():
+                known = benchmarks.known(name)
+                named |= {rule.column: rule.kind for rule in known.rules} if known is not None else {}
+        return cls({column: named.get(column, "surface") for column in columns})
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rules, to be kept in prepared rows."""
+        return tuple(self.by_column)
+
+
+_ORDER = {kind: place for place, kind in enumerate(KINDS)}
+
+
+def counted(rows: pl.DataFrame, kinds: Kinds) -> list[Record]:
+    """How many of these rows each rule has right, the best first; rules that say nothing of any row are left out.
+
+    rows: with the columns of `kinds`. A row of which a rule says nothing is one that it has not right.
+    """
+    if not kinds.columns or rows.is_empty():
+        return []
+    right = rows.select(pl.col(column).sum().cast(pl.Int64) for column in kinds.columns).row(0)
+    said = rows.select(pl.col(column).count().cast(pl.Int64) for column in kinds.columns).row(0)
+    found: list[Record] = [
+        {
+            "rule": name_of(column),
+            "kind": kinds.by_column[column],
+            "right": right[place],
+            "total": rows.height,
+            "accuracy": right[place] / rows.height,
+            "said": said[place],
+            "column": column,
+        }
+        for place, column in enumerate(kinds.columns)
+        if said[place]
+    ]
+    return sorted(found, key=lambda one: (-one["right"], _ORDER[one["kind"]], one["rule"]))
+
+
+def table(rows: pl.DataFrame, kinds: Kinds, keys: Sequence[str]) -> Iterator[Record]:
+    """The records of the table of baselines: for each value of the keys every rule, the best first.
+
+    rows: prepared rows, of which each item of a model counts once, whatever it was asked by. keys: columns such as
+    subset, model and class.
+    """
+    once = rows.unique([*keys, "item"], keep="first", maintain_order=True)
+    for key, part in once.group_by(list(keys), maintain_order=True):
+        for record in counted(part, kinds):
+            del record["column"]
+            yield {**dict(zip(keys, key, strict=True)), **record}
+
+
+def beside(rows: pl.DataFrame, kinds: Kinds, stratum: str | None = None, interval: bool = True) -> Record:
+    """What stands beside the accuracy of these rows: the columns of COLUMNS, or of KNOWN without `interval`.
+
+    rows: prepared rows of one model and strategy. stratum: the column whose values are the units of the interval, such
+    as "stage"; None for clusters. All are empty where the table has no rules.
+    """
+    names = COLUMNS if interval else KNOWN
+    ranked = counted(rows, kinds)
+    if not ranked:
+        return dict.fromkeys(names.split())
+    best = ranked[0]
+    found: Record = {
+        "best_rule": best["rule"],
+        "best_rule_kind": best["kind"],
+        "best_rule_accuracy": best["accuracy"],
+    }
+    if not interval:
+        return found
+    pairs = rows.select(
+        *("correct", "faulty", "cluster", *([stratum] if stratum else [])),
+        pl.col(best["column"]).fill_null(False).alias("control"),
+        pl.lit(False).alias("control_faulty"),
+    )
+    effect = contrast(pairs, stratum)
+    found |= {
+        "best_rule_estimate": effect["share_control"],
+        "over_rule": effect["risk_difference"],
+        "over_rule_low": effect["rd_low"],
+        "over_rule_high": effect["rd_high"],
+        "p_over_rule": effect["p"],
+    }
+    return {name: _defined(found[name]) for name in names.split()}
+
+
+def _defined(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def place(row: Mapping[str, Any]) -> int | None:
+    """1 where the accuracy of a row is clearly above its best rule's, -1 where it is clearly below, 0 where they are
+    not told apart; None where there is no rule or no interval."""
+    low, high = finite(row.get("over_rule_low")), finite(row.get("over_rule_high"))
+    return None if low is None or high is None else 1 if low > 0 else -1 if high < 0 else 0
+
+
+_PLACES = {1: "clearly above", 0: "not told apart from", -1: "clearly below"}
+
+
+def compared(row: Mapping[str, Any]) -> str:
+    """How the accuracy of a row compares with its best rule's, as a clause without a verb: clearly above the rule
+    "always reality" (90%; difference +5 [+1, +9] points). Empty where the row has no rule."""
+    if row.get("best_rule") is None or (share := finite(row.get("best_rule_accuracy"))) is None:
+        return ""
+    rule = f'the rule "{row["best_rule"]}" ({percent(share)}'
+    if (where := place(row)) is None:
+        accuracy = finite(row.get("accuracy"))
+        side = "beside" if accuracy is None else "above" if accuracy > share else "below" if accuracy < share else "as"
+        return f"{side} {rule})"
+    low, high = signed(row["over_rule_low"]), signed(row["over_rule_high"])
+    return f"{_PLACES[where]} {rule}; difference {signed(row['over_rule'])} [{low}, {high}] points)"
+
+
+def best_of_kinds(frame: pl.DataFrame) -> str:
+    """A sentence with the best rule of each kind and its share, from rows of the table of baselines of one model and
+    part; empty without rows."""
+    if frame.is_empty():
+        return ""
+    best = frame.unique(["kind"], keep="first", maintain_order=True)
+    ranked = sorted(best.iter_rows(named=True), key=lambda row: _ORDER.get(row["kind"], len(_ORDER)))
+    listed = [f'{percent(row["accuracy"])} by "{row["rule"]}" ({_SHORT.get(row["kind"], "?")})' for row in ranked]
+    return f"Rules that follow nobody's belief have right, at best: {', '.join(listed)}"
+
+
+_SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
+
+
+MARK = (
+    "The upright stroke is the best rule that follows nobody's belief (such as always reality, or the label mentioned "
+    "last), chosen on the same questions."
+)
+"""What the mark of `marked` means, for a figure's caption."""
+
+
+def marked(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
+    """A figure of accuracy and its rows, with the share of the best rule as a mark (column `other`) and in the caption,
+    where it is known."""
+    made = [{**row, "other": row.get("best_rule_estimate", row.get("best_rule_accuracy"))} for row in rows]
+    if all(row["other"] is None for row in made):
+        return figure, made
+    return replace(figure, caption=f"{figure.caption} {MARK}", tables=(*figure.tables, TABLE)), made
+
+
+def with_best(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
+    """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row.
+
+    cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of KNOWN. The
+    table stays as it is where no rule is known.
+    """
+    if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
+        return cells
+    best = shares.group_by(key).agg(pl.col("best_rule_accuracy").max().alias("best rule"))
+    share = pl.col("best rule").map_elements(_cell, pl.String, skip_nulls=False)
+    return cells.join(best, on=key, how="left", maintain_order="left").with_columns(share)
+
+
+def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
+    """For the terminal, by model: each accuracy beside its best rule, and their difference with its 95% interval.
+
+    shares: rows of accuracy over all classes, with the columns of COLUMNS, or of KNOWN, and those named by `keys`. None
+    where no rule is known.
+    """
+    if "best_rule" not in shares.columns:
+        return []
+    found = []
+    for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
+        paired = "over_rule" in part.columns
+        share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
+        columns = [
+            pl.col(share).map_elements(_cell, pl.String, skip_nulls=False).alias("right"),
+            pl.col("best_rule").alias("best simple rule"),
+            pl.col(rule).map_elements(_cell, pl.String, skip_nulls=False).alias("rule's"),
+        ]
+        if paired:
+            ends = [
+                pl.col(name).map_elements(_cell, pl.String, skip_nulls=False)
+                for name in ("over_rule", "over_rule_low", "over_rule_high")
+            ]
+            columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
+        title = f"{model}: is it above the best rule that follows nobody's belief?"
+        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,)))
+    return found
+
+
+def _cell(value: float | None) -> str:
+    return "?" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("0.", ".", 1)
+
+
+def known(tables: Tables) -> bool:
+    """Whether the tables of a study say of any accuracy what the best rule scores."""
+    frame = tables.get(TABLE, pl.DataFrame())
+    return "kind" in frame.columns and frame["kind"].is_in(list(KINDS)).any()
+
+
+def missing(tables: Tables) -> list[str]:
+    """The warning that nothing can be compared with rules, where the tables of a study hold answers and no rules."""
+    return [] if known(tables) else [MISSING]

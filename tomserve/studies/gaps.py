@@ -1,0 +1,167 @@
+"""What a score table lacks: replies that nobody could read, requests that failed, answers that were not asked for yet.
+
+>>> rows = {"strategy": "vanilla", "item": ["a", "b"], "status": ["ok", "invalid"], "answer": ["tea", None]}
+>>> [gap.sentences() for gap in of_scores(pl.DataFrame(rows), None, "runs/mine")]
+[['runs/mine: 1 of 2 answers (50.0%) could not be read; they count as wrong. Read some of the replies in the report.']]
+
+Whoever reads a number of such a table has to know this first, since each lacking answer counts as wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tomserve.runs.runfolder import read_manifest
+from tomserve.scoring.table import TABLES
+from tomserve.status import ANSWERS, FINAL, INVALID, listed
+from tomserve.studies.rows import answered, with_columns
+
+UNREAD_SHARE = 0.02
+"""The share of unreadable replies above which `tomserve eval` ends with exit code 1, as it does after a failed
+request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """What is lacking of one run, or of one score table.
+
+    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies without
+    an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should be; None
+    where nobody recorded it. items, of: how many questions were chosen, and how many the benchmark has (None where that
+    is not known). complete: whether the run has asked everything it was to ask (None for a file).
+    """
+
+    source: str
+    there: int
+    unread: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    wanted: int | None = None
+    items: int = 0
+    of: int | None = None
+    complete: bool | None = None
+
+    @property
+    def missing(self) -> int:
+        """How many answers were not asked for yet."""
+        return max(0, (self.wanted or 0) - self.there)
+
+    @property
+    def many_unread(self) -> bool:
+        """Whether more than UNREAD_SHARE of the replies hold no answer that could be read."""
+        return self.unread > UNREAD_SHARE * self.there
+
+    def sentences(self) -> list[str]:
+        """What a reader must know, in at most three sentences with counts, shares and the way out; none where nothing
+        is lacking."""
+        return [f"{self.source}{said}" for said in (self._answerless(), self._unasked(), self._sampled()) if said]
+
+    def in_short(self) -> str:
+        """The same in a few words, for a list of facts: "yes", or what is lacking."""
+        failed = sum(self.failed.values())
+        parts = [
+            f"{count:,} {what}"
+            for count, what in ((self.missing, "not asked yet"), (self.unread, "unreadable"), (failed, "failed"))
+            if count
+        ]
+        if self.complete is False and not self.missing:
+            parts.insert(0, "not finished")
+        if self.of and self.items < self.of:
+            parts.append(f"{self.items:,} of the benchmark's {self.of:,} questions")
+        return f"no: {', '.join(parts)}" if parts else "yes"
+
+    def _answerless(self) -> str:
+        failed = sum(self.failed.values())
+        parts = []
+        if self.unread:
+            parts.append(f"{_of(self.unread, self.there, 'answers')} could not be read")
+        if failed:
+            counted = f"{failed:,} ({failed / self.there:.1%})" if self.unread else _of(failed, self.there, "answers")
+            parts.append(f"{counted} did not come ({listed(self.failed)})")
+        if not parts:
+            return ""
+        read = " Read some of the replies in the report." if self.unread else ""
+        again = " Repeat the eval command to ask again for those that failed." if set(self.failed) - FINAL else ""
+        return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
+
+    def _unasked(self) -> str:
+        if self.missing and self.complete is None:
+            pairs = _of(self.missing, self.wanted or 0, "pairs of a question and a strategy")
+            return f": {pairs} have no row; strategies are compared on the questions that both were asked."
+        if self.missing:
+            told = f"is incomplete: {_of(self.missing, self.wanted or 0, 'answers')} were not asked for yet"
+        elif self.complete is False and not set(self.failed) - FINAL:
+            told = "is incomplete: its record says that not everything was asked"
+        else:
+            return ""
+        return f" {told}, and those that are there may not be typical. Repeat its eval command to finish it."
+
+    def _sampled(self) -> str:
+        if not self.of or self.items >= self.of:
+            return ""
+        return (
+            f" asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
+            "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
+        )
+
+
+def _of(count: int, total: int, what: str) -> str:
+    return f"{count:,} of {total:,} {what} ({count / total:.1%})"
+
+
+def of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
+    """What is lacking of a source of scores: of each run in a file, or of one run folder.
+
+    source: a file of a score table, or a run's folder. scores: what was loaded from it. Raises ConfigError where the
+    folder's manifest cannot be read.
+    """
+    folder = None if str(source).endswith(TABLES) else Path(source)
+    return of_scores(scores, folder, str(source))
+
+
+def of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
+    """What is lacking of a score table, by run. folder: that of the run which the table was made of; None for a table
+    whose run is not at hand. source: its name in messages."""
+    if folder is not None:
+        return [_gaps(scores, source, read_manifest(folder) or {}, folder)]
+    parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
+    names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
+    return [_gaps(part, name, None, None) for part, name in zip(parts, names, strict=True)]
+
+
+def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None, folder: Path | None) -> Gaps:
+    types = {"status": pl.String, "answer": pl.String, "correct": pl.Boolean}
+    failures = with_columns(scores.lazy(), types).filter(~answered()).group_by("status").len().collect()
+    counts = Counter({str(status): int(count) for status, count in failures.iter_rows()})
+    unread = sum(counts.pop(status, 0) for status in (INVALID, *ANSWERS))
+    items = scores["item"].n_unique() if "item" in scores.columns else scores.height
+    wanted, of, complete = None, None, None
+    if manifest is not None and folder is not None:
+        items = max(items, _lines(folder / "items.jsonl"))
+        strategies = manifest.get("strategies")
+        wanted = items * len(strategies) if isinstance(strategies, dict) and strategies else None
+        known = manifest.get("benchmark_items")
+        of = known if isinstance(known, int) and known > 0 else None
+        complete = bool(manifest.get("complete"))
+    elif "strategy" in scores.columns:
+        models = scores["model"].n_unique() if "model" in scores.columns else 1
+        wanted = items * scores["strategy"].n_unique() if models == 1 else None
+    return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, items, of, complete)
+
+
+def _lines(path: Path) -> int:
+    """How many lines that are not empty the file has; 0 where there is none."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return sum(1 for line in file if line.strip())
+
+
+def sentences(gaps: Sequence[Gaps]) -> list[str]:
+    """The sentences of all sources, in order."""
+    return [said for gap in gaps for said in gap.sentences()]
