@@ -38,7 +38,7 @@ FEW_VALUES = "4 stages.*|.*false-belief.*|.*at the edge"
 FEW_WORDS = "four stages, two questions a task, or rates near 0 or 1"
 COARSE = (
     "Stage differences of few answers take few values, and where they hardly vary the interval is widened by what so "
-    "few answers can show; it covers too often, never too seldom."
+    "few answers can show; it covers rather too often than too seldom."
 )
 RARE = "Few answers differ at all, so that a single one decides: the interval follows from how many were compared."
 
@@ -53,6 +53,7 @@ EXCEPTIONS: tuple[Named, ...] = (
     ),
     Named("effect of a class", "coverage", "difference, t over stages", FEW_VALUES, FEW_WORDS, 0.93, 1.0, COARSE),
     Named("effect of a class", "coverage", "ratio", FEW_VALUES, FEW_WORDS, 0.93, 1.0, COARSE),
+    Named("prompting, by class", "coverage", "difference, t over stages", ".*", "everywhere", 0.93, 1.0, RARE),
     Named("effect of all classes", "coverage", "difference, these stages", ".*", "everywhere", 0.93, 1.0, CAUTIOUS),
     Named("effect of all classes", "coverage", "difference, new stages", "4 .*", "four stages", 0.93, 1.0, CAUTIOUS),
     Named("effect of all classes", "coverage", "ratio", "4 .*", "four stages", 0.93, 1.0, CAUTIOUS),

@@ -125,6 +125,11 @@ class Tally:
             n = sum(cell.count for cell in cells)
             value = sum(cell.mean for cell in cells) / len(cells)
             error = math.sqrt(sum(cell.error**2 for cell in cells)) / len(cells)
+            if any(
+                cell.count < 5 for cell in cells
+            ):  # too few to tell their spread: that of all together is no smaller
+                squares = sum(cell.squares for cell in cells) / n
+                error = math.sqrt(max(0.0, squares - value * value) / max(1, n - 1))
             # where every replication agrees their spread is zero, although n of them rule out rare events only
             error = max(error, (1.0 if min(value, 1 - value) < 1 / n else 0.3) / n)
             finite = sum(cell.finite for cell in cells)

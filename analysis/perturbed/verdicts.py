@@ -251,8 +251,9 @@ def _classes_helped(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
         frame = frame.filter(subset="all")
     for (treatment,), rows in frame.group_by(["treatment"], maintain_order=True):
         part = rows.filter(~pl.col("perturbation").str.starts_with(OVERALL))
-        if part.height and "verdict" in part.columns:
-            yield f"{readable(treatment)}, by class", _counted(part.drop_nulls("verdict"))
+        if "verdict" in part.columns:
+            if (judged := part.drop_nulls("verdict")).height:
+                yield f"{readable(treatment)}, by class", _counted(judged)
         elif part.height:
             up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
             text = f"Of {part.height} classes {up} have an interval above zero (helps), {down} below (hurts)."

@@ -111,8 +111,8 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
     endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
     assert done.code == 1  # nobody may take the numbers of such a run for the model's
-    assert "r: 3 of 3 answers (100.0%) could not be read; they count as wrong." in done.err
-    assert done.out.splitlines()[-1] == "unreadable: 3 answers, more than 2% of all"
+    assert re.search(r"r: (\d) of \1 answers \(100.0%\) could not be read; they count as wrong\.", done.err)
+    assert re.fullmatch(r"unreadable: \d answers, more than 2% of all", done.out.splitlines()[-1])
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
     assert set(scores["reason"]) == {"no JSON object with an answer"}
@@ -240,7 +240,9 @@ def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
     done = cli("analyze", "a", "b", "--label", "b=tiny-again")
     assert done.code == 0
     assert "tiny-again: accuracy" in done.out
-    assert_refused(cli("analyze", "a", "--label", "c=x"), "unknown run 'c'")
+    done = cli("analyze", "a", "--label", "c=x")
+    assert done.code == 2
+    assert "unknown run 'c'" in done.err.splitlines()[-1]
 
 
 def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ strategy: tomserve.Strategy = tomserve.Strategy.load("cot")
 
 def use_a_benchmark(benchmark: tomserve.Benchmark, study: tomserve.Study, scores: pl.DataFrame) -> None:
     """Annotations by the public types."""
-    print(benchmark, tomserve.analyze(scores, study))
+    draw: tomserve.Draw = benchmark.draw
+    print(draw.over, tomserve.analyze(scores, study))
 
 
 async def several() -> list[tomserve.Run]:

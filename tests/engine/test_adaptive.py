@@ -155,18 +155,21 @@ def test_a_full_cache_stops_growth_and_preemptions_cut() -> None:
 def test_refusals_of_what_was_out_together_lower_the_limit_once() -> None:
     now = [10.0]
     limit = Adaptive(start=100, clock=lambda: now[0])
-    assert [limit.refused(began=9.0) for _ in range(3)] == [False, True, False]
-    assert limit.limit == 70
+    assert [limit.refused(began=10.0) for _ in range(3)] == [False, True, False]
+    for _ in range(20):
+        limit.refused(began=10.0)
+    assert limit.limit == 100, "nothing was answered, so that nobody knows what the limit is worth"
+    limit.answered(began=10.0, seconds=0.5, done=1.0, out=100)
     now[0] = 11.0
-    assert not limit.refused(began=10.5)
-    assert limit.limit == 70, "a few refusals under the lower limit say too little"
+    limit.refused(began=10.0)
+    assert limit.limit == 70
+    for _ in range(50):
+        limit.refused(began=10.0)
+    assert limit.limit == 70, "what was sent under the higher limit says nothing of the lower one"
+    limit.answered(began=11.0, seconds=0.5, done=1.0, out=70)
     for _ in range(20):
-        limit.refused(began=10.5)
-    assert limit.limit == 70, "nothing was answered since, so that the lower limit was not tried"
-    limit.answered(began=10.2, seconds=0.5, done=1.0, out=70)
-    for _ in range(20):
-        limit.refused(began=10.5)
-    assert limit.limit == 49, "nothing but refusals says enough"
+        limit.refused(began=11.0)
+    assert limit.limit == 49, "nearly everything is refused under the lower limit as well"
 
 
 RANDOM = {

@@ -713,6 +713,16 @@ def test_stages_that_all_agree_do_not_show_that_all_would() -> None:
         assert row["verdict"] == said, (row["rd_low"], row["rd_high"])
 
 
+@pytest.mark.parametrize("kept", [["none"], ["late_label"], ["none", "late_label"]])
+def test_a_few_questions_have_a_summary_and_verdicts_too(kept: list[str]) -> None:
+    """Where no class can be compared there is no verdict of one, and nothing breaks."""
+    frame = design(lambda *_: True, subtasks=2).filter(pl.col("perturbation").is_in(kept), pl.col("stage") == "C1")
+    study, tables = load_study("perturbed"), recommended(frame)
+    assert study.summary(tables)[0].title == "m: accuracy, all questions (95% intervals)"
+    (verdict,) = study.verdicts(tables, Context())
+    assert "Does step-by-step reasoning help?" in [card.question for card in verdict.cards]
+
+
 def test_a_class_that_lost_answers_warns() -> None:
     """A class that loses 30% of its answers to failures in the same way looks .28 harder (p .00 or so), although its
     answers are as good as those to the unperturbed stories: the verdict and the warnings say so."""

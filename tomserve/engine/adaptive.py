@@ -194,8 +194,8 @@ class Adaptive:
             # More patience than after other trials: a refused request is asked again after a wait, which costs more.
             self._cut(self._level, 4 * PATIENCE[1])
         elif self._mode != "shed":
-            self._shedding.start(self._level)
-            self._shed()
+            known = self._shedding.start(self._level) or self._base is not None
+            self._shed(CUT if known or self._shedding.gross else 1.0)  # what nothing is known of is measured first
         elif not self._shedding.gross:
             return False
         elif self._shedding.tried and self._level > 1:
@@ -203,9 +203,9 @@ class Adaptive:
         self._queued = False
         return True
 
-    def _shed(self) -> None:
+    def _shed(self, factor: float = CUT) -> None:
         self.found, self._base, self._settled, self._cut_at = True, None, False, self.clock()
-        self._move(self._level * CUT, "shed")
+        self._move(self._level * factor, "shed")
 
     def _judge_shedding(self) -> None:
         """End the trial that refusals brought about, once it has shown whether a lower limit helps."""

@@ -128,11 +128,13 @@ class Shedding:
             flow = self._out / self._answered * self._work / self._seconds
         return Measured(level, self.share, flow)
 
-    def start(self, level: float) -> None:
-        """Begin a trial, because there are too many refusals at the limit `level`."""
+    def start(self, level: float) -> bool:
+        """Begin a trial, because there are too many refusals at the limit `level`. Returns whether enough is known of
+        the throughput at that limit to compare a lower one with it."""
         self._before = self.share
         found = self.measured(level)
         self._best = found if found.flow is not None else None
+        return self._best is not None
 
     @property
     def tried(self) -> bool:

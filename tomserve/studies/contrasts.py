@@ -172,7 +172,7 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
     return {
         **_effect(effect, target or (NEW if stratum else "new tasks")),
         **_tests(effect, means[0] - means[1]),
-        "p_failure": failures.paired_failures(failed[0], failed[1], clusters).p,
+        "p_failure": failures.paired_failures(failed[0], failed[1], units).p,
         **sides.of_pairs(pairs, clusters, units),
         **_rest(effect, paired.missing_bounds(*unknown, estimate)),
         "gained": mcnemar.gained,
