@@ -56,7 +56,7 @@ def response(text: str | None, status: str = "ok", **more) -> dict:
         ('{"answer":"tea"}<|im_end|>', "tea", "json"),
         ("Answer:\n\n**tea**", "tea", "stated"),
         ("Answer: tea (she saw it)", "tea", "stated"),
-        ("It is tea.", "tea", "sole"),
+        ("It is tea.", "tea", "first"),
         ("Answer: tea, because she saw it", "tea", "stated"),
         ("<answer>tea</answer>", "tea", "stated"),
         ("Answer: \\boxed{tea}", "tea", "stated"),
@@ -217,7 +217,7 @@ def test_long_prose_costs_linear_time() -> None:
 def test_a_reply_that_repeats_itself_is_read_once(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(text: str, choices: Lettered) -> list[Mention]:
+    def counted(text: str, choices: Lettered) -> tuple[Mention, ...]:
         calls.append(text)
         return mentions(text, choices)
 
@@ -326,12 +326,11 @@ PROSE = ["A", "B.", "(c)", "d)", "E", "red_box", "Blue box", "plum-bin", "Answer
 
 
 @given(st.lists(st.sampled_from(PROSE), max_size=12))
-def test_no_prose_breaks_the_reader_and_letters_add_answers_but_change_none(parts: list[str]) -> None:
-    text = " ".join(parts)
-    reading, plain = read(text, OFFERED), read(text, tuple(OFFERED))
-    assert reading.answer in (*OFFERED, None)
-    assert (reading.answer is None) == (reading.reason is not None)
-    assert plain.answer is None or reading.answer in (plain.answer, None)
+def test_no_prose_breaks_the_reader(parts: list[str]) -> None:
+    for choices in (OFFERED, tuple(OFFERED)):
+        reading = read(" ".join(parts), choices, None, "Where does Ann think the pen is?")
+        assert reading.answer in (*OFFERED, None)
+        assert (reading.answer is None) == (reading.reason is not None)
 
 
 SEEDS = (

@@ -39,6 +39,9 @@ from tomserve.scoring.prose import prose
 from tomserve.scoring.statements import stated as said_in
 
 _AFRESH = re.compile(r"\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)(?:\*\*)? ?\d{0,3}:", re.I)
+_ASKED = re.compile(
+    r"\n\s{0,5}(?:who|whom|whose|where|which|what|when|why|how|does|do|did|is|are)\b[^?\n]{3,200}\?", re.I
+)
 _SPECIAL = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|\s){1,20}$", re.I)
 _DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
 
@@ -117,12 +120,16 @@ def _without_object(
     answer, step = match(bare, choices) if len(bare) <= LONGEST else (None, "")
     if answer is not None:
         return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
-    if (afresh := _AFRESH.search(text)) is not None and afresh.start():
-        # A model that writes on invents further questions after its answer; what it said before decides.
-        found = _from_prose(text[: afresh.start()], choices, suffix, reason, question, whole)
-        if found.answer is not None:
-            return found
-    return _from_prose(text, choices, suffix, reason, question, whole)
+    found = _from_prose(text, choices, suffix, reason, question, whole)
+    # A model that writes on invents further questions after its answer; what it said before them decides.
+    for pattern in (_AFRESH,) if found.answer is not None else (_AFRESH, _ASKED):
+        if (afresh := pattern.search(text)) is not None and afresh.start():
+            before = _from_prose(text[: afresh.start()], choices, suffix, reason, question, whole)
+            if before.answer is not None and (
+                pattern is _AFRESH or (before.parse or "").startswith(("stated", "first"))
+            ):
+                return before
+    return found
 
 
 def _from_prose(

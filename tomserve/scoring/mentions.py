@@ -34,7 +34,7 @@ class Mention(NamedTuple):
     by: str
 
 
-_ARTICLE = re.compile(r"(?:the|an|a)[\s_]+", re.I)
+_ARTICLE = re.compile(r"^(?:the|an|a)[\s_]+", re.I)
 _WORD = re.compile(r"[^\s_-]+")
 _LETTERS = re.compile(
     r"(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
@@ -48,23 +48,28 @@ _BESIDE = re.compile(
 _BEFORE = re.compile(r"[\s\"'\u201d,]{0,4}[(\[]?")
 
 
-def mentions(text: str, choices: Sequence[str]) -> list[Mention]:
+def mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
     """Every place of the text that names a choice, in order, in time proportional to the length of the text.
 
     text: a line or sentence with single spaces for white space. Of names that overlap the one that begins first
     counts, then the longer one. Two choices that differ by an article alone are told apart only by the article.
     """
+    return _mentions(text, choices if isinstance(choices, Lettered) else tuple(choices), isinstance(choices, Lettered))
+
+
+@lru_cache(maxsize=1024)  # a sentence is looked at for several rungs
+def _mentions(text: str, choices: tuple[str, ...], lettered: bool) -> tuple[Mention, ...]:
     pattern, named = _pattern(tuple(choices))
     found = [Mention(one.start(), one.end(), named.get(_key(one[0])), WORDS) for one in pattern.finditer(text)]
-    if not isinstance(choices, Lettered):
-        return found
+    if not lettered or not isinstance(choices, Lettered):
+        return tuple(found)
     starts = [one.start for one in found]
     free = []
     for one in _letters(text, choices):
         place = bisect(starts, one.start) - 1
         if place < 0 or found[place].end <= one.start:  # a letter that is a part of a name is no letter
             free.append(one)
-    return _joined(text, found, free)
+    return tuple(_joined(text, found, free))
 
 
 def _letters(text: str, choices: Lettered) -> list[Mention]:
@@ -103,17 +108,26 @@ def _joined(text: str, names: list[Mention], letters: list[Mention]) -> list[Men
 
 
 def _key(text: str) -> str:
-    """The words of a name in small letters, with single spaces, without a leading article."""
-    return " ".join(_WORD.findall(_ARTICLE.sub("", text.casefold(), count=1))) or text.casefold()
+    """The words of a name in small letters, with single spaces, without a leading article and a full stop."""
+    words = _WORD.findall(_ARTICLE.sub("", text.casefold().strip()))
+    return " ".join(words).rstrip(".!?") or text.casefold()
 
 
 @lru_cache(maxsize=4096)
 def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str | None]]:
-    """A pattern that finds the names of the choices, and the choice of each name; None where two have one name."""
+    """A pattern that finds the names of the choices, and the choice of each name; None where two have one name.
+
+    A name may lack its full stop, be in the plural or the singular, and be spelled gray or grey.
+    """
     named: dict[str, str | None] = {}
     for choice in choices:
         key = _key(choice)
         named[key] = None if key in named else choice
-    names = sorted(named, key=len, reverse=True)
+    spelled = dict(named)
+    for key, choice in named.items():
+        for other in (f"{key}s", key.removesuffix("s"), key.replace("gray", "grey"), key.replace("grey", "gray")):
+            if len(other) > 3 and other not in named and choice is not None:
+                spelled[other] = None if spelled.get(other, choice) != choice else choice
+    names = sorted((name for name in spelled if name), key=len, reverse=True)
     bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
-    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), named
+    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), spelled

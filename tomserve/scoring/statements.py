@@ -32,7 +32,7 @@ LONGEST = 400
 """How many characters after "the answer is" may name the choice; a bound, so that a long sentence is read in linear
 time."""
 
-_NOUN = r"(?:answer|choice|option|solution|conclusion|response|selection)"
+_NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
     r"\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
     r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
@@ -46,6 +46,7 @@ _TAGGED = re.compile(
 _CUE = re.compile(
     rf"\b{_NOUN}\b(?: (?:to|for|of|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
     r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
+    r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
     r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
     r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?",
     re.I,
@@ -53,14 +54,22 @@ _CUE = re.compile(
 _IS_ANSWER = re.compile(
     r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
     rf"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate)){{0,3}}"
-    rf" (?:{_NOUN}|one|correct|right)\b",
+    rf" (?:{_NOUN}|one|correct|right)\b"
+    r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
+    r"|[\"'\u201d)\]]{0,3},? it is[.!]?$",
+    re.I,
+)
+_ADVERB = re.compile(
+    r"^[\s:]*(?:(?:therefore|thus|hence|clearly|definitely|simply|actually|now|still|indeed|then|most likely|likely"
+    r"|probably|obviously|of course|certainly)\b[,:]?\s*)+",
     re.I,
 )
 _DOUBTED = re.compile(
-    r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|tempting|naive|"
+    r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|"
     r"an?|other|another|each|every|which|what)\b[^,;]{0,60}$|n['\u2019]t\b[^,;]{0,60}$",
     re.I,
 )
+_OTHERS = re.compile(r"\b(?:usual|typical|obvious|expected|intuitive|standard|naive|tempting)\b[^,;]{0,30}$", re.I)
 _DENIAL = re.compile(
     r"\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
     r"|n['\u2019]t\b",
@@ -85,12 +94,24 @@ _TAKEN_BACK = re.compile(
 )
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+")
 _DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,3} |^#{5,6} |^> |\\[()\[\]]", re.M)
-_BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*]|\(?\d{1,2}[.)])\s+")
+_COURTESY = re.compile(
+    r"\W*(?:please let me know|let me know|i hope|hope (?:this|that|it)|feel free|thank|thanks|happy to|would you like"
+    r"|if you (?:have|need|want|would|'d)|is there anything|do you (?:have|want|need)|glad to"
+    r"|good luck|have a (?:nice|good|great))",
+    re.I,
+)
+_BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines of a text that hold anything, with single spaces for white space and without marks of markdown."""
-    return [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
+    """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
+
+    What says nothing at the end ("Let me know if you have questions!") is left out.
+    """
+    lines = [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
+    while len(lines) > 1 and _COURTESY.match(lines[-1]):
+        lines.pop()
+    return lines
 
 
 def sentences(line: str) -> list[str]:
@@ -161,6 +182,8 @@ def _in_sentence(sentence: str, following: str, after: str, choices: Sequence[st
             rest, following = unbulleted(after), ""
         if rest.lstrip(" :\"'").startswith(("\x00", "{")):
             continue
+        if _OTHERS.search(before):
+            continue  # "the usual answer would be": it is somebody else's
         doubted = _DOUBTED.search(before)
         label = _first_of(rest, choices)
         if label is None and not mentions(rest, choices):
@@ -180,7 +203,7 @@ def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str 
     whole: the text is all that was said, such as a line after "Answer:", in which "No, x" takes the answer back.
     """
     parts = sentences(text)
-    text, rest = parts[0], " ".join(parts[1:])
+    text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
     if (label := match(text.strip(" \"'"), choices)[0]) is not None:
         return None if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest) else label
     named = mentions(text, choices)
