@@ -48,7 +48,7 @@ def changed(data: dict, field: str, value: object) -> dict:
         ("weights_gb", "many", "weights_gb: expected a number; found 'many'"),
         ("max_model_len", 100, "max_model_len: expected a whole number of at least 512; found 100"),
         ("max_model_len", 8192.5, "max_model_len: expected a whole number; found 8192.5"),
-        ("shape", "big", "shape: expected a mapping with the keys layers, heads, kv_heads, head_dim; found 'big'"),
+        ("shape", "big", "shape: expected a mapping with the keys layers, heads, kv_heads, head_dim, latent; found 'big'"),
         ("shape.heads", ABSENT, "shape.heads: is missing; expected a whole number"),
         ("shape.heads", [1], "shape.heads: expected a whole number; found [1]"),
         ("system_role", "perhaps", "system_role: expected true or false; found 'perhaps'"),

@@ -115,7 +115,7 @@ def test_a_thought_that_fills_the_reply_is_no_answer(endpoint: Endpoint, cli, it
         completion(None, body["model"], finish="length", reasoning="so ...") if number else None
     )
     ask = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--limit", 2)
-    assert cli(*ask).code == 0  # an outcome, not a failure of transport
+    assert cli(*ask).code == 1  # an outcome, not a failure of transport, but no reply holds an answer
     assert {row["status"] for row in rows(tmp_path, "items-gpt-oss-20b")} == {"length"}
     assert endpoint.requests[0]["reasoning_effort"] == "medium"
     assert "thinking_token_budget" not in endpoint.requests[0]

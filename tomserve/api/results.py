@@ -148,7 +148,7 @@ def analyze(
 
     >>> import tomserve
     >>> sorted(tomserve.analyze(tomserve.load_scores("example"), "accuracy"))
-    ['accuracy', 'prompting_effects']
+    ['accuracy', 'baselines', 'prompting_effects']
     """
     return dict(studies.compute(scores, study, intervals).tables)
 

@@ -108,8 +108,8 @@ def evaluate_command(
     """Ask a model a benchmark's questions and score its answers.
 
     At the end the tables are printed and a report is written. If the command is interrupted, repeat it: it goes on
-    where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than 2%
-    of the answers could not be read.
+    where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than one
+    in ten of the answers could not be read.
     """
     from tomserve.cli.rescore import warn
     from tomserve.reporting import tables

@@ -22,7 +22,7 @@ from tomserve.scoring.table import TABLES
 from tomserve.status import ANSWERS, FINAL, INVALID, listed
 from tomserve.studies.rows import answered, with_columns
 
-UNREAD_SHARE = 0.02
+UNREAD_SHARE = 0.1
 """The share of unreadable replies above which `tomserve eval` ends with exit code 1, as it does after a failed
 request."""
 
