@@ -1,6 +1,8 @@
 """Reading answers, and the score table."""
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -204,6 +206,78 @@ def test_letters_are_read_only_where_choices_were_offered_by_letter_but_prose_ev
         item = make_item(benchmark=benchmark, choices=["salt", "tea"], answer="tea", gold=None)
         rows = [(item, {"strategy": text, "status": "ok", "text": text}) for text in replies]
         assert table("r", "m", rows, rules=scoring)["answer"].to_list() == found
+
+
+QUESTION = "Where does Ann think Bo thinks the pen is?"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "parse"),
+    [
+        ("The answer is B: blue_box.\n\nHere is the recap:\n- It was in the red_box.\n- Bo left.", "blue_box", "stated"),
+        ("Ann left first.\n\nSo the correct choice is option B - \"blue box\"", "blue_box", "stated"),
+        ("Therefore, the pen is really in:\n\nB. blue_box\n\nLet me know if I can help!", "blue_box", "last"),
+        ("Ann saw it in the red_box.\nThus Ann thinks that Bo thinks of the blue box (option B).", "blue_box", "last"),
+        ("Ann thinks Bo thinks it is in the blue box. Bo left before it came to the red_box.", "blue_box", "echoed"),
+        ("Bo thinks red_box. So in the end, Ann thinks of the blue_box, even though it is in the plum_bin.", "blue_box",
+         "concluded"),
+        ("So Ann thinks of the blue_box.\n\n**Key takeaways**\n- The red_box is where it really is.", "blue_box",
+         "concluded"),
+        ("That is option **B**.", "blue_box", "stated"),
+        ("Hmm, red_box? No. I'm confident: option B.", "blue_box", "last"),
+        ("B it is.", "blue_box", "stated"),
+        ("B\n\nWhere does Bo think the pen is?\nA", "blue_box", "first"),
+        ("Answer: B. blue_box\n\nQuestion: And the pin?\nAnswer: A. red_box", "blue_box", "stated"),
+        ("The usual answer would be the red_box. But Ann left.\nThe blue box, then.", "blue_box", "first"),
+    ],
+)  # fmt: skip
+def test_what_models_write_in_prose_is_read(text: str, answer: str, parse: str) -> None:
+    reading = read(text, OFFERED, None, QUESTION)
+    assert reading.answer == answer
+    if parse != "first":
+        assert reading.parse == parse
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is inconclusive where Bo thinks the pen is.",
+        "The answer cannot be determined. It was last in the blue_box.",
+        "The pen was moved to the blue_box by Ann, then to the red_box by Bo.",
+        "The answer is either A. red_box or B. blue_box.",
+        "Step 3: Ann moves the pen to the blue_box. Step 4: Bo",
+        "Bo told Ann that the pen is in the blue_box.",
+        "A. red_box B. blue_box C. tin_ladle_box D. plum_bin",
+    ],
+)
+def test_where_a_reader_finds_no_answer_none_is_invented(text: str) -> None:
+    assert read(text, OFFERED, None, QUESTION).answer is None
+
+
+def test_of_a_reply_that_was_cut_off_no_conclusion_is_read() -> None:
+    text = "Bo saw it go to the red_box. So Bo thinks it is in the red_box."
+    assert read(text, OFFERED, None, QUESTION).answer == "red_box"
+    assert read(text, OFFERED, None, QUESTION, whole=False).answer is None
+    assert read("B. blue_box, because", OFFERED, None, QUESTION, whole=False).answer == "blue_box"
+
+
+def test_other_words_for_not_knowing_name_the_choice_that_says_so() -> None:
+    assert read("There is not enough information to answer.", ("tea", "salt", "unknown")).answer == "unknown"
+    assert read("There is not enough information to answer.", ("tea", "salt")).answer is None
+
+
+def test_prose_of_five_kinds_of_models_is_read_as_a_second_reader_reads_it() -> None:
+    """On the half of bench/replies.jsonl that was seen while the rules were written; bench/reading.py tells of both."""
+    there = right = got = wrong = 0
+    for line in (Path(__file__).parents[2] / "bench" / "replies.jsonl").read_text("utf-8").splitlines():
+        reply = json.loads(line)
+        if reply["half"] == "seen":
+            choices = Lettered(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
+            found = read(reply["text"], choices, None, reply["question"]).answer
+            there, right = there + (reply["label"] is not None), right + (found is not None and found == reply["label"])
+            got, wrong = got + (found is not None), wrong + (found not in (None, reply["label"]))
+    assert right >= 0.9 * there
+    assert wrong <= 0.01 * got
 
 
 def test_long_prose_costs_linear_time() -> None:

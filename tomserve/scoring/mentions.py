@@ -124,10 +124,10 @@ def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str |
         key = _key(choice)
         named[key] = None if key in named else choice
     spelled = dict(named)
-    for key, choice in named.items():
+    for key, meant in named.items():
         for other in (f"{key}s", key.removesuffix("s"), key.replace("gray", "grey"), key.replace("grey", "gray")):
-            if len(other) > 3 and other not in named and choice is not None:
-                spelled[other] = None if spelled.get(other, choice) != choice else choice
+            if len(other) > 3 and other not in named and meant is not None:
+                spelled[other] = None if spelled.get(other, meant) != meant else meant
     names = sorted((name for name in spelled if name), key=len, reverse=True)
     bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
     return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), spelled
