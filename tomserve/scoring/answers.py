@@ -12,10 +12,11 @@ holds an object or an answer decides, and its name is recorded in the column ``p
 | unclosed   | a JSON object that was cut off after its answer was complete                                     |
 | label      | a label and nothing else                                                                         |
 | stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike               |
+| first, last, concluded, echoed, sole | free prose (see tomserve.scoring.prose)                                |
 
 Choices that were offered by letter (see Lettered in tomserve.scoring.labels) may also be named by their letter
-(``+letter``) or with spaces for underscores (``+words``), and may be found in free prose (see tomserve.scoring.prose
-for its rungs first, last, concluded and sole).
+(``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
+the words count.
 
 Text before ``</think>`` is left out (``+think``). The answer is compared with the labels exactly, then without regard
 to spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Nothing is
