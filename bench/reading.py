@@ -56,11 +56,10 @@ def main() -> None:
         if given.unread and reply["half"] == "seen" and got != label:
             print(f"{reply['id']} ({reply['kind']}), expected {label!r}, read {got!r}:\n{reply['text']}\n")
     print(f"{'half':10s}{'kind':14s}{'answers':>8s}{'coverage':>10s}{'read':>6s}{'wrong':>8s}")
-    for (half, kind), (there, right, got, wrong) in sorted(
-        counts.items(), key=lambda one: (one[0][0], one[0][1] == "all")
-    ):
+    for half, kind in sorted(counts, key=lambda one: (one[0], one[1] == "all")):
+        there, right, known, wrong = counts[half, kind]
         if given.half in (None, half):
-            print(f"{half:10s}{kind:14s}{there:8d}{right / there:10.1%}{got:6d}{wrong / max(got, 1):8.1%}")
+            print(f"{half:10s}{kind:14s}{there:8d}{right / there:10.1%}{known:6d}{wrong / max(known, 1):8.1%}")
     print(f"{1000 * spent / len(replies):.2f} ms a reply")
 
 

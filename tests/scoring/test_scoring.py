@@ -191,9 +191,13 @@ def test_what_is_unclear_by_letter_is_invalid(text: str) -> None:
     assert read(text, OFFERED).answer is None
 
 
-@pytest.mark.parametrize("text", ["B. red_box", "B. red_box, because Ann left.", "Answer: B. red_box"])
+@pytest.mark.parametrize(
+    "text", ["B. red_box", "B. red_box, because Ann left.", "Answer: B. red_box", '{"answer": "B. red_box"}']
+)
 def test_of_a_letter_and_the_words_of_another_choice_the_words_count(text: str) -> None:
-    assert read(text, OFFERED).answer == "red_box"
+    reading = read(text, OFFERED)
+    assert reading.answer == "red_box"
+    assert (reading.parse or "").endswith("+against-letter")
 
 
 def test_letters_are_read_only_where_choices_were_offered_by_letter_but_prose_everywhere() -> None:

@@ -16,7 +16,7 @@ holds an object or an answer decides, and its name is recorded in the column ``p
 
 Choices that were offered by letter (see Lettered in tomserve.scoring.labels) may also be named by their letter
 (``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
-the words count.
+the words count (``+against-letter``).
 
 Text before ``</think>`` is left out (``+think``). The answer is compared with the labels exactly, then without regard
 to spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Nothing is
@@ -35,8 +35,10 @@ from typing import NamedTuple
 
 from tomserve.items.automaton import Automaton
 from tomserve.scoring import objects
-from tomserve.scoring.labels import LONGEST, match
+from tomserve.scoring.labels import AGAINST_LETTER, LONGEST, Lettered, match
+from tomserve.scoring.mentions import AGAINST, mentions
 from tomserve.scoring.prose import prose
+from tomserve.scoring.statements import plain_lines
 from tomserve.scoring.statements import stated as said_in
 
 _AFRESH = re.compile(r"\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)(?:\*\*)? ?\d{0,3}:", re.I)
@@ -140,14 +142,22 @@ def _from_prose(
     # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
     if labels := said.forms | (said.sentences - {None} if said.forms else said.sentences):
         if len(labels) == 1 and (answer := next(iter(labels))) is not None:
-            return Reading(f"stated{suffix}", answer)
+            return Reading(f"stated{suffix}{_beside(text, choices, answer)}", answer)
         return Reading(None, None, "the text states several answers, or one that is not a label")
     if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
         return Reading(None, None, reason)
     outcome = prose(text, choices, question, whole)
     if isinstance(outcome, tuple):
-        return Reading(f"{outcome[0]}{suffix}", outcome[1])
+        return Reading(f"{outcome[0]}{suffix}{_beside(text, choices, outcome[1])}", outcome[1])
     return Reading(None, None, outcome or reason)
+
+
+def _beside(text: str, choices: Sequence[str], answer: str) -> str:
+    """What is added to the rung where the words of the answer stand beside the letter of another choice."""
+    if not isinstance(choices, Lettered):
+        return ""
+    named = (one for line in plain_lines(text) for one in mentions(line, choices))
+    return f"+{AGAINST_LETTER}" if any(one.by == AGAINST and one.choice == answer for one in named) else ""
 
 
 Pairs = tuple[tuple[int, str], ...]
