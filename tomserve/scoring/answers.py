@@ -12,10 +12,11 @@ holds an object or an answer decides, and its name is recorded in the column ``p
 | unclosed   | a JSON object that was cut off after its answer was complete                                     |
 | label      | a label and nothing else                                                                         |
 | stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike               |
+| first, last, concluded, echoed, sole | free prose (see tomserve.scoring.prose)                                |
 
 Choices that were offered by letter (see Lettered in tomserve.scoring.labels) may also be named by their letter
-(``+letter``) or with spaces for underscores (``+words``), and may be found in free prose (see tomserve.scoring.prose
-for its rungs first, last, concluded and sole).
+(``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
+the words count (``+against-letter``).
 
 Text before ``</think>`` is left out (``+think``). The answer is compared with the labels exactly, then without regard
 to spelling (``+spelling``: case, white space, quotes, full stop), then without its article (``+article``). Nothing is
@@ -30,26 +31,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache, partial
 from typing import NamedTuple
 
 from tomserve.items.automaton import Automaton
 from tomserve.scoring import objects
-from tomserve.scoring.labels import LONGEST, Lettered, match
-from tomserve.scoring.prose import leading, prose
+from tomserve.scoring.labels import AGAINST_LETTER, LONGEST, Lettered, match
+from tomserve.scoring.mentions import AGAINST, mentions
+from tomserve.scoring.prose import prose
+from tomserve.scoring.statements import plain_lines
+from tomserve.scoring.statements import stated as said_in
 
-_SAID = re.compile(r"\banswer[*_ \t]{0,6}[:=\uff1a][*_ \t]{0,6}(?:\n\s{0,20})?(?=([^\n]{0,300}))", re.I)
-_INLINE = re.compile(
-    r"\banswer[*_ \t]{0,6}(?:is|should be|must be|would be)\b"
-    r"(?:[ \t](?:clearly|definitely|probably|therefore|thus|simply|actually|now))?[: \t]{0,3}(?=([^\n]{0,300}))",
-    re.I,
+_AFRESH = re.compile(r"\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)(?:\*\*)? ?\d{0,3}:", re.I)
+_ASKED = re.compile(
+    r"\n\s{0,5}(?:who|whom|whose|where|which|what|when|why|how|does|do|did|is|are)\b[^?\n]{3,200}\?", re.I
 )
-_TAGGED = re.compile(
-    r"<answer>(?=([^<\n]{0,300})</answer>)|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})", re.I
-)
-_DOUBTED = re.compile(r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless)\b", re.I)
-_CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|\s\(|,?\s(?:because|since)\b", re.I)
-_TAKEN_BACK = re.compile(r"\b(?:no|not|wait|or|actually|instead|rather|correction|wrong|incorrect)\b", re.I)
 _SPECIAL = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|\s){1,20}$", re.I)
 _DENIED = re.compile(rf"\bnot\s*{objects.HERE}|{objects.HERE}\s*(?:is|was)\s+(?:wrong|incorrect|not)\b", re.I)
 
@@ -79,11 +74,15 @@ class Reading(NamedTuple):
     others: tuple[Automaton, ...] = ()
 
 
-def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Reading:
+def read(
+    text: str, choices: Sequence[str], sentences: int | None = None, question: str | None = None, whole: bool = True
+) -> Reading:
     """Read one reply, in time proportional to its length.
 
     text: the reply. choices: the labels, one of which is the answer. sentences: how many sentences the story has; a
-    chain that names a later one is not read. None for no such bound.
+    chain that names a later one is not read. None for no such bound. question: what was asked, so that prose that says
+    it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no conclusion is
+    sought, as it may not have been reached.
     """
     suffix = ""
     text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text
@@ -96,7 +95,7 @@ def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Rea
         return Reading(None, None, "the thinking was cut off before an answer")
     reply = objects.find(text)
     if isinstance(reply, str):
-        return _without_object(text, choices, suffix, reply)
+        return _without_object(text, choices, suffix, reply, question, whole)
     value = reply.get("answer")
     answer, step = match(value, choices)
     parse = f"{reply.rung}{suffix}{'+' + step if step else ''}"
@@ -105,7 +104,7 @@ def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Rea
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
     elif reply.around is not None:
-        lines, inline = _stated(reply.around, choices)
+        lines, inline = said_in(reply.around, choices)
         if others := (lines | (inline - {None})) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
@@ -114,58 +113,51 @@ def read(text: str, choices: Sequence[str], sentences: int | None = None) -> Rea
     return Reading(parse, answer, reason, chain, chain_reason, stated)
 
 
-def _without_object(text: str, choices: Sequence[str], suffix: str, reason: str) -> Reading:
+def _without_object(
+    text: str, choices: Sequence[str], suffix: str, reason: str, question: str | None, whole: bool
+) -> Reading:
     """Read a reply in which no JSON object with an answer was found, for `reason`: a bare label, or prose."""
-    if reason == objects.NONE:
-        bare = text.strip()
-        answer, step = match(bare, choices) if len(bare) <= LONGEST else (None, "")
-        if answer is not None:
-            return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
-        lines, inline = _stated(text, choices)
-        # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
-        if said := lines | (inline - {None} if lines else inline):
-            if len(said) == 1 and (answer := next(iter(said))) is not None:
-                return Reading(f"stated{suffix}", answer)
-            reason = "the text states several answers, or one that is not a label"
-        elif isinstance(choices, Lettered) and (outcome := prose(text, choices)) is not None:
-            if isinstance(outcome, tuple):
-                return Reading(f"{outcome[0]}{suffix}", outcome[1])
-            reason = outcome
-    return Reading(None, None, reason)
+    if reason != objects.NONE:
+        return Reading(None, None, reason)
+    bare = text.strip()
+    answer, step = match(bare, choices) if len(bare) <= LONGEST else (None, "")
+    if answer is not None:
+        return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
+    found = _from_prose(text, choices, suffix, reason, question, whole)
+    # A model that writes on invents further questions after its answer; what it said before them decides.
+    for pattern in (_AFRESH,) if found.answer is not None else (_AFRESH, _ASKED):
+        if (afresh := pattern.search(text)) is not None and afresh.start():
+            before = _from_prose(text[: afresh.start()], choices, suffix, reason, question, whole)
+            if before.answer is not None and (
+                pattern is _AFRESH or (before.parse or "").startswith(("stated", "first"))
+            ):
+                return before
+    return found
 
 
-def _stated(text: str, choices: Sequence[str]) -> tuple[set[str | None], set[str | None]]:
-    """The labels that the text gives as its answer: in forms ("Answer: x", <answer>, \\boxed), and in sentences ("the
-    answer is x"). None stands for a text that is no label, or that is doubted or taken back."""
-    if "answer" not in text.casefold() and "\\boxed" not in text:
-        return set(), set()
-    named = cache(partial(_named, choices=choices))  # a reply that repeats itself is read once
-    forms = {named(found[1] or found[2] or "") for found in _TAGGED.finditer(text)}
-    text = _TAGGED.sub("", text) if forms else text
-    for found in _SAID.finditer(text):
-        if (said := found[1].strip("*_ \t}")) and not said.startswith((objects.HERE, "</answer")):
-            forms.add(named(said))
-    inline: set[str | None] = set()
-    for found in _INLINE.finditer(text):
-        before = re.split(r"[.!?:\n]", text[max(0, found.start() - 60) : found.start()])[-1]
-        inline.add(None if _DOUBTED.search(before) else named(found[1]))
-    return forms, inline
+def _from_prose(
+    text: str, choices: Sequence[str], suffix: str, reason: str, question: str | None, whole: bool
+) -> Reading:
+    said = said_in(text, choices)
+    # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
+    if labels := said.forms | (said.sentences - {None} if said.forms else said.sentences):
+        if len(labels) == 1 and (answer := next(iter(labels))) is not None:
+            return Reading(f"stated{suffix}{_beside(text, choices, answer)}", answer)
+        return Reading(None, None, "the text states several answers, or one that is not a label")
+    if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
+        return Reading(None, None, reason)
+    outcome = prose(text, choices, question, whole)
+    if isinstance(outcome, tuple):
+        return Reading(f"{outcome[0]}{suffix}{_beside(text, choices, outcome[1])}", outcome[1])
+    return Reading(None, None, outcome or reason)
 
 
-def _named(text: str, choices: Sequence[str]) -> str | None:
-    """The one label that a text after "answer" names, None where it names none or takes it back."""
-    if isinstance(choices, Lettered):
-        return leading(text, choices)[0]
-    label, _ = match(text, choices)
-    end = _CLAUSE_END.search(text)
-    if label is not None or end is None:
-        return None if label is not None and text.rstrip("*_ \t\"'").endswith("?") else label
-    label, rest = match(text[: end.start()], choices)[0], text[end.start() :].casefold()
-    others = (choice for choice in choices if choice != label)
-    retracted = rest.startswith("?") or _TAKEN_BACK.search(rest)
-    if label is None or retracted or any(re.search(rf"\b{re.escape(choice.casefold())}\b", rest) for choice in others):
-        return None
-    return label
+def _beside(text: str, choices: Sequence[str], answer: str) -> str:
+    """What is added to the rung where the words of the answer stand beside the letter of another choice."""
+    if not isinstance(choices, Lettered):
+        return ""
+    named = (one for line in plain_lines(text) for one in mentions(line, choices))
+    return f"+{AGAINST_LETTER}" if any(one.by == AGAINST and one.choice == answer for one in named) else ""
 
 
 Pairs = tuple[tuple[int, str], ...]

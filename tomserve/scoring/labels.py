@@ -5,11 +5,12 @@ A step decides only where exactly one label fits; where two fit there is no matc
     >>> match(" The Jar. ", ("jar", "box"))
     ('jar', 'article')
 
-Choices that were offered by letter are also matched with spaces for underscores, and by their letter. A letter
-together with another label than its own is no match.
+Choices that were offered by letter are also matched with spaces for underscores, and by their letter. Where a letter
+stands together with the words of another choice the words count, because a letter is mistaken more easily; the step
+says so.
 
     >>> match("(B) blue box", Lettered(("red_box", "blue_box"))), match("B. red_box", Lettered(("red_box", "blue_box")))
-    (('blue_box', 'letter'), (None, ''))
+    (('blue_box', 'letter'), ('red_box', 'against-letter'))
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
+
+AGAINST_LETTER = "against-letter"
+"""The step that found a label in words beside the letter of another one."""
 
 UNKNOWN = "unknown"
 LONGEST = 260
@@ -52,8 +56,8 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     """The label that a value names, and the step that found it.
 
     The step is "" for an exact fit, "spelling" where case, white space, quotes or a full stop differ, "article" where a
-    leading "the", "a" or "an" differs as well; for Lettered choices also "words" and "letter". (None, "") where nothing
-    fits, or more than one label does.
+    leading "the", "a" or "an" differs as well; for Lettered choices also "words", "letter" and "against-letter".
+    (None, "") where nothing fits, or more than one label does.
     """
     if not isinstance(value, str) or len(value) > LONGEST:
         return None, ""
@@ -83,8 +87,10 @@ def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
     else:
         return None, ""
     label = choices.by_letter(letter)
-    agrees = beside is None or _in_words(beside, choices) == label
-    return (label, "letter") if label is not None and agrees else (None, "")
+    words = None if beside is None else _in_words(beside, choices)
+    if words is not None and label is not None and words != label:
+        return words, AGAINST_LETTER
+    return (label, "letter") if label is not None and (beside is None or words == label) else (None, "")
 
 
 def _in_words(text: str, choices: Lettered) -> str | None:

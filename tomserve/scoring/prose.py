@@ -1,151 +1,228 @@
-"""Find the answer in free prose, where choices were offered by letter.
+"""Find the answer in free prose that never says "the answer is ...".
 
-These forms (rungs) are tried where the text holds no JSON and does not say "the answer is x". Those of the first three
-that find a choice must find the same one; the fourth is tried where they find none.
+These forms (rungs) are tried where a text holds no JSON and states no answer (see tomserve.scoring.statements). All of
+those before the last one that find a choice must find the same one; the last is tried where they find none.
 
 | rung      | the text                                                                                              |
 |-----------|-------------------------------------------------------------------------------------------------------|
-| first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" alone in its line), then explains it  |
-| last      | ends with one, in a line of its own or at its beginning                                               |
-| concluded | ends with a sentence "Therefore, ..." (thus, so, hence, ...) that names one choice alone, without doubt  |
-|           | and not in a clause that holds a negation                                                               |
+| first     | begins with a choice ("B. blue_box", "blue_box because ...", "B" alone in its line), then explains it   |
+| last      | ends with one, in a line or sentence of its own, or at the beginning of the last line                   |
+| concluded | has a last sentence "Therefore, ..." (thus, so, hence, ...) that asserts one choice alone, without      |
+|           | doubt; what follows it asserts no other choice, or only explains                                        |
+| echoed    | says the question as a statement ("Ann thinks that Bo thinks the pen is in the blue box")               |
 | sole      | names one choice alone, be it several times, and holds no negation, doubt, condition, question, apology  |
 
-    >>> prose("Blue box. Ann saw nothing else.", Lettered(("red_box", "blue_box")))
+What stands in brackets or in a clause that begins with "although", "because" and the like is an aside and asserts
+nothing. Where a choice says that one cannot know ("unknown", "not enough information"), other words for that name it.
+
+    >>> prose("Blue box. Ann saw nothing else.", ("red_box", "blue_box"))
     ('first', 'blue_box')
+    >>> prose("Bo moved it to the red box. So Ann thinks it is in the blue box.", ("red box", "blue box"))
+    ('concluded', 'blue box')
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from tomserve.scoring.labels import Lettered, in_words, match
+from tomserve.scoring.labels import match
+from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
+from tomserve.scoring.statements import plain_lines, sentences, unbulleted
+from tomserve.scoring.told import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, Told, stem, without
 
-# These expect lines with single spaces (see _single): on long white space they would take quadratic time.
-_END = re.compile(r"[.!?;:,](?:\s|$)|\s(?:\(|[-\u2013\u2014]\s)|,?\s(?:because|since|as)\b", re.I)
-_OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?", re.I)
-_TAKEN_BACK = re.compile(
-    r"\b(?:wait|correction|on second thoughts?|i was (?:wrong|mistaken)|(?:is|was) (?:wrong|incorrect))\b", re.I
-)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_THEREFORE = re.compile(
-    r"\W*(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|as a result|in summary|to sum up)\b", re.I
-)
-_NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b", re.I
-)
-_DOUBT = re.compile(
-    r"\?|\b(?:un(?:clear|certain|sure|known|able|likely|determined|decided)|ambiguous|impossible|insufficient|whether|if"
-    r"|unless|or|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?|assum(?:e|es|ing)|guess"
-    r"|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|false|fails?|lacks?|hard to|difficult to"
-    r"|(?:enough|more|further|missing) information|cannot|can not|I (?:do|am|would|could|have) not)\b"
-    r"|\b(?:can|I \w{1,6}n)['\u2019]t\b"
-    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
+_OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]", re.I)
+_CANNOT_KNOW = re.compile(
+    r"\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
+    r"(?:determined?|known?|told|tell|said|say|inferred|infer)\b"
+    r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info(?:rmations?)?\b|\bno way (?:to know|of knowing)\b"
+    r"|\b(?:not|n['\u2019]t|never) (?:stated|specified|mentioned|known|said)\b",
     re.I,
 )
-_DENIED = re.compile(r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never)\b")
-_CLAUSE = re.compile(r"[,;:] |\b(?:because|since|as|while|although|though)\b", re.I)
-_LISTED = re.compile(r"\W*(?:option\s+|choice\s+)?([a-z])[.):]", re.I)
+_UNKNOWN = re.compile(
+    r"unknown|undetermined"
+    r"|(?:there (?:is|isn['\u2019]t) )?(?:not )?(?:enough|sufficient|insufficient) info(?:rmation)?.*"
+    r"|(?:it )?can(?:not|['\u2019]t| not) (?:be )?(?:determined?|know|known|tell|told|say|said).*",
+    re.I,
+)
+_HEADING = re.compile(
+    r"\W*(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)|takeaways?|notes?"
+    r"|caveats?|verification|why)\b[^.]{0,40}$",
+    re.I,
+)
+_ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
+Outcome = tuple[str, str] | str | None
+"""The rung and the choice; or the reason why a text with choices has no answer; or None where it makes none."""
 
-def leading(text: str, choices: Lettered) -> tuple[str | None, str]:
-    """The choice with which a text begins, and the words that name it; (None, "") where it begins with none.
 
-    Of the beginnings that end at one of the first three ends of a clause the longest that names a choice decides.
+def prose(text: str, choices: Sequence[str], question: str | None = None, whole: bool = True) -> Outcome:
+    """Read an answer out of prose, in time proportional to its length.
+
+    text: the reply. choices: the labels, Lettered where they were offered by letter. question: what was asked, so that
+    a sentence that says it as a statement is recognised. whole: whether the reply is complete; of one that was cut off
+    only its beginning can be an answer.
     """
-    text = _single(text)
-    if (label := match(text, choices)[0]) is not None:
-        return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
-    best: tuple[str | None, str] = (None, "")
-    for place, end in enumerate(_END.finditer(text)):
-        if place == 3:  # "B. blue_box." ends at the second end of a clause
-            break
-        label = match(text[: end.start()], choices)[0]
-        if label is not None:
-            rest = text[end.start() :]
-            taken_back = _OPEN.match(rest) or _TAKEN_BACK.search(rest)
-            best = (None, "") if taken_back else (label, text[: end.start()])
-        elif best[0] is not None and match(text[end.start() :].strip(_DECORATION + ",;:"), choices)[0]:
-            return None, ""
-    if best[0] is not None and _only_letter(best[1]) and (beside := _first_named(text, choices)) is not None:
-        return (best[0], text) if beside == best[0] else (None, "")
-    return best
-
-
-def prose(text: str, choices: Lettered) -> tuple[str, str] | str | None:
-    """The rung and the choice; or the reason why a text with choices has no answer; or None where it makes none."""
-    lines = [line for line in map(_single, text.splitlines()) if line]
+    lines = [unbulleted(line) for line in plain_lines(text)]
     if not lines:
         return None
-    by_rung = {
-        "first": _of_line(lines[0], choices),
-        "last": _of_line(lines[-1], choices),
-        "concluded": _concluded(lines[-1], choices),
-    }
-    choices_named = {rung: label for rung, label in by_rung.items() if label is not None}
-    if len(set(choices_named.values())) > 1:
+    by_rung = {"first": _edge(lines, 0, 1, choices)}
+    if whole:
+        told = Told(_before_heading(lines, choices), choices, question)
+        by_rung |= {"last": _ending(told.lines, choices), "concluded": told.concluded(), "echoed": told.echoed()}
+    found = {rung: label for rung, label in by_rung.items() if label is not None}
+    if len(set(found.values())) > 1:
         return DIFFERENT
-    if choices_named:
-        return next(iter(choices_named.items()))
-    whole = "\n".join(lines)
-    label = None if _NEGATION.search(whole) or _DOUBT.search(whole) else _one_named(whole, choices)
-    if label is not None and any(
-        choices.by_letter(begun[1].casefold()) != label for line in lines if (begun := _LISTED.match(line))
+    if found:
+        return next(iter(found.items()))
+    return _sole(lines, choices) if whole else None
+
+
+def leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
+    """The choice with which a text begins, and the words that name it; (None, "") where it begins with none, asks
+    ("B?"), offers two ("A or B") or takes it back."""
+    text = " ".join(text.split())
+    if (label := match(text, choices)[0]) is not None:
+        return (None, "") if text.rstrip(_DECORATION).endswith("?") else (label, text)
+    named = mentions(text, choices)
+    if not named:
+        return None, ""
+    one = named[0]
+    before, rest = text[: one.start].strip(_DECORATION + "-:,").casefold(), text[one.end :]
+    if before not in (
+        "",
+        "the",
+        "a",
+        "an",
+        "in",
+        "it's",
+        "in the",
+        "in a",
+        "at the",
+        "on the",
+        "so",
+        "it is",
+        "it is in",
     ):
-        return DIFFERENT  # such as "B. red_box" where B is another choice
+        return None, ""
+    if _OPEN.match(rest) or TAKEN_BACK.search(rest) or _denied_after(rest):
+        return None, ""
+    if re.match(r"\W{0,3}$", rest) is None and not re.match(r"[\"')\]]{0,2}(?:[.!?;:,](?:\s|$)|\s)", rest):
+        return None, ""
+    other = next((found for found in named[1:] if found.choice != one.choice), None)
+    listed = other is not None and (
+        not text[one.end : other.start].strip(" ,;/|.")
+        or (one.by == other.by == BOTH and text[other.start - 2] in ".;,|")
+    )
+    if listed or one.choice is None:
+        return None, ""
+    if one.by == LETTER and _paraphrased(rest, one.choice):
+        return one.choice, text
+    return one.choice, text[one.start : one.end]
+
+
+def _paraphrased(rest: str, choice: str) -> bool:
+    """Whether what follows a letter says its choice in nearly the same words."""
+    wanted = [stem(word) for word in WORD.findall(choice)]
+    said = {stem(word) for word in WORD.findall(sentences(rest.lstrip(" .):"))[0])}
+    return len(wanted) > 2 and sum(word in said for word in wanted) >= 0.6 * len(wanted)
+
+
+def _of_line(line: str, choices: Sequence[str], reasons: str = r"|is (?:where|the)\b") -> str | None:
+    """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list), and
+    words have to end a clause or be followed by a reason ("blue_box because ..."), not go on as a subject."""
+    label, words = leading(line, choices)
+    if label is None or words == line or words == " ".join(line.split()):
+        return label
+    if len(words.strip(_DECORATION + ":")) == 1:
+        return None
+    rest = line[line.index(words) + len(words) :]
+    ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014]\s|because\b|since\b|as\b{reasons}))"
+    return label if re.match(ends, rest) else None
+
+
+def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
+    """The choice with which the first or the last line begins, unless the line beside it begins in the same way with
+    another one, as in a list of the choices."""
+    label = _of_line(lines[place], choices) if place == 0 else _of_line(lines[place], choices, "")
+    if label is None or len(lines) < 2:
+        return label
+    other = _of_line(lines[beside], choices)
+    return (
+        None
+        if other not in (None, label) and _shape(lines[place], choices) == _shape(lines[beside], choices)
+        else label
+    )
+
+
+def _shape(line: str, choices: Sequence[str]) -> tuple[bool, bool]:
+    """Whether a line begins with a letter, and whether it names a choice in words."""
+    named = mentions(line, choices)
+    return bool(named) and named[0].by != WORDS, any(one.by != LETTER for one in named)
+
+
+def _ending(lines: Sequence[str], choices: Sequence[str]) -> str | None:
+    """The choice with which the last line begins, or that its last sentence is ("Mustard, then.", "So: mustard.",
+    "I'm confident: option J.")."""
+    if (label := _edge(lines, -1, -2, choices)) is not None or _of_line(lines[-1], choices, "") is not None:
+        return label
+    last = sentences(lines[-1])[-1]
+    named = mentions(last, choices)
+    if not named or len({one.choice for one in named}) > 1 or DOUBT.search(last) or NEGATION.search(last):
+        return None
+    one = named[-1]
+    before = last[: one.start].strip(_DECORATION)
+    marked = one.by in (LETTER, BOTH) and len(last) - one.end < 3
+    if not _ALONE.match(last[one.end :]) or not (marked or before.endswith(":") or len(before.split()) < 3):
+        return None
+    return one.choice
+
+
+def _before_heading(lines: list[str], choices: Sequence[str]) -> list[str]:
+    """The lines before a heading such as "Key takeaways", where they name a choice: what follows only explains."""
+    for place, line in enumerate(lines):
+        if place and _HEADING.match(line) and not mentions(line, choices):
+            return lines[:place] if any(mentions(one, choices) for one in lines[:place]) else lines
+    return lines
+
+
+def _sole(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
+    """The one choice that a text names in words, or by letters with a mark ("(c)", "option c") where it names none in
+    words; or the choice that says that one cannot know."""
+    text = "\n".join(lines)
+    named = [(line, one) for line in lines for one in mentions(line, choices)]
+    told = {one.choice for _, one in named if one.by != LETTER}
+    letters = {one.choice for line, one in named if one.by == LETTER and _marked(line, one)}
+    bare = "\n".join(without(line, 0, len(line), mentions(line, choices)) for line in lines)
+    if not told and not letters and _CANNOT_KNOW.search(text):
+        unknown = [choice for choice in choices if _UNKNOWN.fullmatch(choice.rstrip("."))]
+        return ("sole", unknown[0]) if len(unknown) == 1 else None
+    found = told or letters
+    if len(found) != 1 or None in found or NEGATION.search(bare) or DOUBT.search(bare):
+        return _one_sentence(lines, choices)
+    telling = [one for line in lines for one in sentences(line) if mentions(one, choices)]
+    if telling and all(MOVED.search(one) and not BELIEF.search(one) for one in telling):
+        return None  # it retells who moved what, which says nothing of the question
+    label = next(iter(found))
+    if told and any(one.by == LETTER and one.choice not in (None, label) for _, one in named):
+        return DIFFERENT  # such as a choice in words and the letter of another one elsewhere
     return None if label is None else ("sole", label)
 
 
-def _single(text: str) -> str:
-    """The text with single spaces for white space, and none around it."""
-    return " ".join(text.split())
-
-
-def _of_line(line: str, choices: Lettered) -> str | None:
-    """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list)."""
-    line = line.lstrip("#>-\u2022* ")
-    label, words = leading(line, choices)
-    return None if label is not None and words != line and _only_letter(words) else label
-
-
-def _only_letter(words: str) -> bool:
-    return len(words.strip(_DECORATION)) == 1
-
-
-def _concluded(line: str, choices: Lettered) -> str | None:
-    """The choice that the last sentence of a line concludes, without doubt and not in a clause with a negation."""
-    sentence = _SENTENCE.split(line.strip())[-1]
-    if not _THEREFORE.match(sentence) or _DOUBT.search(sentence):
+def _one_sentence(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
+    """What a reply of one sentence asserts ("Sam would say tea, not salt")."""
+    whole = Told(lines, choices, None)
+    if len(whole.sentences) > 1 or whole.doubted(whole.sentences[0]) or MOVED.search(whole.sentences[0]):
         return None
-    label = _one_named(sentence, choices)
-    denied = label is not None and any(
-        _NEGATION.search(clause) and _place(label, in_words(clause.casefold())) is not None
-        for clause in _CLAUSE.split(sentence)
-    )
-    return None if denied else label
+    label = whole.asserted(whole.sentences[0])
+    return None if label is None else ("sole", label)
 
 
-def _one_named(text: str, choices: Lettered) -> str | None:
-    """The choice that the text names, None where it names none or several."""
-    words = in_words(text.casefold())
-    named = [choice for choice in choices.offered if _place(choice, words) is not None]
-    return named[0] if len(named) == 1 else None
+def _marked(line: str, one: Mention) -> bool:
+    return line[one.start] in "([" or re.match(r"option|choice|letter", line[one.start :], re.I) is not None
 
 
-def _first_named(text: str, choices: Lettered) -> str | None:
-    """The choice that is named right after a letter, as in "B. blue_box is where ...", unless it is denied."""
-    words = in_words(text.casefold())
-    places = {place: choice for choice in choices.offered if (place := _place(choice, words)) is not None}
-    first = min(places, default=len(words))
-    if len(words[:first].strip(_DECORATION + ":,-").split()) != 1:
-        return None
-    choice = places[first]
-    return None if _DENIED.match(words, first + len(in_words(choice.casefold()))) else choice
-
-
-def _place(choice: str, words: str) -> int | None:
-    """Where a choice stands in a text as whole words, None where it does not."""
-    found = re.search(rf"(?<!\w){re.escape(in_words(choice.casefold()))}(?!\w)", words)
-    return None if found is None else found.start()
+def _denied_after(rest: str) -> bool:
+    return re.match(r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b", rest) is not None

@@ -86,7 +86,8 @@ def _reading(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
     """What the text of a response says; nothing where its status is that of a failure."""
     if row["status"] not in ANSWERS:
         return NO_REPLY
-    return read(row.get("text") or "", Lettered(item.choices) if lettered else item.choices, len(item.story))
+    choices = Lettered(item.choices) if lettered else item.choices
+    return read(row.get("text") or "", choices, len(item.story), item.question, row["status"] == OK)
 
 
 def noise_fields(

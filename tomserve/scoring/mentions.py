@@ -1,0 +1,133 @@
+"""Find where a text names the offered choices: by their words, by their letters, or by both.
+
+    >>> offered = Lettered(("red_box", "blue_box"))
+    >>> [(found.choice, found.by) for found in mentions("Not the Red box: option B.", offered)]
+    [('red_box', 'words'), ('blue_box', 'letter')]
+
+A letter counts only where choices were offered by letter (Lettered). Beside a letter the words of another choice may
+stand; then the words count, because a letter is mistaken more easily, and the mention is marked "against letter".
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from tomserve.scoring.labels import Lettered
+
+WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
+"""How a choice is named: by its words, by its letter, by both, or by words beside the letter of another choice."""
+
+
+class Mention(NamedTuple):
+    """A place of a text, from `start` to before `end`, that names `choice`.
+
+    choice: None for a letter that no choice has. by: one of WORDS, LETTER, BOTH and AGAINST.
+    """
+
+    start: int
+    end: int
+    choice: str | None
+    by: str
+
+
+_ARTICLE = re.compile(r"^(?:the|an|a)[\s_]+", re.I)
+_WORD = re.compile(r"[^\s_-]+")
+_LETTERS = re.compile(
+    r"(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
+    r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>[A-Za-z])(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])",
+    re.I,
+)
+_AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
+_BESIDE = re.compile(
+    r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
+)
+_BEFORE = re.compile(r"[\s\"'\u201d,]{0,4}[(\[]?")
+
+
+def mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
+    """Every place of the text that names a choice, in order, in time proportional to the length of the text.
+
+    text: a line or sentence with single spaces for white space. Of names that overlap the one that begins first
+    counts, then the longer one. Two choices that differ by an article alone are told apart only by the article.
+    """
+    return _mentions(text, choices if isinstance(choices, Lettered) else tuple(choices), isinstance(choices, Lettered))
+
+
+@lru_cache(maxsize=1024)  # a sentence is looked at for several rungs
+def _mentions(text: str, choices: tuple[str, ...], lettered: bool) -> tuple[Mention, ...]:
+    pattern, named = _pattern(tuple(choices))
+    found = [Mention(one.start(), one.end(), named.get(_key(one[0])), WORDS) for one in pattern.finditer(text)]
+    if not lettered or not isinstance(choices, Lettered):
+        return tuple(found)
+    starts = [one.start for one in found]
+    free = []
+    for one in _letters(text, choices):
+        place = bisect(starts, one.start) - 1
+        if place < 0 or found[place].end <= one.start:  # a letter that is a part of a name is no letter
+            free.append(one)
+    return tuple(_joined(text, found, free))
+
+
+def _letters(text: str, choices: Lettered) -> list[Mention]:
+    """Single letters that can be meant as the letter of a choice. "A" and "I" are words, and small letters may be, so
+    that these count only with a bracket, a full stop or the like, or after a word such as "option"."""
+    found = []
+    first, last = len(text) - len(text.lstrip(" .:-")), len(text.rstrip(" ."))
+    for one in _LETTERS.finditer(text):
+        letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
+        marked = (bool(one["word"]) and (letter.isupper() or closed)) or bool(one["open"] and one["close"])
+        begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
+        if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
+            end = one.end() - len(one["after"])
+            found.append(Mention(one.start(), end, choices.by_letter(letter.casefold()), LETTER))
+    return found
+
+
+def _joined(text: str, names: list[Mention], letters: list[Mention]) -> list[Mention]:
+    """The mentions in order, a letter and words side by side as one."""
+    merged: list[Mention] = []
+    for one in sorted([*names, *letters]):
+        last = merged[-1] if merged else None
+        if last is not None and {last.by, one.by} == {LETTER, WORDS}:
+            gap = text[last.end : one.start]
+            if one.by == WORDS and _BESIDE.fullmatch(gap):
+                by = BOTH if last.choice == one.choice else AGAINST
+                merged[-1] = Mention(last.start, one.end, one.choice, by)
+                continue
+            bracketed = text[one.start] in "([" or gap.rstrip().endswith(("(", "["))
+            if one.by == LETTER and bracketed and _BEFORE.fullmatch(gap):
+                by = BOTH if last.choice == one.choice else AGAINST
+                merged[-1] = Mention(last.start, one.end, last.choice, by)
+                continue
+        merged.append(one)
+    return merged
+
+
+def _key(text: str) -> str:
+    """The words of a name in small letters, with single spaces, without a leading article and a full stop."""
+    words = _WORD.findall(_ARTICLE.sub("", text.casefold().strip()))
+    return " ".join(words).rstrip(".!?") or text.casefold()
+
+
+@lru_cache(maxsize=4096)
+def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str | None]]:
+    """A pattern that finds the names of the choices, and the choice of each name; None where two have one name.
+
+    A name may lack its full stop, be in the plural or the singular, and be spelled gray or grey.
+    """
+    named: dict[str, str | None] = {}
+    for choice in choices:
+        key = _key(choice)
+        named[key] = None if key in named else choice
+    spelled = dict(named)
+    for key, meant in named.items():
+        for other in (f"{key}s", key.removesuffix("s"), key.replace("gray", "grey"), key.replace("grey", "gray")):
+            if len(other) > 3 and other not in named and meant is not None:
+                spelled[other] = None if spelled.get(other, meant) != meant else meant
+    names = sorted((name for name in spelled if name), key=len, reverse=True)
+    bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), spelled

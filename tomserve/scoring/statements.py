@@ -1,0 +1,238 @@
+"""Find what a text says that its answer is: in forms ("Answer: x", <answer>x</answer>, \\boxed{x}) and in sentences
+("the correct choice is x", "x is the right answer", "I choose x").
+
+    >>> stated("So the correct choice is the red box, not the blue box.", ("red box", "blue box"))
+    Said(forms=set(), sentences={'red box'})
+
+Of the choices that are named after "the answer is" the first one counts that is not denied. What is doubted ("might
+be"), asked ("?"), taken back ("no, wait"), or followed by another choice with "or" is None: a reader would not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tomserve.scoring.labels import match
+from tomserve.scoring.mentions import Mention, mentions
+
+
+class Said(NamedTuple):
+    """The choices that a text gives as its answer, in forms and in sentences.
+
+    None stands for something that is no choice, or for a choice that is doubted, denied or taken back.
+    """
+
+    forms: set[str | None]
+    sentences: set[str | None]
+
+
+LONGEST = 400
+"""How many characters after "the answer is" may name the choice; a bound, so that a long sentence is read in linear
+time."""
+
+_NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
+_FORM = re.compile(
+    r"\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
+    r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
+    re.I,
+)
+_TAGGED = re.compile(
+    r"<(?:final_)?answer>(?=([^<\n]{0,300})</(?:final_)?answer>)"
+    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^|\n)#{4}[ ]?(?=([^\n]{0,300}))",
+    re.I,
+)
+_CUE = re.compile(
+    rf"\b{_NOUN}\b(?: (?:to|for|of|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
+    r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
+    r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
+    r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
+    r" (?:choose|pick|select|go with|opt for|settle on|answer|chose)\b[ ]?:?",
+    re.I,
+)
+_IS_ANSWER = re.compile(
+    r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
+    rf"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate)){{0,3}}"
+    rf" (?:{_NOUN}|one|correct|right)\b"
+    r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
+    r"|[\"'\u201d)\]]{0,3},? it is[.!]?$",
+    re.I,
+)
+_ADVERB = re.compile(
+    r"^[\s:]*(?:(?:therefore|thus|hence|clearly|definitely|simply|actually|now|still|indeed|then|most likely|likely"
+    r"|probably|obviously|of course|certainly)\b[,:]?\s*)+",
+    re.I,
+)
+_DOUBTED = re.compile(
+    r"\b(?:not|no|never|wrong|incorrect|first|initial|doubt|if|whether|unless|common|"
+    r"an?|other|another|each|every|which|what)\b[^,;]{0,60}$|n['\u2019]t\b[^,;]{0,60}$",
+    re.I,
+)
+_OTHERS = re.compile(r"\b(?:usual|typical|obvious|expected|intuitive|standard|naive|tempting)\b[^,;]{0,30}$", re.I)
+_DENIAL = re.compile(
+    r"\b(?:not|never|neither|nor|rather than|instead of|as opposed to|unlike|without|cannot|wrong|incorrect)\b"
+    r"|n['\u2019]t\b",
+    re.I,
+)
+_BUT = re.compile(r"\b(?:but|it is|it['\u2019]s|instead,|rather,)\b", re.I)
+_UNSURE = re.compile(
+    r"\b(?:might|may|could|either|perhaps|possibly|maybe|between|one of|whether|unclear|uncertain|depends"
+    r"|neither|none)\b",
+    re.I,
+)
+_REASON = re.compile(
+    r"\b(?:because|since|as|when|while|where|which|who|after|before|until|although|though|even|despite|given|whereas|"
+    r"from|moved|was|were|had|has|see|saw|seen|left|but|so|that)\b|\(",
+    re.I,
+)
+_OTHER = re.compile(r"^\W*(?:or|and|and/or|versus|vs)\b|^[\s/&|;,+]*$", re.I)
+_TAKEN_BACK = re.compile(
+    r"^\W*(?:no|or|wait|actually|hmm+|correction|sorry|instead|rather|scratch that|on second thoughts?)\b"
+    r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))",
+    re.I,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+")
+_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,3} |^#{5,6} |^> |\\[()\[\]]", re.M)
+_COURTESY = re.compile(
+    r"\W*(?:please let me know|let me know|i hope|hope (?:this|that|it)|feel free|thank|thanks|happy to|would you like"
+    r"|if you (?:have|need|want|would|'d)|is there anything|do you (?:have|want|need)|glad to"
+    r"|good luck|have a (?:nice|good|great))",
+    re.I,
+)
+_BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d{1,2}[.)])\s+")
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
+
+    What says nothing at the end ("Let me know if you have questions!") is left out.
+    """
+    lines = [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
+    while len(lines) > 1 and _COURTESY.match(lines[-1]):
+        lines.pop()
+    return lines
+
+
+def sentences(line: str) -> list[str]:
+    """The sentences of a line. "B. blue box" is one, since a single letter or a number does not end a sentence."""
+    return _SENTENCE.split(line)
+
+
+def unbulleted(line: str) -> str:
+    """The line without the dash, dot or number of a list before it."""
+    return _BULLET.sub("", line)
+
+
+def stated(text: str, choices: Sequence[str]) -> Said:
+    """What the text says that its answer is, in time proportional to its length."""
+    texts = {next(filter(None, found.groups()), "") for found in _TAGGED.finditer(text)}
+    tagged = {_one(one, choices) for one in texts}
+    lines = plain_lines(_TAGGED.sub("", text) if tagged else text)
+    forms: set[str | None] = set(tagged)
+    inline: set[str | None] = set()
+    known: dict[
+        tuple[str, str], tuple[set[str | None], set[str | None]]
+    ] = {}  # a reply that repeats itself is read once
+    for place, line in enumerate(lines):
+        after = lines[place + 1] if place + 1 < len(lines) else ""
+        if (line, after) not in known:
+            known[line, after] = _of_line(line, after, choices)
+        forms |= known[line, after][0]
+        inline |= known[line, after][1]
+    return Said(forms, inline)
+
+
+def _of_line(line: str, after: str, choices: Sequence[str]) -> tuple[set[str | None], set[str | None]]:
+    """What one line states, in forms and in sentences; `after` is the line below, for one that ends in a colon."""
+    forms: set[str | None] = set()
+    inline: set[str | None] = set()
+    line = unbulleted(line)
+    if found := _FORM.search(line):
+        rest = line[found.end() :].strip(" \"'")
+        if not rest and after and not after.startswith(("{", "<", "[")):
+            rest = unbulleted(after)
+        if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
+            doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line[: found.start()])[-1])
+            forms.add(None if doubted else _first_of(rest, choices, whole=True))
+        line = line[: found.start()]
+    whole = sentences(line)
+    for place, sentence in enumerate(whole):
+        following = whole[place + 1] if place + 1 < len(whole) else ""
+        for said in _in_sentence(sentence, following, after if place + 1 == len(whole) else "", choices):
+            inline |= said
+    return forms, inline
+
+
+def _in_sentence(sentence: str, following: str, after: str, choices: Sequence[str]) -> Iterator[set[str | None]]:
+    """What one sentence says that the answer is: a set of one choice, of None where it is doubted, or of nothing."""
+    for one in mentions(sentence, choices):
+        if _IS_ANSWER.match(sentence, one.end):
+            denied = _DOUBTED.search(sentence[max(0, one.start - 60) : one.start]) or sentence.endswith("?")
+            yield {None if denied or _TAKEN_BACK.search(following) else one.choice}
+            return
+    seen: set[tuple[str, str]] = set()
+    for cue in _CUE.finditer(sentence):
+        before = re.split(r"[:;,]", sentence[max(0, cue.start() - 60) : cue.start()])[-1]
+        rest = sentence[cue.end() : cue.end() + LONGEST]
+        if (before, rest) in seen:
+            continue
+        seen.add((before, rest))
+        if not rest.strip(" :\"'") and after:
+            rest, following = unbulleted(after), ""
+        if rest.lstrip(" :\"'").startswith(("\x00", "{")):
+            continue
+        if _OTHERS.search(before):
+            continue  # "the usual answer would be": it is somebody else's
+        doubted = _DOUBTED.search(before)
+        label = _first_of(rest, choices)
+        if label is None and not mentions(rest, choices):
+            continue  # "the answer is not easy to see": it says nothing of any choice
+        yield {None if doubted or sentence.endswith("?") or _TAKEN_BACK.search(following) else label}
+
+
+def _one(text: str, choices: Sequence[str]) -> str | None:
+    """The choice that a whole text is, or names first."""
+    label, _ = match(text.strip(" *_\"'"), choices)
+    return label if label is not None else _first_of(text, choices, whole=True)
+
+
+def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str | None:
+    """The first choice that the text names and does not deny; None where it is doubted, taken back, or one of several.
+
+    whole: the text is all that was said, such as a line after "Answer:", in which "No, x" takes the answer back.
+    """
+    parts = sentences(text)
+    text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
+    if (label := match(text.strip(" \"'"), choices)[0]) is not None:
+        return None if text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest) else label
+    named = mentions(text, choices)
+    place = 0
+    for number, one in enumerate(named):
+        between = text[place : one.start]
+        place = one.end
+        if _denied(between):
+            continue
+        if _UNSURE.search(between) or text.rstrip(" \"'").endswith("?") or _TAKEN_BACK.search(rest):
+            return None
+        return None if _revoked(text[one.end :], one, named[number + 1 :], one.end) else one.choice
+    return None
+
+
+def _denied(between: str) -> bool:
+    """Whether what stands before a choice denies it: "not the", "rather than the", but not "not there but in the"."""
+    denials = list(_DENIAL.finditer(between))
+    return bool(denials) and not _BUT.search(between, denials[-1].end())
+
+
+def _revoked(rest: str, one: Mention, others: Sequence[Mention], offset: int) -> bool:
+    """Whether what follows a choice in its sentence takes it back or names another one as its equal."""
+    other = next((found for found in others if found.choice != one.choice), None)
+    between = rest if other is None else rest[: other.start - offset]
+    if re.match(r"\W*(?:is|was|would be) (?:not|n['\u2019]t|wrong|incorrect)\b|\s*\?", between, re.I):
+        return True
+    if re.search(r"\b(?:no wait|wait|actually|correction|on second thoughts?)\b", between, re.I):
+        return True
+    if other is None:
+        return False
+    return bool(_OTHER.match(between)) or not (_denied(between) or _REASON.search(between))
