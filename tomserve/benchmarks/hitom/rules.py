@@ -18,6 +18,7 @@ tells a nested belief *is* the joint-witness answer, so that on such items a rig
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from tomserve.benchmarks.hitom.explain import semantics_of, traced
 from tomserve.benchmarks.hitom.questions import read_question
@@ -59,18 +60,24 @@ def answers(trace: Trace, asked: Sequence[str], semantics: Semantics = "released
     return {name: rule(trace, asked, semantics) for name, rule in _ANSWERS.items()}
 
 
-def _of(rule: Callable[[Trace, Sequence[str], Semantics], str]) -> Callable[[Item], str | None]:
+@lru_cache(maxsize=16)
+def _answered(story: tuple[str, ...], question: str, semantics: Semantics) -> dict[str, str]:
+    """The answers to a question, by the name of the rule; none where story or question has another form."""
+    try:
+        asked, obj = read_question(question)
+        return answers(traced(story, obj), asked, semantics)
+    except ValueError:
+        return {}
+
+
+def _of(name: str) -> Callable[[Item], str | None]:
     def answer(item: Item) -> str | None:
         """The rule's answer to an item; None where its story or question has another form, or lacks that choice."""
-        try:
-            asked, obj = read_question(item.question)
-            found = rule(traced(item.story, obj), asked, semantics_of(item))
-        except ValueError:
-            return None
+        found = _answered(item.story, item.question, semantics_of(item)).get(name)
         return found if found in item.choices else None
 
     return answer
 
 
-RULES = tuple(Rule(name, _of(rule), "constant" if rule is reality else "simpler") for name, rule in _ANSWERS.items())
+RULES = tuple(Rule(name, _of(name), "constant" if rule is reality else "simpler") for name, rule in _ANSWERS.items())
 """The rules of the benchmark's field `rules`."""

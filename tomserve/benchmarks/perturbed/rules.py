@@ -18,6 +18,7 @@ dataset that ships with tomserve.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from tomserve.benchmarks.perturbed.learned import NAMES, shipped
@@ -25,12 +26,16 @@ from tomserve.benchmarks.perturbed.stagefile import UNKNOWN
 from tomserve.items import Item
 from tomserve.scoring.rules import Rule, first_mentioned, mentions
 
-_QUOTED = re.compile(r'"([^"]*)"')
 _BELIEF = re.compile(r"\b(?:think|believe|expect|know)s?\b", re.IGNORECASE)
-_FINDING_OUT = re.compile(
-    r"\b(?:tells|told|shows|opens|opened|looks|sees|saw|watches|peeks|stays|believes)\b", re.IGNORECASE
+_FINDING_OUT = frozenset(
+    ["tells", "told", "shows", "opens", "opened", "looks", "sees", "saw", "watches", "peeks", "stays", "believes"]
 )
-_PLACING = r"(?:holds?|to the|in the|into the|on the)\s(?:\w+\s)?"
+_PLACING = frozenset(
+    (*(("", verb) for verb in ("hold", "holds")), *((one, "the") for one in ("to", "in", "into", "on")))
+)
+"""Words of placing: pairs of a preposition and "the", or a verb after whatever word."""
+
+_MARKS = str.maketrans(dict.fromkeys('.,;:!?"', " "))
 
 
 def classic(item: Item) -> str | None:
@@ -55,7 +60,8 @@ def reality(item: Item) -> str | None:
 
 def label(item: Item) -> str | None:
     """The last label in quotation marks, which a sign, a label or a speaker gives; else the first label mentioned."""
-    quoted = " ".join(_QUOTED.findall(" ".join(item.story))).casefold()
+    pieces = " ".join(item.story).split('"')
+    quoted = " ".join(pieces[1 : len(pieces) - 1 : 2]).casefold()
     found = [one for one in mentions(item) if one.casefold() in quoted] if quoted else []
     return found[-1] if found else first_mentioned(item)
 
@@ -66,18 +72,26 @@ def opposite(item: Item) -> str | None:
     return None if cue is None else next((one for one in item.choices if one not in (cue, UNKNOWN)), None)
 
 
-@lru_cache(maxsize=256)
-def _placed(choices: tuple[str, ...]) -> re.Pattern[str]:
-    labels = "|".join(re.escape(choice) for choice in choices if choice != UNKNOWN)
-    return re.compile(rf"\b{_PLACING}({labels})\b")
+def _places(words: Sequence[str]) -> bool:
+    """Whether these words end in one of placing, or in one of placing and then one other word."""
+    ends = (words[-2:], words[-3:-1])
+    return any(len(end) == 2 and ((end[0], end[1]) in _PLACING or ("", end[1]) in _PLACING) for end in ends)
 
 
 @lru_cache(maxsize=64)
 def _found_out(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str | None, bool]:
     """The label that the story places last, by its words, and whether somebody finds something out."""
     text = " ".join(story)
-    placed = _placed(choices).findall(text)
-    return placed[-1] if placed else None, _FINDING_OUT.search(text) is not None
+    placed, last = None, -1
+    for choice in choices:
+        at = text.rfind(choice) if choice != UNKNOWN else -1
+        while at > last:
+            whole = not (text[at + len(choice) :][:1] or " ").isalnum() and text[at - 1] == " "
+            if whole and _places(text[max(0, at - 60) : at].split()):
+                placed, last = choice, at
+                break
+            at = text.rfind(choice, 0, at + len(choice) - 1)
+    return placed, not _FINDING_OUT.isdisjoint(text.translate(_MARKS).casefold().split())
 
 
 def keyword(item: Item) -> str | None:
