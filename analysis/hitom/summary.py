@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import polars as pl
 
 from tomserve.studies import Excerpt, baselines
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
-from tomserve.studies.words import percent, signed, worst
+from tomserve.studies.words import cell, percent, signed, worst
 
 from .rows import ALL, OVERALL
 
@@ -51,10 +49,10 @@ def warnings(tables: Tables) -> list[str]:
 def summary(tables: Tables) -> list[Excerpt]:
     """The tables that the terminal prints: accuracy by deception (the paper's Table 5), effects of prompting, joint
     accuracy by order, the primary comparison of twins, and wrong answers with a single explanation."""
-    cell = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
+    right = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
     excerpts = []
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
-        wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="deception", values="cell")
+        wide = part.with_columns(right.alias("cell")).pivot("strategy", index="deception", values="cell")
         wide = baselines.with_best(wide, part, "deception")
         excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",)))
     excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
@@ -98,8 +96,4 @@ def _cell(value: str, low: str, high: str) -> pl.Expr:
 
 
 def _share(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(_number, pl.String, skip_nulls=False)
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("0.", ".", 1)
+    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)

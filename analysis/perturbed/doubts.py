@@ -10,7 +10,7 @@ from tomserve.studies import baselines
 from tomserve.studies.contrasts import NEW
 from tomserve.studies.families import failures_may_explain
 from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import finite, percent, readable, signed, worst
+from tomserve.studies.words import finite, p_value, percent, readable, signed, worst
 
 from .rows import OVERALL, SUBSETS
 
@@ -49,7 +49,7 @@ def _strategies_lost(effects: pl.DataFrame) -> Iterator[str]:
             failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
             yield (
                 f"{row['model']}: {treatment} and {control} did not fail equally often ({failed} of "
-                f"{SUBSETS[row['subset']]}, p {p:.3f}), so that their difference, {signed(row['risk_difference'])} "
+                f"{SUBSETS[row['subset']]}, {p_value(p)}), so that their difference, {signed(row['risk_difference'])} "
                 f"points, may come from the failures: {worst(row)}"
             )
 

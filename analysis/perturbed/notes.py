@@ -68,7 +68,7 @@ RECOMMENDED = {
     f"stages. {_SHARES} The 95% interval (t over the stages) says what to expect of {_NEW}. {_TESTS} verdict says "
     f"harder or easier {_DECIDES} {ABOUT_WORST} For all classes together (overall_perturbed) the interval is made of "
     "the intervals of both shares, and a second row speaks for further tasks of these very stages (target: these "
-    f"stages). {_MORE}",
+    f"stages), with the shares of a fitted model. {_MORE}",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
     "same items. The strategy cot has the model write the belief after every sentence before it answers. Read this "
     "difference and its interval: overlapping intervals of two accuracies are no test of it. Columns are as in "

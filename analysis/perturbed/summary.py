@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import polars as pl
@@ -11,8 +10,9 @@ from tomserve.studies import Excerpt, baselines
 from tomserve.studies.contrasts import NEW
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
+from tomserve.studies.words import cell
 
-from .rows import OVERALL, SUBSETS
+from .rows import CONTROL, OVERALL, PERTURBED, SUBSETS
 
 _NAMES = {"all": "all", "false_belief": "false-belief"}
 """The parts of the questions, short enough for a column."""
@@ -32,14 +32,14 @@ def summary(tables: Tables) -> list[Excerpt]:
     if by_task:
         excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables)]
     title = "theory of mind by the paper's criteria (more than half right)"
-    return [*excerpts, Excerpt(title, _criteria(tables["criteria"].filter(rule="strict")), ("criteria",))]
+    return [*excerpts, Excerpt(title, _criteria(tables), ("criteria",))]
 
 
 def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
-    cell = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
+    counted = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
     excerpts = []
     for (subset, model), part in tables["accuracy"].group_by(["subset", "model"], maintain_order=True):
-        wide = part.with_columns(cell.alias("cell")).pivot("strategy", index="perturbation", values="cell")
+        wide = part.with_columns(counted.alias("cell")).pivot("strategy", index="perturbation", values="cell")
         wide = baselines.with_best(wide, part, "perturbation")
         excerpts.append(Excerpt(f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})", wide, ("accuracy",)))
     return excerpts
@@ -97,14 +97,22 @@ def _by_class(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt(title, frame, ("perturbation_effects",))
 
 
-def _criteria(rows: pl.DataFrame) -> pl.DataFrame:
-    """The criteria in words; tasks solved where they were counted."""
-    half = pl.when("ostensible").then(pl.lit("above half")).otherwise(pl.lit("not above half"))
+def _criteria(tables: Tables) -> pl.DataFrame:
+    """The criteria in words; tasks solved where they were counted. What was not asked is neither passed nor failed."""
+    keys = ["subset", "model", "strategy"]
+    asked = tables["accuracy"].filter(pl.col("total") > 0, perturbation=CONTROL).select(keys, asked=True)
+    rows = tables["criteria"].filter(rule="strict").join(asked, on=keys, how="left", maintain_order="left")
+    lacks = pl.col("asked").is_null()
+    half = pl.when("ostensible").then(pl.lit("above half")).when(lacks).then(pl.lit("not asked"))
+    some_lack = lacks | (pl.col("classes_tested") < len(PERTURBED))
+    passed = (pl.col("classes_above") == pl.col("classes_tested")) & (pl.col("ostensible") | lacks)
     called = (
         pl.when("robust")
         .then(pl.lit("robust"))
         .when("limited_robust")
         .then(pl.lit("limited robust"))
+        .when(some_lack & passed)
+        .then(pl.lit("cannot be told"))
         .otherwise(pl.lit("not robust"))
     )
     solved = [pl.format("{} of {}", "tasks_solved", "tasks").alias("tasks solved")] if "tasks" in rows.columns else []
@@ -112,7 +120,7 @@ def _criteria(rows: pl.DataFrame) -> pl.DataFrame:
         _questions(),
         "model",
         "strategy",
-        half.alias("unperturbed"),
+        half.otherwise(pl.lit("not above half")).alias("unperturbed"),
         pl.format("{} of {}", "classes_above", "classes_tested").alias("classes above half"),
         called.alias("paper's word"),
         *_also(rows),
@@ -139,10 +147,4 @@ def _cell(value: str, low: str, high: str) -> pl.Expr:
 
 
 def _number(name: str) -> pl.Expr:
-    return pl.col(name).map_elements(_share, pl.String, skip_nulls=False)
-
-
-def _share(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return "?"
-    return f"{value:.2f}".replace("0.", ".", 1)
+    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)

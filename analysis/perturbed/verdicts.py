@@ -16,7 +16,7 @@ from tomserve.studies.showing import Row, Tables
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
 from tomserve.studies.words import finite, interval, number, percent, points, readable, who
 
-from .rows import CONTROL, OVERALL, SUBSETS
+from .rows import CONTROL, OVERALL, PERTURBED, SUBSETS
 
 
 def verdicts(tables: Tables, context: Context) -> list[Verdict]:
@@ -42,6 +42,7 @@ _ROBUST = {
     "ostensible": ("No: on unperturbed stories only", BAD),
     "no": ("No", BAD),
     "open": ("Not shown, but not ruled out", OPEN),
+    "untested": ("It cannot be told: not all of it was asked", OPEN),
 }
 _DIFFERS = ("It depends on strategy or questions", OPEN)
 
@@ -55,14 +56,22 @@ def _robust(tables: Tables) -> Card | None:
     """
     if not holds(tables, "criteria", "subset strategy rule ostensible classes_above limited_robust robust"):
         return None
-    outcomes, grounds = set(), []
+    outcomes, met, grounds = set(), set(), []
     shared: dict[str, None] = {}
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
-        outcomes.add(_outcome(row, below, undecided))
-        control = "also" if row["ostensible"] else "but not"
-        tested = row.get("classes_tested", 10)
-        text = f"More than half right in {row['classes_above']} of {tested} classes, {control} on unperturbed stories."
+        control = _control_asked(tables, row)
+        outcomes.add(_outcome(row, below, undecided, control))
+        if row["subset"] == "all":
+            met.add(bool(row["ostensible"] and row["limited_robust"]))
+        tested = int(str(row.get("classes_tested", len(PERTURBED))))
+        text = f"More than half right in {row['classes_above']} of {tested} classes, "
+        text += (
+            f"{'also' if row['ostensible'] else 'but not'} on unperturbed stories"
+            if control
+            else ("and unperturbed stories were not asked")
+        )
+        text += "." if tested >= len(PERTURBED) else f"; the paper's criterion asks for {len(PERTURBED)} classes."
         if above + below + undecided:
             text += (
                 f" The 95% intervals of {above} lie wholly above one half and of {below} wholly below; one half lies "
@@ -78,7 +87,8 @@ def _robust(tables: Tables) -> Card | None:
         verdict += "; on false beliefs clearly above every simple rule"
     elif shared:
         one = len(shared) == 1
-        verdict = f"Meets the paper's criterion, but so {'does' if one else 'do'} {_listed(list(shared))}, "
+        meets = "Meets the paper's criterion" if met == {True} else "Meets the paper's criterion in part only"
+        verdict = f"{meets}, but so {'does' if one else 'do'} {_listed(list(shared))}, "
         verdict, tone = f"{verdict}which follow{'s' if one else ''} nobody's belief", OPEN if tone == GOOD else tone
     remark = (
         "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
@@ -124,10 +134,23 @@ def _above_rules(tables: Tables) -> bool:
     return subset.height > 0 and all(baselines.place(row) == 1 for row in subset.iter_rows(named=True))
 
 
-def _outcome(row: Row, below: int, undecided: int) -> str:
-    """Which of _ROBUST holds; below, undecided: classes whose interval lies below one half, or holds it."""
+def _control_asked(tables: Tables, row: Row) -> bool:
+    """Whether unperturbed stories were asked; yes where nothing is known."""
+    if not holds(tables, "accuracy", "subset strategy perturbation total"):
+        return True
+    found = tables["accuracy"].filter(perturbation=CONTROL, subset=row["subset"], strategy=row["strategy"])
+    return bool(found["total"].sum())
+
+
+def _outcome(row: Row, below: int, undecided: int, control: bool) -> str:
+    """Which of _ROBUST holds; below, undecided: classes whose interval lies below one half, or holds it; control:
+    whether unperturbed stories were asked."""
     if row["robust"] and row["ostensible"]:
         return "perhaps" if below or undecided else "yes"
+    tested = int(str(row.get("classes_tested", len(PERTURBED))))
+    passed = row["classes_above"] == tested and (row["ostensible"] or not control)
+    if passed and (tested < len(PERTURBED) or not control):
+        return "untested"  # robust as far as it was asked
     if row["limited_robust"]:
         return "limited"
     if row["ostensible"]:
@@ -186,7 +209,9 @@ def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -
         if names:
             more = f", {len(names) - 2} more" if len(names) > 2 else ""
             return f"{said}: {', '.join(names[:2])}{more}", BAD
-    if shown and undecided == shown:
+    if not shown:
+        return "No class can be compared with unperturbed stories", OPEN
+    if undecided == shown:
         return "It cannot be decided with so few stages", OPEN
     return "No class is shown to be harder" + (f"; {undecided} of {shown} undecided" if undecided else ""), OPEN
 

@@ -773,7 +773,7 @@ def test_bounds_hold_what_failures_may_hide() -> None:
     doubts = compute(frame, study).warnings
     assert len(doubts) == 2, "none failed in the false-belief subset"
     assert doubts[0].startswith(
-        "m: cot and vanilla did not fail equally often (25% against 0% of all questions, p 0.000), so that their "
+        "m: cot and vanilla did not fail equally often (25% against 0% of all questions, p < 0.001), so that their "
         "difference, −25 points, may come from the failures: had they all been answered, it could lie anywhere from "
         "−25 to 0"
     )

@@ -19,7 +19,8 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("B - A",),
         "the share of questions that B has right minus the share that A has right (A and B, with the weights of the "
-        "difference: every task counts alike); 0.05 is five percentage points",
+        "difference: every task counts alike or, where the questions name stages, every stage); 0.05 is "
+        "five percentage points",
     ),
     (
         ("low", "high"),
@@ -48,7 +49,8 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("sd",),
-        "the standard deviation of the units' differences that the run has shown, pooled over classes and strategies",
+        "the standard deviation of the units' differences that the run has shown, pooled over classes and strategies; "
+        "without one, as where no unit differs from another, it cannot be told which difference could be found",
     ),
     (
         ("minimum_detectable_effect",),

@@ -22,9 +22,9 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS, name_of
-from tomserve.studies.contrasts import Record, contrast
+from tomserve.studies.contrasts import NEW, Record, contrast
 from tomserve.studies.showing import Excerpt, Figure, Row, Tables
-from tomserve.studies.words import finite, percent, signed
+from tomserve.studies.words import cell, finite, percent, signed
 
 TABLE = "baselines"
 """Name of the table of all rules."""
@@ -186,7 +186,21 @@ def compared(row: Mapping[str, Any]) -> str:
         side = "beside" if accuracy is None else "above" if accuracy > share else "below" if accuracy < share else "as"
         return f"{side} {rule})"
     low, high = signed(row["over_rule_low"]), signed(row["over_rule_high"])
-    return f"{_PLACES[where]} {rule}; difference {signed(row['over_rule'])} [{low}, {high}] points)"
+    return f"{_PLACES[where]} {rule}; difference {signed(row['over_rule'])} [{low}, {high}] points{_means(row)})"
+
+
+def _means(row: Mapping[str, Any]) -> str:
+    """The two shares whose difference over_rule is, where the accuracies beside it differ by another number of points:
+    the difference counts every unit once, an accuracy every question."""
+    accuracy, share, own, rule = (
+        finite(row.get(name)) for name in ("accuracy", "best_rule_accuracy", "estimate", "best_rule_estimate")
+    )
+    if accuracy is None or share is None or own is None or rule is None:
+        return ""
+    if abs((accuracy - share) - (own - rule)) < 0.005:
+        return ""
+    unit = "stage" if row.get("target") == NEW else "story"
+    return f", {percent(own)} against {percent(rule)} where every {unit} counts once"
 
 
 def best_of_kinds(frame: pl.DataFrame) -> str:
@@ -220,16 +234,24 @@ def marked(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
 
 
 def with_best(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
-    """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row.
+    """A table of cells for the terminal with a further column, best rule: the share of the best rule in each row, for
+    each strategy in turn where it differs, because they were asked different questions.
 
     cells: a row for each value of the column `key`. shares: rows of accuracy with that column and those of KNOWN. The
     table stays as it is where no rule is known.
     """
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
         return cells
-    best = shares.group_by(key).agg(pl.col("best_rule_accuracy").max().alias("best rule"))
-    share = pl.col("best rule").map_elements(_cell, pl.String, skip_nulls=False)
-    return cells.join(best, on=key, how="left", maintain_order="left").with_columns(share)
+    records = [
+        {key: name, "best rule": _each(part["best_rule_accuracy"].to_list())}
+        for (name,), part in shares.group_by([key], maintain_order=True)
+    ]
+    return cells.join(pl.DataFrame(records), on=key, how="left", maintain_order="left")
+
+
+def _each(values: Sequence[float | None]) -> str:
+    """The best rule's share of the questions of each strategy: once where all were asked the same questions."""
+    return " / ".join(map(cell, values if len(set(values)) > 1 else values[:1]))
 
 
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
@@ -245,23 +267,19 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
         paired = "over_rule" in part.columns
         share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
         columns = [
-            pl.col(share).map_elements(_cell, pl.String, skip_nulls=False).alias("right"),
+            pl.col(share).map_elements(cell, pl.String, skip_nulls=False).alias("right"),
             pl.col("best_rule").alias("best simple rule"),
-            pl.col(rule).map_elements(_cell, pl.String, skip_nulls=False).alias("rule's"),
+            pl.col(rule).map_elements(cell, pl.String, skip_nulls=False).alias("rule's"),
         ]
         if paired:
             ends = [
-                pl.col(name).map_elements(_cell, pl.String, skip_nulls=False)
+                pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
                 for name in ("over_rule", "over_rule_low", "over_rule_high")
             ]
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
         title = f"{model}: is it above the best rule that follows nobody's belief?"
         found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,)))
     return found
-
-
-def _cell(value: float | None) -> str:
-    return "?" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("0.", ".", 1)
 
 
 def known(tables: Tables) -> bool:

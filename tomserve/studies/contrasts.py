@@ -98,7 +98,7 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
     classes are pooled, and the interval is to speak for stages not yet written or for the stages at hand.
 
     All numbers are over the strata that have both arms, each counted once: also the two shares, which therefore may
-    differ from the accuracies over all strata.
+    differ from the accuracies over all strata. With THESE both shares, and the bounds, are those of a fitted model.
     """
     arm = treated.to_numpy().astype(bool)
     outcome = rows["correct"].cast(pl.Float64).to_numpy()
@@ -115,11 +115,15 @@ def matched(rows: pl.DataFrame, treated: pl.Series, *, stratum: str, pool: str |
         haenszel = marginal.mantel_haenszel(outcome, arm, strata)
         extra |= {"mh_risk_difference": haenszel.risk_difference, "mh_risk_ratio": haenszel.risk_ratio}
 
+    faulty = rows["faulty"].to_numpy()
+
     def estimate(t: Any, c: Any) -> float:
+        if pool == THESE:  # shares that a model fits, and not the means of the strata
+            whole = marginal.these_strata_effect(np.where(arm, t, c), *columns[1:]) if faulty.any() else effect
+            return whole.estimate
         means = matched_cells(np.where(arm, t, c), *columns[1:]).means
         return float((means[:, 1] - means[:, 0]).mean()) if len(means) else math.nan
 
-    faulty = rows["faulty"].to_numpy()
     unknown = np.where(faulty, np.nan, outcome)
     means = matched_cells(*columns).means
     failure = failures.matched_failures(faulty, *columns[1:])

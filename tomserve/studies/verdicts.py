@@ -13,7 +13,7 @@ import polars as pl
 from tomserve.studies import baselines
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Tables, Verdict
-from tomserve.studies.words import finite, interval, percent, points, populations, readable, sign, who
+from tomserve.studies.words import finite, interval, p_value, percent, points, populations, readable, sign, who
 
 HELPS = {1: "helps", -1: "hurts", 0: "no clear effect"}
 """What the sign of an effect says of a strategy."""
@@ -99,7 +99,7 @@ def reasoning_helps(
             signs.append(sign(row))
         text = f"{HELPS[sign(row)]}, {points(row)}"
         if (p := finite(row.get("p"))) is not None:
-            text += f"; p = {p:.3f}"
+            text += f"; {p_value(p)}"
         if row.get("gained") is not None and row.get("lost") is not None:
             text += f"; {row['gained']:,} questions gained, {row['lost']:,} lost"
         if row.get("target"):

@@ -73,7 +73,32 @@ def percent(value: object) -> str:
 
 def number(value: float) -> str:
     """A number with two decimals and a real minus sign."""
-    return f"{value + 0.0:.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def cell(value: float | None) -> str:
+    """A share, or a difference of shares, as a cell of a narrow table has it: two decimals without the zero before
+    them, no sign where it rounds to zero, and a question mark where it is undefined.
+
+    >>> cell(0.5), cell(-0.25), cell(-0.004), cell(1.0), cell(None)
+    ('.50', '-.25', '.00', '1.00', '?')
+    """
+    if value is None or not math.isfinite(value):
+        return "?"
+    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
+
+
+def p_value(value: float) -> str:
+    """A p in words, with three decimals: p = 0.017, or p < 0.001, since no test gives a p of zero.
+
+    A p above .05 is never shown as .05 nor one below it, so that what is said beside it cannot seem to contradict it.
+
+    >>> p_value(0.0172), p_value(1e-9), p_value(0.0504), p_value(0.0496)
+    ('p = 0.017', 'p < 0.001', 'p = 0.0504', 'p = 0.0496')
+    """
+    if value < 0.0005:
+        return "p < 0.001"
+    return f"p = {value:.4f}" if f"{value:.3f}" == "0.050" and value != 0.05 else f"p = {value:.3f}"
 
 
 def interval(row: Row) -> str:

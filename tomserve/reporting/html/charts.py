@@ -156,7 +156,9 @@ def heat(
             "column": cell.column,
             "value": cell.value,
             "words": cell.words,
-            "text": f"{cell.value:.2f}" if difference is None else f"{cell.value + 0.0:+.2f}".replace("-", "−"),
+            "text": f"{cell.value:.2f}"
+            if difference is None
+            else f"{round(cell.value, 2) + 0.0:+.2f}".replace("-", "−"),
             "ink": CELL_DARK if is_dark else CELL_LIGHT,
         }
         for cell, is_dark in zip(cells, dark, strict=True)
