@@ -192,17 +192,35 @@ def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -
 
 
 def _counted(classes: pl.DataFrame) -> str:
-    """How many classes have which verdict, in a sentence that begins with the clear verdicts."""
-    counts = dict(classes.group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
+    """How many classes have which verdict, in a sentence that begins with the clear verdicts; those that so few stages
+    cannot decide are counted together, whatever their numbers of stages."""
+    open_ones = pl.col("verdict").str.starts_with(UNDECIDED)
+    counts = dict(classes.filter(~open_ones).group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
+    if (undecided := classes.filter(open_ones)).height:
+        counts[_undecided(undecided["verdict"])] = undecided.height
     first = sorted(counts, key=lambda said: (said.startswith((NOT_SHOWN, UNDECIDED)), said))
     said = "; ".join(f"{counts[name]} {name}" for name in first)
     return f"Of {classes.height} classes: {said}."
+
+
+def _undecided(verdicts: pl.Series) -> str:
+    """The verdicts of undecided classes as one, such as: cannot be decided with 3 to 6 stages (needs 57)."""
+    units, needed = (verdicts.str.extract(pattern).cast(pl.Int64) for pattern in (r"with (\d+)", r"needs (\d+)"))
+    stages = f"{_range(units)} stage{'s' * (units.max() != 1)}"
+    return f"{UNDECIDED} with {stages}" + (f" (needs {_range(needed)})" if needed.drop_nulls().len() else "")
+
+
+def _range(numbers: pl.Series) -> str:
+    low, high = numbers.min(), numbers.max()
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _lowest(classes: pl.DataFrame) -> str:
     row = classes.row(0, named=True)
     units = row.get("units")
     over = f", over the {units} stages that have both" if units else ""
+    if units == 1:
+        over = ", over the one stage that has both"
     return f"The lowest is {readable(row['perturbation'])}, {points(row)}{over}."
 
 
@@ -216,10 +234,10 @@ def _what_harder_means(judged: bool) -> str:
         "its shares may differ from its accuracy over all stages. It is called harder or easier if p, adjusted for "
         "how many classes were tested at once, is at most 0.05 (p: how often chance alone would give so large a "
         "difference) and the difference is larger than batching alone could make it, where that was measured. It is "
-        f"not shown if it is neither, although a difference of {WORTH:.0%} would most likely have been found; where "
-        "one that large could well have been missed, the class cannot be decided with so few stages, and the number "
-        "needed stands in brackets. Failures may explain a difference if one side failed more often, or if the "
-        "difference could lie on either side of zero had all failures been answered."
+        f"not shown if it is neither, although a difference of {100 * WORTH:.0f} points would most likely have been "
+        "found; where one that large could well have been missed, the class cannot be decided with so few stages, and "
+        "the number needed stands in brackets. Failures may explain a difference if one side failed more often, or "
+        "if the difference could lie on either side of zero had all failures been answered."
     )
 
 

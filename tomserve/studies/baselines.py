@@ -186,7 +186,9 @@ def compared(row: Mapping[str, Any]) -> str:
         side = "beside" if accuracy is None else "above" if accuracy > share else "below" if accuracy < share else "as"
         return f"{side} {rule})"
     low, high = signed(row["over_rule_low"]), signed(row["over_rule_high"])
-    return f"{_PLACES[where]} {rule}; difference {signed(row['over_rule'])} [{low}, {high}] points)"
+    unit = str(row.get("target") or "").removeprefix("new ")
+    over = f" of the means over {unit}" if finite(row.get("estimate")) is not None and unit else ""
+    return f"{_PLACES[where]} {rule}; difference{over} {signed(row['over_rule'])} [{low}, {high}] points)"
 
 
 def best_of_kinds(frame: pl.DataFrame) -> str:
@@ -228,8 +230,20 @@ def with_best(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFra
     if "best_rule" not in shares.columns or shares["best_rule"].is_null().all():
         return cells
     best = shares.group_by(key).agg(pl.col("best_rule_accuracy").max().alias("best rule"))
-    share = pl.col("best rule").map_elements(_cell, pl.String, skip_nulls=False)
+    share = pl.col("best rule").map_elements(shown_share, pl.String, skip_nulls=False)
     return cells.join(best, on=key, how="left", maintain_order="left").with_columns(share)
+
+
+READING_COUNTED = (
+    "The rule is a way to answer without following anybody's belief, here the one that has the most of the same "
+    "questions right."
+)
+READING = (
+    f"{READING_COUNTED} Where the interval of the difference (model minus rule) does not lie wholly above 0, the model "
+    "has not been shown to do more than the rule. From here on shares are means over stages, tasks or stories, and may "
+    "differ a little from shares of questions."
+)
+"""What a reader of the terminal must know of the comparison with rules; the first where only questions were counted."""
 
 
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
@@ -245,22 +259,22 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
         paired = "over_rule" in part.columns
         share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
         columns = [
-            pl.col(share).map_elements(_cell, pl.String, skip_nulls=False).alias("right"),
+            pl.col(share).map_elements(shown_share, pl.String, skip_nulls=False).alias("right"),
             pl.col("best_rule").alias("best simple rule"),
-            pl.col(rule).map_elements(_cell, pl.String, skip_nulls=False).alias("rule's"),
+            pl.col(rule).map_elements(shown_share, pl.String, skip_nulls=False).alias("rule's"),
         ]
         if paired:
             ends = [
-                pl.col(name).map_elements(_cell, pl.String, skip_nulls=False)
+                pl.col(name).map_elements(shown_share, pl.String, skip_nulls=False)
                 for name in ("over_rule", "over_rule_low", "over_rule_high")
             ]
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
         title = f"{model}: is it above the best rule that follows nobody's belief?"
-        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,)))
+        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,), READING if paired else READING_COUNTED))
     return found
 
 
-def _cell(value: float | None) -> str:
+def shown_share(value: float | None) -> str:
     return "?" if value is None or not math.isfinite(value) else f"{value:.2f}".replace("0.", ".", 1)
 
 
