@@ -111,8 +111,8 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
     endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
     assert done.code == 1  # nobody may take the numbers of such a run for the model's
-    assert "r: 3 of 3 answers (100.0%) could not be read; they count as wrong." in done.err
-    assert done.out.splitlines()[-1] == "unreadable: 3 answers, more than 2% of all"
+    assert "r: 2 of 2 answers (100.0%) could not be read; they count as wrong." in done.err
+    assert done.out.splitlines()[-1] == "unreadable: 2 answers, more than 2% of all"
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
     assert set(scores["reason"]) == {"no JSON object with an answer"}
