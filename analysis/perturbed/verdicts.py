@@ -211,8 +211,8 @@ def _undecided(verdicts: pl.Series) -> str:
 
 
 def _range(numbers: pl.Series) -> str:
-    low, high = numbers.min(), numbers.max()
-    return f"{low}" if low == high else f"{low} to {high}"
+    found = sorted(set(numbers.drop_nulls().to_list()))
+    return " to ".join(str(one) for one in dict.fromkeys((found[0], found[-1])))
 
 
 def _lowest(classes: pl.DataFrame) -> str:
