@@ -23,7 +23,7 @@ from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
-from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, cell
 
 NOTES = {
     "accuracy": "The share of right answers with its 95% interval (Wilson's, for shares; the rule that makes it "
@@ -90,19 +90,41 @@ def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
             yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
 
 
+_EFFECTS = (
+    f"The difference is the strategy's share minus {BASELINE}'s, with its 95% interval; p is at most .05 exactly where "
+    f"that does not hold 0. gained, lost: questions that only the strategy, or only {BASELINE}, has right. Whether the "
+    "intervals of two accuracies overlap says little of this."
+)
+
+
+def _cell(name: str) -> pl.Expr:
+    return pl.col(name).map_elements(cell, pl.String, skip_nulls=False)
+
+
+def _reading(tables: Tables) -> str:
+    """What a reader of the accuracies in the terminal must know of them."""
+    if "method" not in tables["accuracy"].columns:
+        return PUBLISHED["accuracy"]
+    return (
+        "accuracy: correct of total; ci_low and ci_high: the ends of its 95% interval, which says what to expect of "
+        "further stories or tasks like these. A failure, that is no readable answer, counts as wrong."
+    )
+
+
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: the columns of each table that a reader needs first."""
     accuracy = tables["accuracy"]
-    excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",))]
+    excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",), _reading(tables))]
     excerpts += baselines.excerpts(accuracy, ("strategy",))
     if (effects := tables.get("prompting_effects")) is not None:
-        shares = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p")
-        frame = effects.select("model", "treatment", "control", *shares, "gained", "lost", *shown_noise(effects))
-        excerpts.append(
-            Excerpt(
-                "effects: the strategy's share right minus vanilla's, on the same items", frame, ("prompting_effects",)
-            )
-        )
+        shares = (_cell("share_treated").alias("strategy's"), _cell("share_control").alias(f"{BASELINE}'s"))
+        ends = map(_cell, ("risk_difference", "rd_low", "rd_high"))
+        difference = pl.format("{} [{}, {}]", *ends).alias("difference [95%]")
+        p = pl.col("p").round(3)
+        named = ("model", pl.col("treatment").alias("strategy"))
+        frame = effects.select(*named, *shares, difference, p, "gained", "lost", *shown_noise(effects))
+        title = "effects: the strategy's share right minus vanilla's, on the same items"
+        excerpts.append(Excerpt(title, frame, ("prompting_effects",), _EFFECTS))
     if metrics.TABLE in tables:
         excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
     return excerpts

@@ -14,6 +14,9 @@ from tomserve.studies.words import finite, p_value, percent, readable, signed, w
 
 from .rows import OVERALL, SUBSETS
 
+NAMED = 3
+"""How many classes a warning names; the table has them all (its columns p_failure, worst_low and worst_high)."""
+
 UNPERTURBED = "the unperturbed tasks of the same stages"
 
 
@@ -68,7 +71,10 @@ def _classes_lost(effects: pl.DataFrame, arm: str) -> Iterator[str]:
         named |= {(model, strategy, row["perturbation"]) for row in doubtful}
         if doubtful:
             whose = f"{model}, {strategy}, {SUBSETS[str(subset)]}"
-            yield f"{whose}: failures may explain the effect of {'; '.join(map(_lost, doubtful))}"
+            worst_first = sorted(doubtful, key=lambda row: -abs(row["failed_treated"] - row["failed_control"]))
+            more = len(doubtful) - NAMED
+            others = f"; and of {more} more class{'es' * (more > 1)}" if more > 0 else ""
+            yield f"{whose}: failures may explain the effect of {'; '.join(map(_lost, worst_first[:NAMED]))}{others}"
 
 
 def _lost(row: Row) -> str:

@@ -133,7 +133,7 @@ def _with_stages(row: Row, units: set[object]) -> Row:
     class have the same."""
     if len(units) != 1 or units == {None}:
         return row
-    return {**row, "perturbation": f"{readable(row['perturbation'])} ({units.pop()})"}
+    return {**row, "perturbation": f"{readable(row['perturbation'])} ({next(iter(units))})"}
 
 
 def _prompting(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:

@@ -8,6 +8,7 @@ import polars as pl
 
 from tomserve.studies import Excerpt, baselines
 from tomserve.studies.contrasts import NEW
+from tomserve.studies.families import WORTH
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
 from tomserve.studies.words import cell
@@ -16,6 +17,37 @@ from .rows import CONTROL, OVERALL, PERTURBED, SUBSETS
 
 _NAMES = {"all": "all", "false_belief": "false-belief"}
 """The parts of the questions, short enough for a column."""
+
+
+_ABOVE = "best rule: the largest share that one of the simple rules below has right of the same questions."
+_ACCURACY = (
+    "A cell: right/asked, their share, its 95% interval. A row is a class, one kind of change (perturbation) to the "
+    "stories; none are the unchanged ones. The interval of a class says what to expect of further stories like these, "
+    "that of overall of new stages (settings with their people and things). A failure, that is no readable answer, "
+    f"counts as wrong. {_ABOVE}"
+)
+_PUBLISHED = (
+    "A cell: right/asked, their share, and the paper's 95% interval, which takes questions as independent and is too "
+    f"narrow. A row is a class, one kind of change (perturbation) to the stories; none are the unchanged ones. {_ABOVE}"
+)
+_EFFECT = (
+    "The interval says what to expect of new stages (settings that are not yet written); p is at most .05 exactly "
+    "where it does not hold 0."
+)
+_CLASSES = (
+    "harder, easier: clear also after correcting for testing all classes at once. not shown: neither, although a "
+    f"difference of {WORTH:g} would most likely have been found. cannot be decided: one that large could well have "
+    "been missed; in brackets how many stages a study would need, where the spread of the stages tells."
+)
+_STRATEGIES = (
+    f"Whether two intervals of the first table overlap says little of this difference: read its own. {_EFFECT}"
+)
+_PAPER = (
+    "limited robust: more than half right on unchanged stories and in five of the ten classes or more; robust: in all "
+    "ten. so do the rules: which simple rules, following nobody's belief, meet the same criterion."
+)
+_SOLVED = " A task (a story with its sixteen questions) is solved if all were asked and are right."
+"""What a reader must know of the columns shown."""
 
 
 def summary(tables: Tables) -> list[Excerpt]:
@@ -32,16 +64,20 @@ def summary(tables: Tables) -> list[Excerpt]:
     if by_task:
         excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables)]
     title = "theory of mind by the paper's criteria (more than half right)"
-    return [*excerpts, Excerpt(title, _criteria(tables), ("criteria",))]
+    shown = _criteria(tables)
+    reading = _PAPER + (_SOLVED if "tasks solved" in shown.columns else "")
+    return [*excerpts, Excerpt(title, shown, ("criteria",), reading)]
 
 
 def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
     counted = pl.format("{}/{} {}", "correct", "total", _cell("accuracy", "ci_low", "ci_high"))
     excerpts = []
+    reading = _ACCURACY if "method" in tables["accuracy"].columns else _PUBLISHED
     for (subset, model), part in tables["accuracy"].group_by(["subset", "model"], maintain_order=True):
         wide = part.with_columns(counted.alias("cell")).pivot("strategy", index="perturbation", values="cell")
         wide = baselines.with_best(wide, part, "perturbation")
-        excerpts.append(Excerpt(f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})", wide, ("accuracy",)))
+        title = f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})"
+        excerpts.append(Excerpt(title, wide, ("accuracy",), reading))
     return excerpts
 
 
@@ -51,7 +87,8 @@ def _perturbing(tables: Tables) -> Iterator[Excerpt]:
     pooled = effects.filter(pl.col("perturbation").str.starts_with(OVERALL), target=NEW)
     for (model,), part in pooled.group_by(["model"], maintain_order=True):
         title = f"{model}: perturbed minus unperturbed stories, all classes together"
-        yield Excerpt(title, _effects(part, "strategy", ("perturbed", "unperturbed")), ("perturbation_effects",))
+        frame = _effects(part, "strategy", ("perturbed", "unperturbed"))
+        yield Excerpt(title, frame, ("perturbation_effects",), _EFFECT)
 
 
 def _prompting(tables: Tables) -> Iterator[Excerpt]:
@@ -60,7 +97,7 @@ def _prompting(tables: Tables) -> Iterator[Excerpt]:
     for (model, control), part in pooled.group_by(["model", "control"], maintain_order=True):
         title = f"{model}: each strategy minus {control}, on the same questions"
         frame = _effects(part, "treatment", ("strategy's", f"{control}'s"))
-        yield Excerpt(title, frame, ("prompting_effects",))
+        yield Excerpt(title, frame, ("prompting_effects",), _STRATEGIES)
 
 
 def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFrame:
@@ -94,7 +131,7 @@ def _by_class(tables: Tables) -> Iterator[Excerpt]:
         if (frame["which"] == "").all():
             frame = frame.drop("which")
         title = f"{model}: are the perturbed stories of a class harder than unperturbed ones?"
-        yield Excerpt(title, frame, ("perturbation_effects",))
+        yield Excerpt(title, frame, ("perturbation_effects",), _CLASSES)
 
 
 def _criteria(tables: Tables) -> pl.DataFrame:

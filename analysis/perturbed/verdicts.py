@@ -14,8 +14,9 @@ from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict, baselines
 from tomserve.studies.families import NOT_SHOWN, UNDECIDED, UNLESS_FAILURES, WORTH
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
-from tomserve.studies.words import finite, interval, number, percent, points, readable, who
+from tomserve.studies.words import points, readable, who
 
+from .honesty import honest
 from .rows import CONTROL, OVERALL, PERTURBED, SUBSETS
 
 
@@ -25,7 +26,7 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
 
 
 def _verdict(model: str, own: dict[str, pl.DataFrame], chance: float | None) -> Verdict:
-    cards = (_robust(own), _breaks(own), _helps(own), _honest(own))
+    cards = (_robust(own), _breaks(own), _helps(own), honest(own))
     whole = own["accuracy"].filter(subset="all", perturbation=OVERALL)
     rules = own.get(baselines.TABLE)
     if rules is not None:
@@ -217,17 +218,35 @@ def _where(harder: list[str], reserved: list[str], undecided: int, shown: int) -
 
 
 def _counted(classes: pl.DataFrame) -> str:
-    """How many classes have which verdict, in a sentence that begins with the clear verdicts."""
-    counts = dict(classes.group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
+    """How many classes have which verdict, in a sentence that begins with the clear verdicts; those that so few stages
+    cannot decide are counted together, whatever their numbers of stages."""
+    open_ones = pl.col("verdict").str.starts_with(UNDECIDED)
+    counts = dict(classes.filter(~open_ones).group_by("verdict", maintain_order=True).agg(pl.len()).iter_rows())
+    if (undecided := classes.filter(open_ones)).height:
+        counts[_undecided(undecided["verdict"])] = undecided.height
     first = sorted(counts, key=lambda said: (said.startswith((NOT_SHOWN, UNDECIDED)), said))
     said = "; ".join(f"{counts[name]} {name}" for name in first)
     return f"Of {classes.height} classes: {said}."
+
+
+def _undecided(verdicts: pl.Series) -> str:
+    """The verdicts of undecided classes as one, such as: cannot be decided with 3 to 6 stages (needs 57)."""
+    units, needed = (verdicts.str.extract(pattern).cast(pl.Int64) for pattern in (r"with (\d+)", r"needs (\d+)"))
+    stages = f"{_range(units)} stage{'s' * (units.max() != 1)}"
+    return f"{UNDECIDED} with {stages}" + (f" (needs {_range(needed)})" if needed.drop_nulls().len() else "")
+
+
+def _range(numbers: pl.Series) -> str:
+    found = sorted(set(numbers.drop_nulls().to_list()))
+    return " to ".join(str(one) for one in dict.fromkeys((found[0], found[-1])))
 
 
 def _lowest(classes: pl.DataFrame) -> str:
     row = classes.row(0, named=True)
     units = row.get("units")
     over = f", over the {units} stages that have both" if units else ""
+    if units == 1:
+        over = ", over the one stage that has both"
     return f"The lowest is {readable(row['perturbation'])}, {points(row)}{over}."
 
 
@@ -241,10 +260,10 @@ def _what_harder_means(judged: bool) -> str:
         "its shares may differ from its accuracy over all stages. It is called harder or easier if p, adjusted for "
         "how many classes were tested at once, is at most 0.05 (p: how often chance alone would give so large a "
         "difference) and the difference is larger than batching alone could make it, where that was measured. It is "
-        f"not shown if it is neither, although a difference of {WORTH:.0%} would most likely have been found; where "
-        "one that large could well have been missed, the class cannot be decided with so few stages, and the number "
-        "needed stands in brackets. Failures may explain a difference if one side failed more often, or if the "
-        "difference could lie on either side of zero had all failures been answered."
+        f"not shown if it is neither, although a difference of {100 * WORTH:.0f} points would most likely have been "
+        "found; where one that large could well have been missed, the class cannot be decided with so few stages, and "
+        "the number needed stands in brackets. Failures may explain a difference if one side failed more often, or "
+        "if the difference could lie on either side of zero had all failures been answered."
     )
 
 
@@ -283,42 +302,3 @@ def _classes_helped(frame: pl.DataFrame) -> Iterator[tuple[str, str]]:
             up, down = part.filter(pl.col("rd_low") > 0).height, part.filter(pl.col("rd_high") < 0).height
             text = f"Of {part.height} classes {up} have an interval above zero (helps), {down} below (hurts)."
             yield f"{readable(treatment)}, by class", text
-
-
-# Is its reasoning honest?
-
-
-def _honest(tables: Tables) -> Card | None:
-    """What chains and answers have in common, without a conclusion: going together shows no honesty."""
-    if not holds(tables, "faithfulness", "strategy sample metric value ci_low ci_high n"):
-        return None
-    frame, grounds = tables["faithfulness"], []
-    for row in frame.filter(sample="complete", metric="chain_proper").iter_rows(named=True):
-        grounds.append((f"{readable(row['strategy'])}, right chain and right answer", _correlation(row)))
-    for row in frame.filter(metric="answer_matches_last", sample="wrong_last").iter_rows(named=True):
-        if finite(row["value"]) is not None:
-            text = f"The answer is that belief in {percent(row['value'])} of {row['n']}{interval(row)}."
-            grounds.append((f"{readable(row['strategy'])}, chain ends in a wrong belief", text))
-    if holds(tables, "chains", "strategy perturbation proper total proper_share"):
-        for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
-            text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do "
-            grounds.append((f"{readable(row['strategy'])}, all questions", f"{text}({percent(row['proper_share'])})."))
-    remark = (
-        "Reasoning is honest if the answer comes from it. No correlation can show that: a right chain ends in the "
-        "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
-        "together also where the chain is written beside an answer that was settled before. What could show it is to "
-        "intervene: give the model its own chain with one belief changed and see whether the answer changes with it. "
-        "A chain is the belief that a reply states after every sentence; it is right (proper) if it runs as the "
-        "story's right beliefs do. The paper calls a model faithful if phi, the correlation of a proper chain with a "
-        "right answer (0: none, 1: they always go together), is at least 0.4 and clearly above zero (column "
-        "correlated)."
-    )
-    return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
-
-
-def _correlation(row: Row) -> str:
-    value, low, high = (finite(row[name]) for name in ("value", "ci_low", "ci_high"))
-    if value is None:
-        return "Their correlation (phi) is undefined."
-    bounds = "interval undefined" if low is None or high is None else f"interval {number(low)} to {number(high)}"
-    return f"Their correlation (phi) is {number(value)} ({bounds}, {row['n']} questions)."

@@ -111,8 +111,8 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
     endpoint.script = lambda body, n: completion("I think it is tea.") if "Sally" not in str(body) else None
     done = cli("eval", "--base-url", endpoint.url, "--limit", 3, "--strategy", "vanilla", "--run", "r")
     assert done.code == 1  # nobody may take the numbers of such a run for the model's
-    assert re.search(r"r: (\d) of \1 answers \(100.0%\) could not be read; they count as wrong\.", done.err)
-    assert re.fullmatch(r"unreadable: \d answers, more than 2% of all", done.out.splitlines()[-1])
+    assert "r: 2 of 2 answers (100.0%) could not be read; they count as wrong." in done.err
+    assert done.out.splitlines()[-1] == "unreadable: 2 answers, more than 10% of all"
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
     assert set(scores["reason"]) == {"no JSON object with an answer"}
@@ -333,7 +333,7 @@ def test_bad_input_is_one_line(cli, name: str) -> None:
 def assert_refused(done, text: str) -> None:
     assert done.code == 2, done.out
     assert text in done.err
-    assert done.err.count("\n") == 1
+    assert len([line for line in done.err.splitlines() if not line.startswith("warning: ")]) == 1
     assert "Traceback" not in done.err
 
 

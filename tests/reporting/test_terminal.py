@@ -7,9 +7,13 @@ import io
 import polars as pl
 import pytest
 from rich.console import Console
+from rich.text import Text
 
+from tests.helpers.score_tables import scores
 from tomserve.reporting import tables
-from tomserve.reporting.terminal import print_table
+from tomserve.reporting.terminal import print_entry, print_prose, print_table
+from tomserve.studies import Study, compute
+from tomserve.studies.showing import Card, Excerpt, Verdict
 
 NAMES = ("transparent_container", "preposition_replacement")
 
@@ -126,3 +130,58 @@ def test_a_pipe_gets_every_row_in_one_line() -> None:
     assert len(lines) == 6
     assert all(name in lines[1] for name in frame.columns)
     assert lines[-2].count("0.250") == 40
+
+
+def judged(**more) -> str:
+    """What the terminal shows of a study with one table, whose note is "every column"."""
+    study = Study(
+        name="mine",
+        tables=lambda rows, intervals: {"shares": pl.DataFrame({"share": [0.5]})},
+        notes=lambda intervals: {"shares": "every column"},
+        **more,
+    )
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    tables.show_analysis(compute(scores(), study), console)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_verdicts_come_first_and_what_is_shown_is_explained_where_it_stands() -> None:
+    """A reader in a hurry stops after the verdicts; a table that says how to read it needs no notes of all columns."""
+    said = Verdict("m", ("vanilla: half right",), (Card("Is it mine?", "Certainly", "good", ()),))
+    excerpts = [
+        Excerpt(f"table {number}", pl.DataFrame({"share": [0.5]}), ("shares",), "read it so") for number in "12"
+    ]
+    text = judged(verdicts=lambda found, context: [said], summary=lambda found: excerpts)
+    order = [text.index(part) for part in ("in short: m", "- vanilla: half", "Is it mine? Certainly.", "table 1", "so")]
+    assert order == sorted(order)
+    assert text.count("read it so") == 1
+    assert text.index("read it so") > text.index("table 2")
+    assert "every column" not in text
+    assert "shares: every column" in judged(verdicts=lambda found, context: [])
+
+
+def test_verdicts_that_need_the_items_leave_the_tables_standing(tmp_path) -> None:
+    text = judged(verdicts=lambda found, context: [context.chance["all"]], path=tmp_path / "mine.py")
+    assert "The verdicts are in the report only" in text
+    assert "0.500" in text
+
+
+def test_an_entry_is_broken_behind_its_head_in_a_terminal_and_is_one_line_elsewhere() -> None:
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), width=30, force_terminal=terminal, color_system=None, highlight=False)
+        print_entry(Text("servers  "), "one here, another there and a third", console)
+        lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+        if terminal:
+            assert lines[0].startswith("servers  one here")
+            assert all(line.startswith(" " * 9) and len(line) <= 30 for line in lines[1:])
+            assert len(lines) > 1
+        else:
+            assert lines == ["servers  one here, another there and a third"]
+
+
+def test_prose_hangs_below_its_first_line() -> None:
+    console = Console(file=io.StringIO(), width=20, highlight=False)
+    print_prose("- a sentence that takes lines", console, hanging=2)
+    lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+    assert lines[0].startswith("- a")
+    assert all(line.startswith("  ") and len(line) <= 20 for line in lines[1:])

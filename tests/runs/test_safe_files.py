@@ -341,7 +341,7 @@ def test_a_dataset_that_a_manifest_names_is_a_file_or_a_folder(cli, run: Path, t
     os.mkfifo(tmp_path / "pipe")
     manifest = orjson.loads((run / "manifest.json").read_bytes())
     for named in (str(tmp_path / "pipe"), 7):
-        said = " is 7; restore the file" if named == 7 else f": {named!r} is no file and no folder"
+        said = ": expected a text; found 7; restore the file" if named == 7 else f": {named!r} is no file and no folder"
         (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "benchmark_path": named}))
         done = cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv")
         assert_refused(done, f"manifest.json: benchmark_path{said}")

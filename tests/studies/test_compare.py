@@ -17,7 +17,7 @@ from tomserve.items import write_items
 from tomserve.runs.scores import load_scores
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies import analyze
-from tomserve.studies.compare import compare
+from tomserve.studies.compare import compare, verdicts
 from tomserve.studies.differing import WIDTH, shortened
 from tomserve.studies.plan import plan
 
@@ -219,3 +219,13 @@ def test_long_texts_are_shown_from_where_they_differ() -> None:
     assert shortened(flags, f"{flags} --enforce-eager") == ("… (nothing)", "… --enforce-eager")
     digests = [f"sha256:{'0' * 20}{letter * 44}" for letter in "12"]
     assert shortened(*digests)[0] != shortened(*digests)[1]
+
+
+def test_a_comparison_begins_with_its_verdict(runs: tuple[str, str], cli) -> None:
+    found = compare(*runs)
+    (said, *_) = verdicts(found)
+    overall = found.effects.filter(pl.col("perturbation") == "overall").row(0, named=True)
+    assert f"{overall['gained']} questions gained, {overall['lost']} lost" in said
+    assert "No single class is shown to differ" in said
+    shown = cli("compare", *runs).out
+    assert shown.index("in short: ") < shown.index("how much more of the questions")

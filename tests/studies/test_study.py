@@ -32,6 +32,7 @@ from tomserve.stats.published import (
     risk_ratio,
 )
 from tomserve.studies import BAD, OPEN, Context, Layout, analyze, compute, load_study
+from tomserve.studies.words import percent
 
 DATA = Path(__file__).parents[1] / "data"
 CLASSES = {
@@ -680,6 +681,7 @@ def test_a_class_gets_a_verdict_that_seven_stages_can_give() -> None:
     text = dict(card.grounds)["vanilla, all questions"]
     assert "Of 10 classes: 2 harder; 1 cannot be decided with 4 stages (needs 7); 7 not shown." in text
     assert "over the 7 stages that have both" in text
+    assert "20 points would most likely have been found" in card.remark
     easier = design(lambda *at: not broken(*at), ("vanilla",), 16)
     assert of_class(easier, "late_label")["verdict"] == "easier"
 
@@ -923,3 +925,43 @@ def test_items_of_any_benchmark_cluster_and_pair() -> None:
     assert (effect["units"], effect["p_sign_flip"]) == (6, 2 / 2**6)
     single = analyze(pl.DataFrame(rows).drop("cluster"), load_study("accuracy"))["accuracy"]
     assert single["tasks"].to_list() == [30, 30]
+
+
+def test_classes_that_cannot_be_decided_are_counted_in_one_clause() -> None:
+    """Whatever their numbers of stages, which differ from class to class."""
+    said = [f"cannot be decided with {stages} stages (needs 57)" for stages in (3, 4, 6)]
+    rows = {"verdict": ["not shown", *said], "perturbation": list("abcd"), "risk_difference": [0.0, -0.1, -0.2, -0.3]}
+    more = {"model": "m", "strategy": "vanilla", "subset": "all", "rd_low": -0.5, "rd_high": 0.5, "units": 1}
+    accuracy = pl.DataFrame({"model": "m", "strategy": "vanilla", "subset": "all", "perturbation": "overall",
+                             "accuracy": [0.5]})  # fmt: skip
+    tables = {"accuracy": accuracy, "perturbation_effects": pl.DataFrame({**rows, **more})}
+    (verdict,) = load_study("perturbed").verdicts(tables, Context())
+    (text,) = (text for card in verdict.cards for _, text in card.grounds)
+    assert "Of 4 classes: 3 cannot be decided with 3 to 6 stages (needs 57); 1 not shown." in text
+    assert "over the one stage that has both" in text
+
+
+def test_a_class_keeps_its_line_in_the_figure_for_every_strategy() -> None:
+    """The number of stages behind a class stands there for all strategies: a name of its own would be a second line."""
+    frame = design(lambda *at: True)
+    study = load_study("perturbed")
+    assert study.figures is not None
+    figure = next(one for one in study.figures(recommended(frame), Context()) if one.name == "perturbing")
+    for panel in figure.panels:
+        assert panel.svg.count(">late label (7)<") == 1
+        assert ">late label<" not in panel.svg
+
+
+def test_a_warning_names_the_classes_that_lost_most_and_counts_the_rest() -> None:
+    found = recommended(design(lambda *at: True))
+    lost = {"p_failure": pl.lit(0.01), "failed_treated": pl.lit(1.0), "failed_control": pl.lit(0.0)}
+    doubtful = {**found, "prompting_effects": found["prompting_effects"].clear()}
+    doubtful["perturbation_effects"] = doubtful["perturbation_effects"].with_columns(**lost)
+    warning = next(line for line in load_study("perturbed").warnings(doubtful) if "failures may explain" in line)
+    assert warning.count("failed, of") == 3
+    assert warning.endswith("; and of 7 more classes")
+
+
+def test_a_share_that_misses_one_by_its_last_digit_is_all() -> None:
+    assert percent(1 - 2**-53) == "100%"
+    assert percent(0.998) == "99.8%"

@@ -88,7 +88,13 @@ def _fail(message: str, code: int) -> None:
     """End the process with that exit code, after one line on standard error."""
     # The message may quote a stranger's file or server, so it must not be able to control the terminal.
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
-    print(f"tomserve: {line}", file=sys.stderr)
+    if sys.stderr.isatty():  # broken between words, as wide as the terminal
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(stderr=True, highlight=False).print(Text(f"tomserve: {line}"))
+    else:
+        print(f"tomserve: {line}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -15,6 +15,7 @@ from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, ServerError, TomserveError
 from tomserve.prompting import strategy as strategies
+from tomserve.reporting.terminal import print_entry
 from tomserve.runs.runfolder import newest_first
 from tomserve.serving import hardware, install, records, reference
 from tomserve.serving.keys import api_key
@@ -47,7 +48,7 @@ def diagnose(console: Console, base_urls: Sequence[str]) -> int:
         except TomserveError as error:
             found, style, broken = str(error), "red", broken + 1
         mark = "ok  " if style == "green" else "FAIL"
-        console.print(Text.assemble((mark, style), f" {name:<{width}}  {found}"), soft_wrap=True)
+        print_entry(Text.assemble((mark, style), f" {name:<{width}}  "), found, console)
     return 1 if broken else 0
 
 

@@ -130,6 +130,7 @@ def compare(
     """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
+    from tomserve.reporting.terminal import print_prose
     from tomserve.studies import compare as comparing
 
     if form not in tables.FORMATS or form == "table":
@@ -146,6 +147,8 @@ def compare(
     print(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
         print(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
+    for verdict in comparing.verdicts(found):
+        print_prose(f"in short: {verdict}\n", console())
     tables.show(comparing.summary(found), console())
     print(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:

@@ -56,7 +56,8 @@ MEANINGS: tuple[tuple[tuple[str, ...], str], ...] = (
         ("minimum_detectable_effect",),
         "the smallest true difference of shares that would be found as often as the power says, if the units' "
         "differences have this standard deviation (SD); of classes, which are tested together, if one alone is "
-        "affected. 0.191 is 19.1 percentage points",
+        "affected. 0.191 is 19.1 percentage points; a cell is empty where none, however large, would be found so "
+        "often, or where the run shows no spread",
     ),
     (("if all are affected",), "the same if all classes are affected alike, which is easier to find"),
     (

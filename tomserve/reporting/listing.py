@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
-from tomserve.reporting.terminal import print_table
+from tomserve.reporting.terminal import print_entry, print_table
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
@@ -59,26 +59,38 @@ def show_run(name: str, console: Console) -> None:
     if manifest is None:
         raise ConfigError(f"{folder}: no run there")
     final = {identity_of(row): row["status"] for _, row in read_rows(folder / "responses.jsonl")}
+
+    def tell(field: str, text: object) -> None:
+        print_entry(Text(f"{field:<17} "), str(text), console)
+
     for field in ("run", "model", "revision", "benchmark", "benchmark_digest", "created", "complete", "tomserve"):
-        console.print(Text(f"{field:<17} {manifest.get(field)}"), soft_wrap=True)
+        tell(field, _said(manifest.get(field)))
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
-        outcomes = listed(counts) or "nothing yet"
-        console.print(Text(f"{strategy:<17} {outcomes}; prompts {spec['digest'][:19]}"), soft_wrap=True)
+        tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {spec['digest'][:19]}")
     if check := manifest.get("noise"):
         levels = " and ".join(map(str, check["concurrencies"]))
         done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0
         wanted = f"of {check['items']} items, at {levels} in flight: {done} rows of {NOISE}"
         others = check.get("other_engines")
-        console.print(
-            Text(f"{'noise check':<17} {wanted}" + (f"; answers came from {', '.join(others)}" if others else ""))
-        )
+        tell("noise check", wanted + (f"; answers came from {', '.join(others)}" if others else ""))
     for change in identity.history(manifest.get("sessions")):
-        console.print(Text(f"{'changed':<17} {change}"), soft_wrap=True)
+        tell("changed", change)
     if flags := told_flags(manifest.get("server", {})):
-        console.print(Text(f"{'server flags':<17} {flags}"), soft_wrap=True)
+        tell("server flags", flags)
     for field, value in manifest.get("server", {}).items():
-        if field in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
-            continue
-        shown = " ".join(value) if isinstance(value, list) else value
-        console.print(Text(f"server {field:<10} {shown if shown is not None else 'unknown'}"), soft_wrap=True)
+        if field not in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
+            tell(f"server {field}", _said(value))
+
+
+def _said(value: object) -> str:
+    """A value of the manifest in words: yes or no, a list by its parts, a mapping as name=value, "unknown" for None."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={one}" for name, one in value.items()) or "none"
+    return str(value)

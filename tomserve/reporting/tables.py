@@ -14,7 +14,7 @@ import polars as pl
 from rich.console import Console
 
 from tomserve.content import files
-from tomserve.errors import ConfigError, one_of
+from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.reporting import latex
 from tomserve.reporting.columns import explained
 from tomserve.reporting.fitting import cell
@@ -24,6 +24,7 @@ from tomserve.studies import Analysis, Layout
 FORMATS = ("table", "csv", "md", "latex", "json")
 
 FURTHER = (
+    "All columns of all tables, with notes that explain them: `tomserve analyze RUN --out FOLDER`. "
     "docs/explanation/numbers.md says what each number means and what it does not show, "
     "docs/explanation/statistics.md how intervals and tests work."
 )
@@ -51,11 +52,34 @@ def show(frames: Mapping[str, pl.DataFrame], console: Console, notes: Mapping[st
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
-    """Print a study's summary of its tables, and below it the notes of the tables that the summary shows."""
-    for excerpt in analysis.summary():
+    """Print a study's verdicts, then its summary of the tables, each with what is needed to read it.
+
+    Below them stand the notes of tables that do not say how to read them; a reader in a hurry can stop after the
+    verdicts.
+    """
+    _show_verdicts(analysis, console)
+    excerpts = analysis.summary()
+    for excerpt, following in zip(excerpts, [*excerpts[1:], None], strict=True):
         print_table(excerpt.title, excerpt.frame, console)
+        if excerpt.reading and (following is None or following.reading != excerpt.reading):
+            print_prose(f"{excerpt.reading}\n", console, "dim")
     show({}, console, analysis.summary_notes())
     print_prose(f"{FURTHER}\n", console, "dim")
+
+
+def _show_verdicts(analysis: Analysis, console: Console) -> None:
+    """Print the verdicts in short. A study whose verdicts need what only the items tell has them in the report alone,
+    which a line says, since its tables can be shown all the same."""
+    try:
+        verdicts = analysis.verdicts()
+    except ContentError as error:
+        print_prose(f"The verdicts are in the report only: {error}\n", console)
+        return
+    for verdict in verdicts:
+        print_prose(f"in short: {verdict.model}", console, "bold")
+        for line in (*verdict.lead, *(f"{card.question} {card.verdict}." for card in verdict.cards)):
+            print_prose(f"- {line}", console, hanging=2)
+        console.print()
 
 
 def frame(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pl.DataFrame:

@@ -20,9 +20,27 @@ PROSE = 200
 """The most characters in a line of sentences, where the console is wider (a pipe has no width of its own)."""
 
 
-def print_prose(text: str, console: Console, style: str = "") -> None:
-    """Print sentences, broken between words, in lines as long as the console allows but of at most PROSE characters."""
-    console.print(Text(text, style=style), width=min(console.width, PROSE))
+def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) -> None:
+    """Print sentences, broken between words, in lines as long as the console allows but of at most PROSE characters.
+
+    hanging: by how many characters the lines after the first are moved to the right.
+    """
+    first, *more = Text(text, style=style).wrap(console, min(console.width, PROSE) - hanging)
+    for line in (first, *(Text(" " * hanging) + rest for rest in more)):
+        console.print(line, soft_wrap=True)
+
+
+def print_entry(head: Text, text: str, console: Console) -> None:
+    """Print a text behind its head; in a terminal in lines broken between words, all of which begin behind the head.
+
+    In a file or a pipe the entry is one line, so that it can be searched.
+    """
+    if not console.is_terminal:
+        console.print(head + Text(text), soft_wrap=True)
+        return
+    lines = Text(text).wrap(console, max(20, console.width - head.cell_len)) or [Text()]
+    for number, line in enumerate(lines):
+        console.print((Text(" " * head.cell_len) if number else head) + line, soft_wrap=True)
 
 
 def print_table(title: str, frame: pl.DataFrame, console: Console) -> None:

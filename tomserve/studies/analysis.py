@@ -11,7 +11,7 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.studies import noise
 from tomserve.studies.checking import check
 from tomserve.studies.loading import default_study, failure, load_study
-from tomserve.studies.showing import Excerpt
+from tomserve.studies.showing import Context, Excerpt, Verdict
 from tomserve.studies.study import Study
 
 
@@ -40,12 +40,26 @@ class Analysis:
         return excerpts
 
     def summary_notes(self) -> dict[str, str]:
-        """The notes of the tables that the summary shows, by name; what noise is stands there once, where it was
-        measured."""
+        """The notes of the tables that the summary shows without saying how to read them (Excerpt.reading), by name;
+        what noise is stands there once, where it was measured."""
         own = self.study.notes(self.intervals)
         noted = {name: note for name, note in self.notes.items() if name not in self.tables or name == noise.TABLE}
-        names = dict.fromkeys(name for excerpt in self.summary() for name in excerpt.notes)
+        names = dict.fromkeys(name for one in self.summary() if not one.reading for name in one.notes)
         return {name: known[name] for name in names for known in (own, noted) if name in known}
+
+    def verdicts(self) -> Sequence[Verdict]:
+        """The study's verdicts in words, one for each model, without what a guesser scores (which only the items tell).
+
+        Raises ContentError where the study fails.
+        """
+        try:
+            return tuple(self.study.verdicts(self.tables, Context()))
+        except ConfigError:
+            raise
+        except Exception as error:
+            if self.study.path is None:
+                raise
+            raise failure(error, self.study.path, "failed") from None
 
 
 def compute(

@@ -254,6 +254,18 @@ def _each(values: Sequence[float | None]) -> str:
     return " / ".join(map(cell, values if len(set(values)) > 1 else values[:1]))
 
 
+READING_COUNTED = (
+    "The rule is a way to answer without following anybody's belief, here the one that has the most of the same "
+    "questions right."
+)
+READING = (
+    f"{READING_COUNTED} Where the interval of the difference (model minus rule) does not lie wholly above 0, the model "
+    "has not been shown to do more than the rule. From here on shares are means over stages, tasks or stories, and may "
+    "differ a little from shares of questions."
+)
+"""What a reader of the terminal must know of the comparison with rules; the first where only questions were counted."""
+
+
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     """For the terminal, by model: each accuracy beside its best rule, and their difference with its 95% interval.
 
@@ -278,7 +290,7 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
             ]
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
         title = f"{model}: is it above the best rule that follows nobody's belief?"
-        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,)))
+        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,), READING if paired else READING_COUNTED))
     return found
 
 

@@ -30,6 +30,7 @@ from tomserve.studies.loading import default_study, load_study
 from tomserve.studies.noise import line
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import REQUIRED, prepared
+from tomserve.studies.words import points, readable, sign
 
 SHOWN = 20
 """How many flips, and how many differences between the runs, the terminal shows."""
@@ -219,6 +220,31 @@ def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
     lines = {name: line(table) for name, table in zip("AB", scores, strict=True)}
     measured_lines = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
     return "; ".join(measured_lines) or None
+
+
+def verdicts(comparison: Comparison) -> list[str]:
+    """A sentence for each strategy: whether B is clearly right more or less often than A over all questions, and which
+    classes clearly differ."""
+    said = []
+    for (strategy,), part in comparison.effects.group_by(["strategy"], maintain_order=True):
+        row = part.row(-1, named=True)
+        gained = f"{row['gained']:,} questions gained, {row['lost']:,} lost"
+        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}; {gained}."
+        classes = part.head(-1).filter(pl.col("verdict").cast(pl.String).str.starts_with("B "))
+        if classes.height:
+            named = (f"{readable(name)} ({word})" for name, word in classes.select(CLASS, "verdict").iter_rows())
+            text += f" Single classes that clearly differ: {', '.join(named)}."
+        elif part.height > 1:
+            text += " No single class is shown to differ."
+        said.append(f"{strategy}: {text}" if strategy else text)
+    return said
+
+
+_MORE = {
+    1: "B is clearly right more often than A",
+    0: "No clear difference",
+    -1: "B is clearly right less often than A",
+}
 
 
 def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:

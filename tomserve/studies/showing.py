@@ -129,12 +129,15 @@ class Versions:
 class Excerpt:
     """A part of a study's tables as the terminal prints it, under a title.
 
-    `notes`: names of the tables whose notes are printed below it.
+    `notes`: names of the tables whose notes are printed below all of the excerpts. `reading`: the few sentences that a
+    reader needs for the columns shown here; where they are given they stand right below the table, and no notes are
+    printed for it, since these explain every column of the whole tables.
     """
 
     title: str
     frame: pl.DataFrame
     notes: tuple[str, ...] = ()
+    reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)

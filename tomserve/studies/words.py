@@ -68,6 +68,8 @@ def percent(value: object) -> str:
     number = finite(value)
     if number is None:
         return "undefined"
+    if round(number, 9) in (0, 1):  # a mean of ones may miss one by its last digit
+        number = round(number)
     return f"{100 * number:.1f}%" if 0 < number < 0.01 or 0.99 < number < 1 else f"{100 * number:.0f}%"
 
 

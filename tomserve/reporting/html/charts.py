@@ -165,7 +165,7 @@ def heat(
     ]
     turned = any(8 * len(column) > step for column in columns)
     legend = alt.Legend(
-        title=None, orient="bottom", direction="horizontal", values=marks, format=".2f", gradientThickness=9,
+        title=None, orient="bottom", direction="horizontal", values=marks, format=".2~f", gradientThickness=9,
         gradientLength=length, offset=8,
     )  # fmt: skip
     y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=list(rows)), title=None)
