@@ -268,6 +268,7 @@ def test_of_a_reply_that_was_cut_off_no_conclusion_is_read() -> None:
 def test_other_words_for_not_knowing_name_the_choice_that_says_so() -> None:
     assert read("There is not enough information to answer.", ("tea", "salt", "unknown")).answer == "unknown"
     assert read("There is not enough information to answer.", ("tea", "salt")).answer is None
+    assert read("I cannot tell.", OFFERED).answer is None  # unknown is a label of chains there, and was not offered
 
 
 def test_prose_of_five_kinds_of_models_is_read_as_a_second_reader_reads_it() -> None:

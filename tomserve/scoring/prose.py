@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tomserve.scoring.labels import match
+from tomserve.scoring.labels import Lettered, match
 from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
 from tomserve.scoring.told import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, Told, stem, without
@@ -197,7 +197,8 @@ def _sole(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
     letters = {one.choice for line, one in named if one.by == LETTER and _marked(line, one)}
     bare = "\n".join(without(line, 0, len(line), mentions(line, choices)) for line in lines)
     if not told and not letters and _CANNOT_KNOW.search(text):
-        unknown = [choice for choice in choices if _UNKNOWN.fullmatch(choice.rstrip("."))]
+        offered = choices.offered if isinstance(choices, Lettered) else choices
+        unknown = [choice for choice in offered if _UNKNOWN.fullmatch(choice.rstrip("."))]
         return ("sole", unknown[0]) if len(unknown) == 1 else None
     found = told or letters
     if len(found) != 1 or None in found or NEGATION.search(bare) or DOUBT.search(bare):
