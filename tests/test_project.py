@@ -225,7 +225,7 @@ def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
     assert "352 rows scored" in cli("score", folder).out
     assert cli("analyze", folder, "--intervals", "published", "--format", "csv", "--out", tmp_path / "tables").code == 0
     written = {path.stem: path.read_text().count("\n") for path in (tmp_path / "tables").glob("*.csv")}
-    assert len(written) == 11
+    assert len(written) == 12
     assert written.pop("failures") == 1  # none failed
     assert all(count > 1 for count in written.values()), written
 
