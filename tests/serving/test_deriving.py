@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.command import TOMSERVE, environment, tomserve
 from tomserve.errors import ConfigError, MachineError
-from tomserve.serving import hardware, hub, provenance, records, target
+from tomserve.serving import hardware, hub, loading, provenance, records, target
 from tomserve.serving.command import Command
 from tomserve.serving.deriving import Derived, resolve
 from tomserve.serving.hardware import Gpu
@@ -263,20 +263,20 @@ def test_eval_asks_by_the_preset_that_the_server_was_started_by(
 ) -> None:
     preset = derived(model(tmp_path / "tiny", "qwen3-8b", "qwen3", 16.4)).preset
     kept = preset.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    monkeypatch.setattr(records, "live", lambda: [recorded(endpoint, preset=kept)])
+    monkeypatch.setattr(loading, "ready", lambda model, waiting: [recorded(endpoint, preset=kept)])
     for name in (None, "tiny", "/models/tiny"):
         assert target.choose((), name, None).preset == preset
     with pytest.raises(ConfigError, match="'/models/other' is not served"):
         target.choose((), "/models/other", None)
-    monkeypatch.setattr(records, "live", lambda: [recorded(endpoint, preset={"schema": 2})])
+    monkeypatch.setattr(loading, "ready", lambda model, waiting: [recorded(endpoint, preset={"schema": 2})])
     with pytest.raises(ConfigError, match="its record holds a preset that cannot be read"):
         target.choose((), None, None)
-    monkeypatch.setattr(records, "live", lambda: [recorded(endpoint)])
+    monkeypatch.setattr(loading, "ready", lambda model, waiting: [recorded(endpoint)])
     assert target.choose((), None, None).preset is None
 
 
 def test_a_model_of_the_hub_that_is_not_served_is_no_misspelt_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "live", lambda: [])
+    monkeypatch.setattr(loading, "ready", lambda model, waiting: [])
     with pytest.raises(ConfigError, match="no server with 'Org/New' is running; run `make serve MODEL=Org/New` first"):
         target.choose((), "Org/New", None)
 
