@@ -170,7 +170,7 @@ from tomserve.serving import records
 
 port, sign, end = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 ready = lambda: os.path.exists(sign)
-fields = {"url": f"http://127.0.0.1:{port}/v1", "model": "tiny", "revision": "r1", "command": ["vllm"]}
+fields = {"url": f"http://127.0.0.1:{port}/v1", "model": "tiny", "revision": "r1", "command": ["vllm", "serve", "org/tiny"]}
 heard = []
 
 class Handler(BaseHTTPRequestHandler):
@@ -240,7 +240,7 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ab
     return run
 
 
-@pytest.mark.parametrize("how", [(), ("--model", "tiny")])
+@pytest.mark.parametrize("how", [(), ("--model", "tiny"), ("--model", "org/tiny")])
 def test_eval_waits_for_a_server_that_loads(cli, serving, how: tuple[str, ...]) -> None:
     with serving() as port:
         done = cli("eval", "--limit", 2, *how)

@@ -24,7 +24,7 @@ def ready(model: str | None, waiting: Waiting) -> list[Record]:
     server ends meanwhile or the patience does, ConfigError where several models load and none is wanted by name.
     """
     known = records.seen()
-    fitting = [one for one in known if model in (None, one.record.model)]
+    fitting = [one for one in known if model in (None, one.record.model, asked_for(one.record))]
     served = any(one.state == "ready" for one in fitting)
     wanted = [one for one in fitting if one.state == "silent" or (one.state == "loading" and not served)]
     names = sorted({one.record.model for one in wanted})
@@ -33,6 +33,12 @@ def ready(model: str | None, waiting: Waiting) -> list[Record]:
     if wanted:
         known = _wait(wanted, waiting)
     return [one.record for one in known if one.state == "ready"]
+
+
+def asked_for(record: Record) -> str | None:
+    """The model as vLLM's command line names it: a hub id, or a folder."""
+    words = record.command
+    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
 
 
 def wait_at(urls: Sequence[str], waiting: Waiting) -> None:

@@ -65,7 +65,7 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None, wa
     for doubt in records.doubts():
         print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
     if running:
-        serving = [record for record in running if model in (None, record.model, _asked_for(record))]
+        serving = [record for record in running if model in (None, record.model, loading.asked_for(record))]
         names = sorted({record.model for record in running})
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
@@ -169,12 +169,6 @@ def _with_records(target: Target, serving: Sequence[records.Record]) -> Target:
                 f"{serving[0].url}: its record holds a preset that cannot be read; start the server again"
             ) from None
     return target
-
-
-def _asked_for(record: records.Record) -> str | None:
-    """The model as vLLM's command line names it: a hub id, or a folder."""
-    words = record.command
-    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
 
 
 def _alike(record: records.Record) -> dict[str, Any]:
