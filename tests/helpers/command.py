@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import orjson
+
 TOMSERVE = [sys.executable, "-m", "tomserve"]
 
 
@@ -19,3 +21,8 @@ def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TOMSERVE, *arguments], env=environment(runs), capture_output=True, text=True, timeout=500, check=False
     )
+
+
+def ready(record: Path) -> bool:
+    """Whether `tomserve serve` has recorded its server there, and the record says no longer that the server loads."""
+    return record.exists() and not orjson.loads(record.read_bytes())["loading"]

@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 import pytest
 
-from tests.helpers.command import TOMSERVE, environment, tomserve
+from tests.helpers.command import TOMSERVE, environment, ready, tomserve
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -61,7 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with log.open("w") as output:
         command = [*TOMSERVE, "serve", "reference", "--port", str(port)]
         process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
-    assert until(lambda: record.exists() or process.poll() is not None, 300), log.read_text()[-3000:]
+    assert until(lambda: ready(record) or process.poll() is not None, 300), log.read_text()[-3000:]
     assert process.poll() is None, log.read_text()[-3000:]
     (server,) = children(process.pid)
     assert len(group_of(server)) > 1

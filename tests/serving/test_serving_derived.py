@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.helpers import checkpoints
-from tests.helpers.command import TOMSERVE, environment, tomserve
+from tests.helpers.command import TOMSERVE, environment, ready, tomserve
 from tomserve.serving import install
 from tomserve.serving.ports import free_port
 
@@ -35,9 +35,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pat
         command = [*TOMSERVE, "serve", str(model), "--port", str(port), "--", "--max-num-seqs", "4"]
         process = subprocess.Popen(command, env=surroundings, stdout=output, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 600
-    while not record.exists() and process.poll() is None and time.monotonic() < deadline:
+    while not ready(record) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert record.exists(), log.read_text()[-3000:]
+    assert ready(record), log.read_text()[-3000:]
     yield runs, model
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
@@ -47,11 +47,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pat
 def test_eval_uses_the_preset_that_was_derived(thinking: str, served: tuple[Path, Path]) -> None:
     runs, model = served
     run = f"thinking-{thinking}"
-    arguments = ["--model", str(model), "--run", run, "--limit", "3", "--thinking", thinking, "--no-report"]
+    arguments = ["--model", str(model), "--run", run, "--limit", "4", "--thinking", thinking, "--no-report"]
     done = tomserve(runs, "eval", *arguments)
     assert done.returncode == 0, done.stderr
     rows = [orjson.loads(line) for line in (runs / run / "responses.jsonl").read_bytes().splitlines()]
-    assert len(rows) == 6
+    assert len(rows) == 8
     assert {row["status"] for row in rows} == {"ok"}
     assert all(bool(row["reasoning"]) == (thinking != "off") for row in rows)
     manifest = orjson.loads((runs / run / "manifest.json").read_bytes())
