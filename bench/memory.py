@@ -32,7 +32,7 @@ from typing import Any
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply, Transport
-from tomserve.prompting.strategy import Turn
+from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal
 
 AIM = 40
@@ -69,7 +69,7 @@ def requests(count: int) -> Iterator[Request]:
     """So many different requests, each made only when it is asked for."""
     sampling = Sampling()
     for number in range(count):
-        turn = Turn(0, ({"role": "user", "content": f"{number}: where is the cup?"},), {"type": "object"}, 16)
+        turn = Turn(({"role": "user", "content": f"{number}: where is the cup?"},), {"type": "object"}, 16)
         identity = Identity(f"C1/none/false_belief/reality/{number}", "vanilla", 0)
         yield Request.build(identity, turn, model="tiny", revision=None, sampling=sampling)
 

@@ -39,7 +39,8 @@ from tomserve.benchmarks import get
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply
-from tomserve.prompting.strategy import Strategy, Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.serving import reference
 from tomserve.serving.command import Command, vllm_command
@@ -66,7 +67,7 @@ def requests(model: str, count: int, max_tokens: int) -> Iterator[Request]:
     """Requests as tomserve makes them, but without a schema: `bench serve` cannot send one that differs by prompt."""
     sampling = Sampling(extra={"ignore_eos": True})
     for number, text in enumerate(prompts(count)):
-        turn = Turn(0, ({"role": "user", "content": text},), {}, max_tokens)
+        turn = Turn(({"role": "user", "content": text},), {}, max_tokens)
         identity = Identity(str(number), "vanilla", 0)
         request = Request.build(identity, turn, model=model, revision=None, sampling=sampling)
         body = orjson.loads(request.body)

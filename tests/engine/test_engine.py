@@ -20,7 +20,7 @@ from tomserve.engine.retry import Pause, RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Reply, Timeouts, read_reply
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, ServerError, ServerLostError
-from tomserve.prompting.strategy import Turn
+from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder, default_name, run_path
@@ -35,7 +35,7 @@ def journal(tmp_path: Path):
 def test_the_key_says_what_was_sent_and_nothing_else() -> None:
     def key(**changes) -> str:
         fields = {"identity": Identity("a", "s", 0), "model": "m", "revision": "r", "sampling": Sampling(), **changes}
-        turn = fields.pop("turn", Turn(0, ({"role": "user", "content": "q"},), SCHEMA, 16))
+        turn = fields.pop("turn", Turn(({"role": "user", "content": "q"},), SCHEMA, 16))
         return Request.build(fields.pop("identity"), turn, **fields).key
 
     assert key() == key(identity=Identity("b", "t", 1))
@@ -43,9 +43,9 @@ def test_the_key_says_what_was_sent_and_nothing_else() -> None:
         key(model="n"),
         key(revision=None),
         key(sampling=Sampling(seed=1)),
-        key(turn=Turn(0, ({"role": "user", "content": "Q"},), SCHEMA, 16)),
-        key(turn=Turn(0, ({"role": "user", "content": "q"},), {}, 16)),
-        key(turn=Turn(0, ({"role": "user", "content": "q"},), SCHEMA, 17)),
+        key(turn=Turn(({"role": "user", "content": "Q"},), SCHEMA, 16)),
+        key(turn=Turn(({"role": "user", "content": "q"},), {}, 16)),
+        key(turn=Turn(({"role": "user", "content": "q"},), SCHEMA, 17)),
     ]
     assert len({key(), *other}) == 7
 

@@ -12,7 +12,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Timeouts
-from tomserve.prompting.strategy import Turn
+from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
 
 SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["tea", "salt"]}}}
@@ -22,7 +22,7 @@ FAST = RetryPolicy(attempts=3, wait=wait_none(), lost_after=0.5)
 
 
 def request(number: int, text: str | None = None) -> Request:
-    turn = Turn(0, ({"role": "user", "content": text or f"question {number}"},), SCHEMA, 16)
+    turn = Turn(({"role": "user", "content": text or f"question {number}"},), SCHEMA, 16)
     return Request.build(Identity(f"i{number}", "vanilla", 0), turn, model="tiny", revision=None, sampling=Sampling())
 
 

@@ -23,7 +23,8 @@ from tests.helpers.command import tomserve
 from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
 from tomserve import benchmarks, content
 from tomserve.errors import ServerError
-from tomserve.prompting.strategy import Strategy, Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Turn
 from tomserve.serving import install
 from tomserve.serving.command import Command, template_file, vllm_command
 from tomserve.serving.ports import free_port

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jinja2
 import jinja2.compiler
@@ -35,15 +35,13 @@ from tomserve import content
 from tomserve.content.yamlfile import load_model
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item, read_items
+from tomserve.prompting.turn import Message, Turn
 
 PARTS = ("system", "user", "schema", "reply")
 """The templates of a strategy; each is in a file PART.j2."""
 
 VARIABLES = frozenset({"story", "question", "choices"})
 """The variables that the templates ``user`` and ``schema`` see."""
-
-Message = dict[str, str]
-"""One message of a chat, with its `role` and its `content`."""
 
 _LOOP = frozenset({"index", "index0", "first", "last", "length"})
 """Attributes of jinja's ``loop`` that are harmless whatever an item holds."""
@@ -63,21 +61,6 @@ class _Generator(jinja2.compiler.CodeGenerator):
 
 class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
-
-
-class Turn(NamedTuple):
-    """What one request of a strategy asks.
-
-    number: the place of the request in its conversation, from 0.
-    messages: what is sent, each with `role` and `content`.
-    schema: the JSON schema of the reply.
-    max_tokens: how many tokens the reply may have.
-    """
-
-    number: int
-    messages: tuple[Message, ...]
-    schema: dict[str, Any]
-    max_tokens: int
 
 
 class _Demonstration(BaseModel):
@@ -194,7 +177,7 @@ class Strategy:
             first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
             messages = [first, *messages[2:]]
         schema = self._schema(*(variables[name] for name in self._schema_uses))
-        return Turn(0, tuple(messages), schema, self.max_tokens)
+        return Turn(tuple(messages), schema, self.max_tokens)
 
     def order(self, item: Item) -> tuple[Any, ...]:
         """A key to sort items by, so that those whose prompts share the longest beginning stand together.

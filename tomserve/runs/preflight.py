@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tomserve.engine.request import Sampling
-from tomserve.prompting.strategy import Message
+from tomserve.prompting.turn import Message
 from tomserve.runs.listening import Listener
 from tomserve.runs.phases import Questions
 from tomserve.serving import install, keys, provenance, reference, target
@@ -74,7 +74,7 @@ def check(
     return longest
 
 
-def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, tuple[Message, ...], int]]:
+def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, Sequence[Message], int]]:
     """The longest prompts of every strategy, each as (item's id, strategy, messages, tokens for the reply).
 
     A template shows the texts of an item, and something around every sentence and choice. So the longest prompts are

@@ -1,0 +1,98 @@
+"""A conversation: the turns of a strategy about one item, each made from the replies to those before it.
+
+A strategy of several turns is a *program*: a generator that yields a turn, or a list of turns that may be asked at the
+same time, and receives the reply, or the list of replies. It ends when the generator returns; its last turn, or the
+text that it returns, is the answer. A program must be deterministic given its replies: a run that was interrupted
+begins the program anew, feeds it the replies that the journal holds, and goes on where it stopped.
+
+>>> def program(item):
+...     reply = yield Turn(({"role": "user", "content": "Think about it."},))
+...     yield Turn(({"role": "user", "content": f"You thought: {reply.text} Answer now."},))
+>>> conversation = Conversation(program(None), calls=8)
+>>> [turn.number for turn in conversation.open], conversation.ended
+([0], False)
+>>> [turn.messages[0]["content"] for turn in conversation.reply(0, Reply("It is tea."))]
+['You thought: It is tea. Answer now.']
+>>> conversation.reply(1, Reply("tea")), conversation.ended, conversation.count, conversation.conclusion
+([], True, 2, None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from tomserve.errors import ConfigError
+from tomserve.prompting.turn import Reply, Turn
+
+Program = Generator[Turn | list[Turn], Any, str | None]
+"""A running program: it yields turns, receives replies, and may return the text that is its answer."""
+
+
+class Conversation:
+    """The turns of one program, numbered in the order in which they were yielded.
+
+    program: the running program. calls: how many turns it may have at most. what: names it in errors.
+
+    open: the turns that wait for a reply. count: how many turns there were so far. ended: whether it has ended.
+    conclusion: the text that is scored where that is not the reply to the turn that was answered last, else None.
+
+    Raises ConfigError where the program has more turns than `calls`, or yields something else than turns.
+    """
+
+    def __init__(self, program: Program, calls: int, what: str = "the program") -> None:
+        self._program, self._calls, self._what = program, calls, what
+        self._single = True
+        self._replies: dict[int, Reply] = {}
+        self._asked: list[int] = []
+        self.open: list[Turn] = []
+        self.count = 0
+        self.ended = False
+        self.conclusion: str | None = None
+        self._advance(None)
+
+    def reply(self, number: int, reply: Reply) -> list[Turn]:
+        """Take the reply to the turn with that number. Returns the turns to ask next.
+
+        None are returned while other turns of the same list wait for their replies, or where the program has ended.
+        """
+        self.open = [turn for turn in self.open if turn.number != number]
+        self._replies[number] = reply
+        if self.open:
+            return []
+        replies = [self._replies.pop(one) for one in self._asked]
+        if not self._single and number != self._asked[-1]:
+            self.conclusion = replies[-1].text  # unless the program returns another, or asks once more
+        self._advance(replies[0] if self._single else replies)
+        return self.open
+
+    def _advance(self, value: Reply | list[Reply] | None) -> None:
+        """Let the program go on with the replies that it waits for."""
+        try:
+            yielded = self._program.send(value)
+        except StopIteration as end:
+            self.ended = True
+            if end.value is not None:
+                self.conclusion = self._text(end.value)
+            if not self.count:
+                raise ConfigError(f"{self._what}: asks nothing; it must yield at least one Turn") from None
+            return
+        self.conclusion = None
+        self._single = isinstance(yielded, Turn)
+        turns = [yielded] if isinstance(yielded, Turn) else yielded
+        if not isinstance(turns, list) or not turns or not all(isinstance(turn, Turn) for turn in turns):
+            raise ConfigError(f"{self._what}: yielded {yielded!r:.60}; expected a Turn or a list of them")
+        if self.count + len(turns) > self._calls:
+            raise ConfigError(
+                f"{self._what}: wants more than {self._calls} calls for one question; mend what makes it go on, or "
+                "raise `calls` in strategy.yaml"
+            )
+        self.open = [turn._replace(number=self.count + place) for place, turn in enumerate(turns)]
+        self._asked = [turn.number for turn in self.open]
+        self.count += len(turns)
+
+    def _text(self, value: Any) -> str:
+        """The text that a program returned. Raises ConfigError where it is something else."""
+        if not isinstance(value, str):
+            raise ConfigError(f"{self._what}: returned {value!r:.60}; expected the text of the answer, or nothing")
+        return value
