@@ -35,6 +35,7 @@ from tomserve import content
 from tomserve.content.yamlfile import load_model
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import Item, read_items
+from tomserve.prompting.conversation import Conversation, Program
 from tomserve.prompting.turn import Message, Turn
 
 PARTS = ("system", "user", "schema", "reply")
@@ -165,12 +166,36 @@ class Strategy:
         return cls(folder, **options)
 
     @property
-    def turns(self) -> int:
-        """How many requests make up one conversation; only the reply to the last of them is scored."""
+    def turns(self) -> int | None:
+        """How many requests a conversation takes; None where only the strategy's program knows."""
         return 1
 
+    @property
+    def calls(self) -> int:
+        """How many requests a conversation may take at most."""
+        return self.turns or 1
+
+    @property
+    def several(self) -> bool:
+        """Whether a conversation may take another number of requests than one."""
+        return self.turns != 1
+
+    def conversation(self, item: Item) -> Conversation:
+        """A new conversation about the item, from its first turn.
+
+        Raises ContentError where the strategy's texts cannot be rendered for the item.
+        """
+        return Conversation(self._program(item), self.calls, f"strategy {self.name}, item {item.id!r}")
+
+    def _program(self, item: Item) -> Program:
+        yield self.turn(item)
+        return None
+
     def turn(self, item: Item) -> Turn:
-        """The messages and the schema for one item: text that all prompts share comes first, the item last."""
+        """The first turn about an item, of a strategy of one turn the only one.
+
+        Text that all prompts share comes first, the item last.
+        """
         variables = _variables(item)
         messages = [*self._opening, {"role": "user", "content": self._text("user", variables)}]
         if not self.system_role and messages[0]["role"] == "system":
