@@ -26,10 +26,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tomserve.scoring.cues import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, stem
 from tomserve.scoring.labels import Lettered, match
 from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
-from tomserve.scoring.told import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, Told, stem, without
+from tomserve.scoring.told import Told, without
 
 _OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]", re.I)
 _CANNOT_KNOW = re.compile(

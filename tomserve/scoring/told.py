@@ -14,77 +14,25 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from tomserve.scoring.cues import (
+    ASIDE,
+    BELIEF,
+    CLAUSE,
+    COMMON,
+    DOUBT,
+    FROM,
+    INNER,
+    MOVED,
+    NEGATION,
+    REALLY,
+    RECAP,
+    TAKEN_BACK,
+    THEREFORE,
+    WORD,
+    stem,
+)
 from tomserve.scoring.mentions import Mention, mentions
 from tomserve.scoring.statements import sentences
-
-TAKEN_BACK = re.compile(
-    r"\b(?:wait,|correction:|on second thoughts?|scratch that|i was (?:wrong|mistaken)"
-    r"|that(?:['\u2019]s| is| was) (?:wrong|incorrect|not right))",
-    re.I,
-)
-_THEREFORE = re.compile(
-    r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
-    r"in summary|to sum up|to summarize|overall|ultimately|in the end|finally|this means|that means|which means|"
-    r"it follows|we can conclude|we conclude|i conclude|conclusion|based on (?:this|these|that|the|all)|"
-    r"given (?:this|these|that|the|all)|from (?:this|these|that)|because of (?:this|that)|tl;?dr"
-    r"|for (?:this|these) reasons?|i(?:['\u2019]d| would) say|i (?:think|believe)|i(?:['\u2019]m| am) confident)\b",
-    re.I,
-)
-_INNER = re.compile(r"[,;:] (?:so|therefore|thus|hence|which means|meaning)(?: that)?,? ", re.I)
-DOUBT = re.compile(
-    r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
-    r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"
-    r"|assuming|guess|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|fails?|lacks?|hard to"
-    r"|difficult to|(?:enough|more|further|missing) information|no (?:way|information|answer)|none of the"
-    r"|cannot (?:say|tell|be|determine|know|conclude|answer|infer)|can not|I (?:do|am|would|could|have) not)\b"
-    r"|\bI (?:can|\w{1,6}n)['\u2019]t\b|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b"
-    r"|\bI (?:(?:do|can|could|would|am) ?not|never|\w{1,6}n['\u2019]t) (?:really )?"
-    r"(?:believe|think|say|tell|conclude)\b"
-    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
-    re.I,
-)
-NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b", re.I
-)
-_CLAUSE = re.compile(
-    r"[,;:] |[()]|\b(?:because|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before"
-    r"|after|when|until|having|where|unlike)\b",
-    re.I,
-)
-_ASIDE = re.compile(
-    r"\W*(?:because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before|after|when"
-    r"|until|unlike|having|where|who|not)\b|\(",
-    re.I,
-)
-MOVED = re.compile(
-    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells|went|goes|carried|brought)\b",
-    re.I,
-)
-BELIEF = re.compile(
-    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|imagin|guess|reckon)\w*",
-    re.I,
-)
-_FROM = re.compile(r"\bfrom (?:the |an? )?[\"'\u201c]?$", re.I)
-_REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
-_RECAP = re.compile(
-    r"\W*(?:explanation|reasoning|rationale|recap|summary|key (?:points?|steps?|takeaways?)|takeaways?|notes?|caveats?"
-    r"|step[- ]by[- ]step|here(?: is|['\u2019]s)|let me|to explain|this is because|that is because|because|since"
-    r"|difficulty|verification|double[- ]check)\b",
-    re.I,
-)
-WORD = re.compile(r"[\w'\u2019-]+")
-# fmt: off
-_COMMON = frozenset((
-    "a", "an", "and", "are", "as", "at", "be", "been", "believe", "believes", "belief", "by", "did", "do", "does",
-    "expect", "expects", "for", "from", "has", "have", "he", "her", "him", "his", "how", "in", "is", "it", "its",
-    "know", "knows", "look", "looks", "of", "on", "or", "really", "said", "say", "says", "search", "she", "that",
-    "the", "their", "them", "they", "think", "thinks", "thinking", "to", "was", "were", "what", "when", "where",
-    "which", "who", "whom", "whose", "will", "with", "would", "currently", "now", "about", "inside", "there",
-    "actually",
-))
-# fmt: on
-"""Words of a question that a statement may leave out or change."""
-
 
 class Told:
     """The sentences of a text, each with the choices that it asserts: those that it names, but for denied ones and
@@ -103,14 +51,14 @@ class Told:
             else:
                 joined.append(line)
         self.sentences = [one for line in joined for one in sentences(line)]
-        self.of_reality = question is None or bool(_REALLY.search(question)) or not BELIEF.search(question)
+        self.of_reality = question is None or bool(REALLY.search(question)) or not BELIEF.search(question)
 
     def concluded(self) -> str | None:
         """The choice of the last sentence that concludes something of one choice."""
         for place in range(len(self.sentences) - 1, -1, -1):
             sentence = self.sentences[place]
-            if _THEREFORE.match(sentence) is None:
-                inner = list(_INNER.finditer(sentence))
+            if THEREFORE.match(sentence) is None:
+                inner = list(INNER.finditer(sentence))
                 if not inner:
                     continue
                 sentence = sentence[inner[-1].end() :]
@@ -129,13 +77,13 @@ class Told:
         if self.question is None:
             return None
         words = WORD.findall(self.question)
-        names = [stem(word) for word in words[1:] if word[0].isupper() and word.casefold() not in _COMMON]
-        others = {stem(word) for word in words if word.casefold() not in _COMMON} - set(names)
+        names = [stem(word) for word in words[1:] if word[0].isupper() and word.casefold() not in COMMON]
+        others = {stem(word) for word in words if word.casefold() not in COMMON} - set(names)
         others = {word for word in others if not any(word in choice.casefold() for choice in self.choices)}
         believes = BELIEF.search(self.question) is not None
         said: dict[int, str | None] = {}
         for place, sentence in enumerate(self.sentences):
-            if _REALLY.search(sentence) and not self.of_reality:
+            if REALLY.search(sentence) and not self.of_reality:
                 continue
             if not mentions(sentence, self.choices) or (believes and not BELIEF.search(sentence)):
                 continue
@@ -160,9 +108,9 @@ class Told:
             sentence = self.sentences[later]
             if TAKEN_BACK.search(sentence):
                 return False
-            if _RECAP.match(sentence):
+            if RECAP.match(sentence):
                 return True
-            if sentence.startswith("(") or (_REALLY.search(sentence) and not self.of_reality):
+            if sentence.startswith("(") or (REALLY.search(sentence) and not self.of_reality):
                 continue
             if self._kept(sentence) - {label}:
                 return False
@@ -187,14 +135,14 @@ class Told:
         Of "from the red box to the blue box" only the second is counted.
         """
         named = mentions(sentence, self.choices)
-        inside = [one for one in _CLAUSE.finditer(sentence) if not any(n.start <= one.start() < n.end for n in named)]
+        inside = [one for one in CLAUSE.finditer(sentence) if not any(n.start <= one.start() < n.end for n in named)]
         ends = [0, *(one.start() for one in inside), len(sentence)]
         for start, end in pairwise(ends):
             clause = sentence[start:end].lstrip(",;:) ")
-            if start and _ASIDE.match(clause):
+            if start and ASIDE.match(clause):
                 continue
             here = [one for one in named if start <= one.start < end]
-            if len(here) > 1 and _FROM.search(sentence[start : here[0].start]):
+            if len(here) > 1 and FROM.search(sentence[start : here[0].start]):
                 here = here[1:]
             yield without(sentence, start, end, named), clause, {one.choice for one in here}
 
@@ -213,9 +161,3 @@ def named_first(line: str, choices: Sequence[str]) -> bool:
     """Whether a line begins with a choice, with at most an article or the like before it."""
     named = mentions(line, choices)
     return bool(named) and len(WORD.findall(line[: named[0].start])) < 2
-
-
-def stem(word: str) -> str:
-    """A word in small letters without its ending, so that "thinks" and "think" are one."""
-    word = re.sub(r"['\u2019]s$", "", word.casefold())
-    return re.sub(r"(?:ing|ed|es|s)$", "", word) if len(word) > 4 else word
