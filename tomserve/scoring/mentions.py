@@ -40,6 +40,7 @@ _LETTERS = re.compile(
     r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>[A-Za-z])(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])",
     re.I,
 )
+_GOES_ON = re.compile(r"\W*$|[.,;:)]| (?:is|because|since|as|would|seems|must)\b")
 _AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
 _BESIDE = re.compile(
     r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
@@ -78,7 +79,10 @@ def _letters(text: str, choices: Lettered) -> list[Mention]:
     first, last = len(text) - len(text.lstrip(" .:-")), len(text.rstrip(" ."))
     for one in _LETTERS.finditer(text):
         letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
-        marked = (bool(one["word"]) and (letter.isupper() or closed)) or bool(one["open"] and one["close"])
+        after_word = bool(one["word"]) and (
+            letter.isupper() or closed or letter != "a" or _GOES_ON.match(text, one.end()) is not None
+        )
+        marked = after_word or bool(one["open"] and one["close"]) or one["close"] == ")"
         begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
         if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
             end = one.end() - len(one["after"])

@@ -67,14 +67,14 @@ def _telling(choices: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     doubled: set[str] = set()
     for choice, mine in zip(choices, words, strict=True):
-        for part in _parts(mine, [other for other in words if other is not mine and _alike(mine, other)]):
+        for part in _parts(mine, words):
             if found.setdefault(part, choice) != choice:
                 doubled.add(part)
     whole = [key(choice) for choice in choices]
     return {
         part: choice
         for part, choice in found.items()
-        if part not in doubled and sum(f" {part} " in f" {name} " for name in whole) == 1
+        if part not in doubled and sum(f" {part} " in f" {name} " for name in whole) <= 1
     }
 
 
@@ -83,9 +83,10 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
     return len(one) > 2 and len(other) > 2 and one[0] == other[0]
 
 
-def _parts(mine: Sequence[str], others: Sequence[Sequence[str]]) -> list[str]:
-    """Shorter names of one choice: without its leading preposition, and what only it has among the similar `others`."""
+def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
+    """Shorter names of one choice: without its leading preposition, and what only it has among `every` choice."""
     parts = [_stripped(mine)]
+    others = [other for other in every if other is not mine and _alike(mine, other)]
     if others:
         first = min(_common(mine, other) for other in others)
         last = min(_common(mine[first:][::-1], other[first:][::-1]) for other in others)
@@ -95,6 +96,8 @@ def _parts(mine: Sequence[str], others: Sequence[Sequence[str]]) -> list[str]:
             parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
     if len(mine) == 2 and mine[0] in _ORDINALS:
         parts.append([mine[1], _ORDINALS[mine[0]]])
+    if len(mine) == 2 and any(len(other) == 2 and other[1] == mine[1] for other in every if other is not mine):
+        parts.append([mine[0], "one"])  # "the green one" of two bags
     joined = [" ".join(part) for part in parts if part != list(mine)]
     return [part for part in joined if len(part) > 2 and not _DENYING.search(part)]
 
