@@ -26,10 +26,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tomserve.scoring.cues import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, stem
 from tomserve.scoring.labels import Lettered, match
 from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
-from tomserve.scoring.told import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, Told, stem, without
+from tomserve.scoring.told import Told, without
 
 _OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]", re.I)
 _CANNOT_KNOW = re.compile(
@@ -50,6 +51,11 @@ _HEADING = re.compile(
     r"|caveats?|verification|why)\b[^.]{0,40}$",
     re.I,
 )
+_DENIED_AFTER = re.compile(
+    r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect|false)\b",
+    re.I,
+)
+_REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
@@ -69,15 +75,22 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     if not lines:
         return None
     by_rung = {"first": _edge(lines, 0, 1, choices)}
+    told = Told(_before_heading(lines, choices) if whole else [], choices, question)
     if whole:
-        told = Told(_before_heading(lines, choices), choices, question)
-        by_rung |= {"last": _ending(told.lines, choices), "concluded": told.concluded(), "echoed": told.echoed()}
+        by_rung |= {
+            "last": _ending(_before_reasons(told.lines), choices),
+            "concluded": told.concluded(),
+            "echoed": told.echoed(),
+        }
     found = {rung: label for rung, label in by_rung.items() if label is not None}
     if len(set(found.values())) > 1:
         return DIFFERENT
     if found:
         return next(iter(found.items()))
-    return _sole(lines, choices) if whole else None
+    if not whole:
+        return None
+    label = told.settled()
+    return _sole(lines, choices) if label is None else ("settled", label)
 
 
 def leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
@@ -188,6 +201,11 @@ def _before_heading(lines: list[str], choices: Sequence[str]) -> list[str]:
     return lines
 
 
+def _before_reasons(lines: Sequence[str]) -> Sequence[str]:
+    """The lines before one that begins with "Reason:", "Explanation:" or the like."""
+    return next((lines[:place] for place, line in enumerate(lines) if place and _REASONS.match(line)), lines)
+
+
 def _sole(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
     """The one choice that a text names in words, or by letters with a mark ("(c)", "option c") where it names none in
     words; or the choice that says that one cannot know."""
@@ -226,4 +244,4 @@ def _marked(line: str, one: Mention) -> bool:
 
 
 def _denied_after(rest: str) -> bool:
-    return re.match(r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b", rest) is not None
+    return _DENIED_AFTER.match(rest) is not None
