@@ -22,8 +22,8 @@ from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.metric import BEGINNING
-from tomserve.scoring.score import COLUMNS
 from tomserve.scoring.table import Note
+from tomserve.scoring.tablefile import COLUMNS
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
 from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise
