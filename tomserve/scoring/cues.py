@@ -29,7 +29,7 @@ INNER = re.compile(
 """Where a conclusion begins within a sentence."""
 
 NECESSARY = re.compile(
-    r"\b(?:it|this|that|which) (?:has to|must|can only|should) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
+    r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
     r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s|ing)? with\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
     r"|\bmy (?:answer|conclusion|guess|verdict)\b",
@@ -80,6 +80,13 @@ ONLY = re.compile(
     re.I,
 )
 """Two denials in one, such as "has no reason to look anywhere else than"."""
+
+NOT_BUT = re.compile(
+    r"(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
+    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)",
+    re.I,
+)
+"""What is denied in "does not look in the red box but in the blue box"."""
 DOUBT = re.compile(
     r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
     r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"

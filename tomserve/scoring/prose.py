@@ -32,7 +32,16 @@ from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
 from tomserve.scoring.told import Told, without
 
-_OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]", re.I)
+_OPEN = re.compile(
+    r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but (?:no|not|also|maybe|perhaps|then|wait|actually))\b"
+    r"|\s*\?|\s*[/|]",
+    re.I,
+)
+_CUT = re.compile(
+    r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from|with|at|on|so"
+    r"|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved|affect))\s*$"
+)
+"""The end of a text that goes on, so that it was cut off there."""
 _CANNOT_KNOW = re.compile(
     r"\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
     r"(?:determined?|known?|told|tell|said|say|inferred|infer)\b"
@@ -74,6 +83,7 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     lines = [unbulleted(line) for line in plain_lines(text)]
     if not lines:
         return None
+    whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
     by_rung = {"first": _edge(lines, 0, 1, choices)}
     told = Told(_before_heading(lines, choices) if whole else [], choices, question)
     if whole:
@@ -89,8 +99,10 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
         return next(iter(found.items()))
     if not whole:
         return None
-    label = told.settled()
-    return _sole(lines, choices) if label is None else ("settled", label)
+    for rung, label in (("headed", told.headed()), ("settled", told.settled())):
+        if label is not None:
+            return rung, label
+    return _sole(lines, choices)
 
 
 def leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
@@ -152,8 +164,10 @@ def _of_line(line: str, choices: Sequence[str], reasons: str = r"|is (?:where|th
     if len(words.strip(_DECORATION + ":")) == 1:
         return None
     rest = line[line.index(words) + len(words) :]
-    ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014]\s|because\b|since\b|as\b{reasons}))"
-    return label if re.match(ends, rest) else None
+    if label.casefold() in ("yes", "no"):
+        reasons += r"|(?:he|she|they|it|i|we|there|\w+ (?:does|do|did|is|has|knows?|thinks?))\b"
+    ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b{reasons}))"
+    return label if re.match(ends, rest, re.I) else None
 
 
 def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
@@ -183,7 +197,8 @@ def _ending(lines: Sequence[str], choices: Sequence[str]) -> str | None:
         return label
     last = sentences(lines[-1])[-1]
     named = mentions(last, choices)
-    if not named or len({one.choice for one in named}) > 1 or DOUBT.search(last) or NEGATION.search(last):
+    bare = without(last, 0, len(last), named)
+    if not named or len({one.choice for one in named}) > 1 or DOUBT.search(bare) or NEGATION.search(bare):
         return None
     one = named[-1]
     before = last[: one.start].strip(_DECORATION)
