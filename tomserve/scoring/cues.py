@@ -32,7 +32,7 @@ NECESSARY = re.compile(
     r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
     r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s|ing)? with\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
-    r"|\bmy (?:answer|conclusion|guess|verdict)\b",
+    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b",
     re.I,
 )
 """What a sentence says that decides, though it does not begin with "therefore"."""
@@ -100,7 +100,8 @@ DOUBT = re.compile(
     re.I,
 )
 NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b", re.I
+    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
+    re.I,
 )
 CLAUSE = re.compile(
     r"[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"

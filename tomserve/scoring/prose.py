@@ -30,10 +30,11 @@ from tomserve.scoring.cues import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WO
 from tomserve.scoring.labels import Lettered, match
 from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
+from tomserve.scoring.subjects import Question
 from tomserve.scoring.told import Told, without
 
 _OPEN = re.compile(
-    r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but (?:no|not|also|maybe|perhaps|then|wait|actually))\b"
+    r"\W*(?:or|and|no|not|wait|actually(?! (?:it|the|there|in)\b)|rather|instead|correction|hmm|but (?:no|not|also|maybe|perhaps|then|wait|actually))\b"
     r"|\s*\?|\s*[/|]",
     re.I,
 )
@@ -66,6 +67,7 @@ _DENIED_AFTER = re.compile(
 )
 _REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
+_ROW = re.compile(r"[^:]{2,60}: ")
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
@@ -84,11 +86,14 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     if not lines:
         return None
     whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
-    by_rung = {"first": _edge(lines, 0, 1, choices)}
+    begins = _edge(lines, 0, 1, choices)
+    if begins is None and question is not None and not question.rstrip().endswith("?"):
+        begins = leading(sentences(lines[0])[0], choices)[0]  # the reply goes on where the question stops
+    by_rung = {"first": begins}
     told = Told(_before_heading(lines, choices) if whole else [], choices, question)
     if whole:
         by_rung |= {
-            "last": _ending(_before_reasons(told.lines), choices),
+            "last": _ending(_before_reasons(told.lines), choices, told.asked),
             "concluded": told.concluded(),
             "echoed": told.echoed(),
         }
@@ -155,7 +160,11 @@ def _paraphrased(rest: str, choice: str) -> bool:
     return len(wanted) > 2 and sum(word in said for word in wanted) >= 0.6 * len(wanted)
 
 
-def _of_line(line: str, choices: Sequence[str], reasons: str = r"|is (?:where|the)\b") -> str | None:
+def _of_line(
+    line: str,
+    choices: Sequence[str],
+    reasons: str = r"|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b",
+) -> str | None:
     """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list), and
     words have to end a clause or be followed by a reason ("blue_box because ..."), not go on as a subject."""
     label, words = leading(line, choices)
@@ -190,7 +199,7 @@ def _shape(line: str, choices: Sequence[str]) -> tuple[bool, bool]:
     return bool(named) and named[0].by != WORDS, any(one.by != LETTER for one in named)
 
 
-def _ending(lines: Sequence[str], choices: Sequence[str]) -> str | None:
+def _ending(lines: Sequence[str], choices: Sequence[str], asked: Question) -> str | None:
     """The choice with which the last line begins, or that its last sentence is ("Mustard, then.", "So: mustard.",
     "I'm confident: option J.")."""
     if (label := _edge(lines, -1, -2, choices)) is not None or _of_line(lines[-1], choices, "") is not None:
@@ -203,7 +212,10 @@ def _ending(lines: Sequence[str], choices: Sequence[str]) -> str | None:
     one = named[-1]
     before = last[: one.start].strip(_DECORATION)
     marked = one.by in (LETTER, BOTH) and len(last) - one.end < 3
-    if not _ALONE.match(last[one.end :]) or not (marked or before.endswith(":") or len(before.split()) < 3):
+    head = before.endswith(":") and not asked.elsewhere(before)
+    if head and len(lines) > 1 and _ROW.match(lines[-1]) and _ROW.match(lines[-2]):
+        head = asked.restated(before.rstrip(":"))  # one of a list of facts
+    if not _ALONE.match(last[one.end :]) or not (marked or head or (len(before.split()) < 3 and before[-1:] != ":")):
         return None
     return one.choice
 

@@ -123,7 +123,11 @@ _AGAIN = re.compile(
 _HEAD_ALONE = re.compile(
     r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
 )
-_SENTENCE = re.compile(r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+")
+_SENTENCE = re.compile(
+    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If|Although|As|When|Then"
+    r"|There|Now|Hence|Thus|I|We|You)\b)"
+)
 _STRUCK = re.compile(r"^\W*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
 _TICKED = re.compile(r"^\s*[-*] \[[xX]\] ", re.M)
 _UNTICKED = re.compile(r"^\s*[-*] \[ \] .*$", re.M)

@@ -40,6 +40,15 @@ _ANSWER_HEAD = re.compile(
 _HEAD_WORDS = frozenset(
     map(stem, ("step", "belief", "perspective", "view", "mind", "current", "answer", "so", "now", "what"))
 )
+_KIN = re.compile(
+    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend|neighbou?r"
+    r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author|label"
+    r"|lid|sticker|picture|sign)s?\b",
+    re.I,
+)
+"""Who or what may believe or say something without a name; a question about them names them, too."""
+
+_REALITY = re.compile(r"\b(?:reality|real|really|fact|truth|true|actual|actually|label|contents?)\b", re.I)
 _MODAL = re.compile(r"\b(?:will|would|\w+['\u2019](?:d|ll)|goes|going to|has to|must|should)\b", re.I)
 _THEN = re.compile(r"\b(?:before|at first|initially|originally|at the (?:beginning|start)|was|were|did)\b", re.I)
 
@@ -123,6 +132,10 @@ class Question:
             return False
         return believes or bool(people) if self.believes else bool(people or really or self.others & set(_stems(head)))
 
+    def elsewhere(self, head: str) -> bool:
+        """Whether a heading speaks of other people, or of reality where the question asks for a belief."""
+        return bool(self.people(head) - set(self.names)) or (not self.of_reality and _REALITY.search(head) is not None)
+
     def of_others(self, sentence: str) -> bool:
         """Whether a sentence speaks of what other people than the question's first one believe."""
         if not (self.names and self.believes):
@@ -144,7 +157,8 @@ class Question:
         if first is not None and first[0].strip(" \"'(*").split("'")[0].casefold() not in _NO_NAMES:
             found.add(stem(WORD.findall(first[0])[0]))
         found |= {stem(word) for word in WORD.findall(text) if word[0].isupper() and stem(word) in self.names}
-        return {one for one in found if one not in self.of_choices and one not in COMMON}
+        found = {one for one in found if one not in self.of_choices and one not in COMMON}
+        return found | {kin for kin in (stem(one["kin"]) for one in _KIN.finditer(text)) if kin not in self.stems}
 
 
 def _stems(text: str) -> list[str]:

@@ -45,7 +45,9 @@ from tomserve.scoring.subjects import Question
 _WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
 _ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
 _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
-_THEN = re.compile(r",? (?:then|it is)\b", re.I)
+_THEN = re.compile(
+    r",? (?:then|it is|(?:is|are) (?:what|where)\b.{0,60}\b(?:think|believ|expect|look|will|would)\w*)\b", re.I
+)
 _OPEN_END = re.compile(r"(?::|\b(?:in|is|the|think|thinks|at))$")
 
 
@@ -127,7 +129,7 @@ class Told:
             return None
         place, label = found[-1]
         others = [earlier for earlier, other in found if other != label]
-        if others and not (_decides(self.sentences[place]) or self._turns(others[-1] + 1, place + 1)):
+        if others and not (_decides(self.sentences[place]) or self._turns(others[-1], place + 1)):
             return None
         for given_up, sentence in enumerate(self.sentences):
             bare = without(sentence, 0, len(sentence), mentions(sentence, self.choices))
@@ -144,6 +146,8 @@ class Told:
         sentence = self.sentences[place]
         named = mentions(sentence, self.choices)
         if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.doubted(sentence):
+            return None
+        if REALLY.search(sentence) and not self.asked.of_reality and not BELIEF.search(sentence):
             return None
         label = self.asserted(sentence)
         if label is None:
