@@ -46,20 +46,20 @@ def score(
             "With --responses: which of the benchmark's sets."
         ),
     ] = "run",
-) -> None:
+) -> int:
     """Score the replies of runs again, or those of another tool.
 
-    Runs are scored from their folders alone, without a server. Replies of another tool are given by --responses.
+    Runs are scored from their folders alone, without a server. Replies of another tool are given by --responses. The
+    exit code is 1 where more than one in ten of the replies could not be read.
     """
     from tomserve.cli import rescore
 
     if responses is not None:
         answers = None if gold == "run" else gold
-        rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers)
-    elif items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
+        return rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers)
+    if items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
         raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
-    else:
-        rescore.own(runs or (None,), out, gold, benchmark)
+    return rescore.own(runs or (None,), out, gold, benchmark)
 
 
 def analyze(
@@ -74,10 +74,11 @@ def analyze(
         list[str] | None,
         typer.Option(help="RUN=NAME: call the model of that run so in the tables; repeat it for several."),
     ] = None,
-) -> None:
+) -> int:
     """Compute the tables of a study from runs or score tables.
 
-    Runs of one model with different strategies are counted as one model with all of them.
+    Runs of one model with different strategies are counted as one model with all of them. The exit code is 1 where more
+    than one in ten of the replies could not be read.
     """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
@@ -85,7 +86,7 @@ def analyze(
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
-    scores = rescore.load_all(runs or (None,))
+    scores, lacking = rescore.load_all(runs or (None,))
     analysis = compute(labelled(scores, label or []), study, intervals)
     for doubt in analysis.warnings:
         rescore.warn(doubt)
@@ -97,6 +98,7 @@ def analyze(
         tables.show_analysis(analysis, console())
     else:
         print(tables.render_all(found, form, layouts, notes), end="")
+    return rescore.tell_unread(lacking)
 
 
 def compare(

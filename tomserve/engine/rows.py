@@ -55,11 +55,12 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
     attempts: how many times the request was sent.
     """
     # The model that the reply names is `served_model`: scoring reads a field `model` as the score table's column.
-    item, strategy, turn = request.identity
+    item, strategy, turn, sample = request.identity
     return {
         "item": item,
         "strategy": strategy,
         "turn": turn,
+        **({"sample": sample} if sample else {}),
         "key": request.key,
         "status": reply.status,
         "text": reply.text,
@@ -73,4 +74,10 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
         "served_model": reply.model,
         "time": now(),
         "reused": False,
+        **_told_tokens(reply),
     }
+
+
+def _told_tokens(reply: Reply) -> dict[str, Any]:
+    """The fields of a row for the tokens of the prompt, where the reply tells them."""
+    return {} if reply.tokens is None else {"tokens": reply.tokens, "tokens_skipped": reply.skipped}

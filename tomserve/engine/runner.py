@@ -222,8 +222,8 @@ class Runner:
             self.observer.row(row)
 
     def _reuse(self, row: dict[str, Any], identities: list[Identity]) -> None:
-        copies = ({**row, "item": item, "strategy": s, "turn": turn, "reused": True} for item, s, turn in identities)
-        for copy in copies:
+        for identity in identities:
+            copy = {**row, "item": identity.item, "strategy": identity.strategy, "turn": identity.turn, "reused": True}
             self._write(self._refusals.take(copy))
 
     async def _exchange(self, request: Request) -> tuple[Reply, str, int] | None:

@@ -259,7 +259,7 @@ def _resumed(
         model=made.target.model,
         revision=made.target.revision,
         preset=made.target.preset.name if made.target.preset else None,
-        sampling=made.sampling.to_dict(),
+        sampling=made.sampling.record(),
     )
     if (old := Manifest.read(folder.path)) is not None:
         manifest.take_over(old, folder.path, journal.asked)

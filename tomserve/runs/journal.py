@@ -68,6 +68,7 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
     kinds = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
     wrong = [name for name, kind in kinds.items() if type(row[name]) is not kind]
+    wrong += ["sample"] if type(row.get("sample", 0)) is not int else []
     if wrong or not row["status"]:
         name = wrong[0] if wrong else "status"
         raise ConfigError(f"{path}:{number}: not a response row (field {name!r} is {row[name]!r:.40}); {way_out}")
@@ -76,7 +77,7 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
 
 def identity_of(row: Row) -> Identity:
     """The identity that a row answers."""
-    return Identity(row["item"], row["strategy"], row["turn"])
+    return Identity(row["item"], row["strategy"], row["turn"], row.get("sample", 0))
 
 
 class Journal:

@@ -34,6 +34,27 @@ class Scored(NamedTuple):
     record: kept.Record
 
 
+class Replies(NamedTuple):
+    """The replies of a run, its items, and what else its scores are made from."""
+
+    asked: kept.Sources
+    items: ItemFile
+    responses: ResponseFile
+
+
+def replies_of(folder: Path, items: Path | None = None) -> Replies | None:
+    """The replies of a run as they are scored; None where nothing was asked yet.
+
+    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. Raises ConfigError
+    as `score_run` does.
+    """
+    asked, journal = kept.Sources.asked(folder), folder / kept.JOURNAL
+    if not journal.exists():
+        return None
+    questions = ItemFile(items or folder / kept.ITEMS)
+    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, turns=asked.turns))
+
+
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
     """Score a run without keeping the table.
 
@@ -57,15 +78,13 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
     written.
     """
-    asked = kept.Sources.asked(folder)
-    journal = folder / kept.JOURNAL
-    if not journal.exists():
+    if (replies := replies_of(folder, items)) is None:
+        asked = kept.Sources.asked(folder)
         empty(asked.run).write_parquet(path)
         return asked
-    questions = ItemFile(items or folder / kept.ITEMS)
+    asked, questions, responses = replies
     noise = folder / NOISE
     again = NoiseFile(noise, questions, asked.model) if noise.exists() else None
-    responses = ResponseFile(journal, questions, asked.model, turns=asked.turns)
     tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
