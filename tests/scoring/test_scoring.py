@@ -319,6 +319,8 @@ def test_chains() -> None:
         (1, "salt"),
         (3, "tea"),
     )
+    longer = chain('["unknown", "tea", "tea", "salt"]')  # a plain list numbers no sentence, so none is out of range
+    assert longer.chain == ((1, "unknown"), (2, "tea"), (3, "tea"), (4, "salt"))
     twice = '[{"sentence": 1, "belief": "tea"}, {"sentence": 1, "belief": "salt"}]'
     assert chain(twice).chain == ((1, "salt"),)
 

@@ -84,7 +84,7 @@ def read(
     """Read one reply, in time proportional to its length.
 
     text: the reply. choices: the labels, one of which is the answer. sentences: how many sentences the story has; a
-    chain that names a later one is not read. None for no such bound. question: what was asked, so that prose that says
+    chain that names a later one by its number is not read. None for no such bound. question: what was asked, so that prose that says
     it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no conclusion is
     sought, as it may not have been reached.
     """
@@ -174,8 +174,8 @@ def _chain(
 ) -> tuple[Pairs | None, tuple[tuple[int, str | None], ...] | None, str | None]:
     """The fields `chain`, `stated` and `chain_reason` of a Reading, from the member "beliefs" of an object.
 
-    It is a list of {"sentence", "belief"}, or of labels alone for sentences 1, 2, 3 and so on. Of a sentence that is
-    given twice the last belief counts; sentences out of order are sorted.
+    It is a list of {"sentence", "belief"}, or of labels alone for sentences 1, 2, 3 and so on, which may be longer than
+    the story. Of a sentence that is given twice the last belief counts; sentences out of order are sorted.
     """
     if not reply.has("beliefs"):
         return None, None, None
@@ -195,7 +195,7 @@ def _chain(
                 return None, None, f"belief {position}: sentence is not a number"
         else:
             number, belief = position, entry
-        if number < 1 or (sentences is not None and number > sentences):
+        if number < 1 or (isinstance(entry, dict) and sentences is not None and number > sentences):
             return None, None, f"belief {position}: sentence {number} is out of range"
         label = belief if type(belief) is str and belief in choices else match(belief, choices)[0]
         if label is None and reason is None:

@@ -29,10 +29,10 @@ INNER = re.compile(
 """Where a conclusion begins within a sentence."""
 
 NECESSARY = re.compile(
-    r"\b(?:it|this|that|which) (?:has to|must|can only|should) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
+    r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
     r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s|ing)? with\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
-    r"|\bmy (?:answer|conclusion|guess|verdict)\b",
+    r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b",
     re.I,
 )
 """What a sentence says that decides, though it does not begin with "therefore"."""
@@ -80,6 +80,13 @@ ONLY = re.compile(
     re.I,
 )
 """Two denials in one, such as "has no reason to look anywhere else than"."""
+
+NOT_BUT = re.compile(
+    r"(?:\b(?:not|never)|n['\u2019]t)\b[^.;:?!]{0,120}?,? but (?:rather |instead |still )?"
+    r"(?=(?:in|on|at|under|behind|inside|the|an?|that|it|of|for)\b)",
+    re.I,
+)
+"""What is denied in "does not look in the red box but in the blue box"."""
 DOUBT = re.compile(
     r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
     r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"
@@ -93,7 +100,8 @@ DOUBT = re.compile(
     re.I,
 )
 NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b", re.I
+    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
+    re.I,
 )
 CLAUSE = re.compile(
     r"[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"

@@ -78,11 +78,17 @@ def _letters(text: str, choices: Lettered) -> list[Mention]:
     found = []
     first, last = len(text) - len(text.lstrip(" .:-")), len(text.rstrip(" ."))
     for one in _LETTERS.finditer(text):
+        if text.startswith("(", one.end()):
+            continue  # such as "H(A)"
         letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
         after_word = bool(one["word"]) and (
             letter.isupper() or closed or letter != "a" or _GOES_ON.match(text, one.end()) is not None
         )
-        marked = after_word or bool(one["open"] and one["close"]) or one["close"] == ")"
+        marked = (
+            after_word
+            or bool(one["open"] and one["close"])
+            or (one["close"] == ")" and text[max(0, one.start() - 1)] != "(")
+        )
         begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
         if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
             end = one.end() - len(one["after"])

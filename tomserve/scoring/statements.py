@@ -51,13 +51,13 @@ time."""
 
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
-    r"\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
+    r"(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
     r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
     re.I,
 )
 _TAGGED = re.compile(
     r"<(?:final_)?answer>(?=([^<\n]{0,300})</(?:final_)?answer>)"
-    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^|\n)#{4}[ ]?(?=([^\n]{0,300}))",
+    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^|\n)#{4}[ ]?(?=([^\n:?]{0,60}(?:\n|$)))",
     re.I,
 )
 _CUE = re.compile(
@@ -70,7 +70,8 @@ _CUE = re.compile(
 )
 _IS_ANSWER = re.compile(
     r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
-    rf"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate)){{0,3}}"
+    r"(?: (?:the|my|our|a))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting|suitable|sensible"
+    r"|plausible|reasonable|probable|natural|safest|obvious)){0,3}"
     rf" (?:{_NOUN}|one|correct|right)\b"
     r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct|right)\b"
     r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
@@ -122,12 +123,19 @@ _AGAIN = re.compile(
 _HEAD_ALONE = re.compile(
     r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
 )
-_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+")
-_STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+_SENTENCE = re.compile(
+    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If|Although|As|When|Then"
+    r"|There|Now|Hence|Thus|I|We|You)\b)"
+)
+_STRUCK = re.compile(r"^\W*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
+_TICKED = re.compile(r"^\s*[-*] \[[xX]\] ", re.M)
+_UNTICKED = re.compile(r"^\s*[-*] \[ \] .*$", re.M)
+_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
 _DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
 _AFFIRMED = re.compile(r"(?<=[\w.)*]) ?[\u2705\u2713\u2714\u2611]\ufe0f?")
 _SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
-_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,3} |^#{5,6} |^> |\\[()\[\]]", re.M)
+_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
 _COURTESY = re.compile(
     r"\W*(?:please let me know|let me know|i hope|hope (?:this|that|it)|feel free|thank|thanks|happy to|would you like"
     r"|if you (?:have|need|want|would|'d)|is there anything|do you (?:have|want|need)|glad to"
@@ -141,16 +149,25 @@ def plain_lines(text: str) -> list[str]:
     """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
 
     What says nothing at the end ("Let me know if you have questions!") is left out, and so is what is struck through. A
-    cross or a tick beside words is read as "wrong" or "correct".
+    cross or a tick beside words is read as "wrong" or "correct", and the cells of a table's row as "first: second".
     """
     if not text.isascii():
         text = _SYMBOL.sub("", _AFFIRMED.sub(" (correct)", _DENIED.sub(" (wrong)", text)))
     if "~~" in text:
         text = _STRUCK.sub("", text)
+    if _TICKED.search(text):
+        text = _TICKED.sub("", _UNTICKED.sub("", text))
+    if "|" in text:
+        text = _ROW.sub(_cells, text)
     lines = [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
     while len(lines) > 1 and _COURTESY.match(lines[-1]):
         lines.pop()
     return lines
+
+
+def _cells(row: re.Match[str]) -> str:
+    cells = [cell.strip() for cell in row[1].split("|")]
+    return "" if all(set(cell) <= set("-: ") for cell in cells) else ": ".join(filter(None, cells))
 
 
 def sentences(line: str) -> list[str]:
@@ -166,7 +183,7 @@ def unbulleted(line: str) -> str:
 def stated(text: str, choices: Sequence[str]) -> Said:
     """What the text says that its answer is, in time proportional to its length."""
     texts = {next(filter(None, found.groups()), "") for found in _TAGGED.finditer(text)}
-    tagged = {_one(one, choices) for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one)}
+    tagged = {_one(one, choices) for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one.strip())}
     lines = plain_lines(_TAGGED.sub("", text) if tagged else text)
     claims: list[Claim] = []
     known: dict[tuple[str, str], list[Claim]] = {}  # a reply that repeats itself is read once

@@ -32,6 +32,23 @@ _NO_NAMES = frozenset((
 ))
 # fmt: on
 """Words that begin a sentence and are no names, though a verb may follow them."""
+_ANSWER_HEAD = re.compile(
+    r"\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer|emotion|feelings?|mood|action"
+    r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary|motive|reaction)\W*",
+    re.I,
+)
+_HEAD_WORDS = frozenset(
+    map(stem, ("step", "belief", "perspective", "view", "mind", "current", "answer", "so", "now", "what"))
+)
+_KIN = re.compile(
+    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend|neighbou?r"
+    r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author|label"
+    r"|lid|sticker|picture|sign)s?\b",
+    re.I,
+)
+"""Who or what may believe or say something without a name; a question about them names them, too."""
+
+_REALITY = re.compile(r"\b(?:reality|real|really|fact|truth|true|actual|actually|label|contents?)\b", re.I)
 _MODAL = re.compile(r"\b(?:will|would|\w+['\u2019](?:d|ll)|goes|going to|has to|must|should)\b", re.I)
 _THEN = re.compile(r"\b(?:before|at first|initially|originally|at the (?:beginning|start)|was|were|did)\b", re.I)
 
@@ -41,7 +58,7 @@ class Question:
 
     names: the stems of the names, in order. others: the stems of its other words, without common ones and those of the
     choices. believes: whether it asks for what somebody thinks, knows, expects or the like. of_reality: whether it asks
-    what is really so. of_past: whether it asks what was so.
+    what is really so. of_past: whether it asks what was so. of_who: whether it asks for a person.
     """
 
     def __init__(self, text: str | None, choices: Sequence[str]) -> None:
@@ -52,9 +69,11 @@ class Question:
         self.names = [stem(word) for word in later if word[0].isupper() and word.casefold() not in COMMON]
         others = {stem(word) for word in words if word.casefold() not in COMMON} - set(self.names)
         self.others = {word for word in others if not any(word in choice.casefold() for choice in choices)}
+        self.stems = {stem(word) for word in words} | {stem(word) for word in COMMON}
         self.of_choices = {stem(word) for choice in choices for word in WORD.findall(choice)}
         self.believes = BELIEF.search(asked) is not None
         self.of_reality = text is None or bool(REALLY.search(asked)) or not self.believes
+        self.of_who = bool(re.match(r"\W*who\b", asked, re.I))
         self.of_past = bool(_THEN.search(asked))
 
     def said_in(self, sentence: str, start: int) -> bool:
@@ -64,6 +83,10 @@ class Question:
         the choice or, where it begins with the choice, after it; a question about one person may be answered by "she",
         and one about nobody has to be said word by word.
         """
+        if self.of_who and not sentence[:start].strip(" \"'(*"):
+            after = WORD.findall(sentence)[1:3]
+            verbs = self.others | {"do", "does", "did", "is", "has", "would", "will", "was", "can"}
+            return bool(verbs & set(map(stem, after))) or BELIEF.search(" ".join(after)) is not None
         if not (self.names or self.others) or (self.believes and not BELIEF.search(sentence)):
             return False
         told = _stems(sentence)
@@ -91,6 +114,28 @@ class Question:
             return decides
         return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
 
+    def restated(self, head: str) -> bool:
+        """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "What does she think?"
+
+        It may leave out words of the question, but adds none; it speaks of belief where the question does.
+        """
+        believes, really = BELIEF.search(head) is not None, REALLY.search(head) is not None
+        people = self.people(head)
+        if people - set(self.names) or (people and not _in_order(self.names, _stems(head))):
+            return False
+        if _ANSWER_HEAD.fullmatch(head):
+            return True
+        if not self.known or (believes and not self.believes) or (really and not self.of_reality):
+            return False
+        added = {word for word in _stems(head) if not word.isdigit()} - self.stems - _HEAD_WORDS
+        if added:
+            return False
+        return believes or bool(people) if self.believes else bool(people or really or self.others & set(_stems(head)))
+
+    def elsewhere(self, head: str) -> bool:
+        """Whether a heading speaks of other people, or of reality where the question asks for a belief."""
+        return bool(self.people(head) - set(self.names)) or (not self.of_reality and _REALITY.search(head) is not None)
+
     def of_others(self, sentence: str) -> bool:
         """Whether a sentence speaks of what other people than the question's first one believe."""
         if not (self.names and self.believes):
@@ -106,11 +151,14 @@ class Question:
         """The stems of the names in a text. Its first word counts where the question knows it or a verb follows."""
         first = _OPENER.match(text)
         start = len(text) - len(text.lstrip(" \"'(*"))
-        found = {stem(one[0]) for one in _PERSON.finditer(text) if one.start() > start}
+        found = {
+            stem(one[0]) for one in _PERSON.finditer(text) if one.start() > start and one[0].lower() not in _NO_NAMES
+        }
         if first is not None and first[0].strip(" \"'(*").split("'")[0].casefold() not in _NO_NAMES:
             found.add(stem(WORD.findall(first[0])[0]))
         found |= {stem(word) for word in WORD.findall(text) if word[0].isupper() and stem(word) in self.names}
-        return {one for one in found if one not in self.of_choices and one not in COMMON}
+        found = {one for one in found if one not in self.of_choices and one not in COMMON}
+        return found | {kin for kin in (stem(one["kin"]) for one in _KIN.finditer(text)) if kin not in self.stems}
 
 
 def _stems(text: str) -> list[str]:

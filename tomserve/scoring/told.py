@@ -19,6 +19,7 @@ from tomserve.scoring.cues import (
     ASIDE,
     BELIEF,
     CLAUSE,
+    COMMON,
     DOUBT,
     FROM,
     GIVEN_UP,
@@ -26,6 +27,7 @@ from tomserve.scoring.cues import (
     MOVED,
     NECESSARY,
     NEGATION,
+    NOT_BUT,
     ONLY,
     PAST,
     REALLY,
@@ -40,6 +42,12 @@ from tomserve.scoring.mentions import LETTER, Mention, mentions
 from tomserve.scoring.statements import sentences
 from tomserve.scoring.subjects import Question
 
+_WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
+_ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
+_HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
+_THEN = re.compile(
+    r",? (?:then|it is|(?:is|are) (?:what|where)\b.{0,60}\b(?:think|believ|expect|look|will|would)\w*)\b", re.I
+)
 _OPEN_END = re.compile(r"(?::|\b(?:in|is|the|think|thinks|at))$")
 
 
@@ -56,7 +64,7 @@ class Told:
             else:
                 joined.append(line)
         told = (part for line in joined for one in sentences(line) for part in one.split("; "))
-        self.sentences = [ONLY.sub("only", one) for one in told if one]
+        self.sentences = [NOT_BUT.sub("", ONLY.sub("only", one)) for one in told if one]
 
     def concluded(self) -> str | None:
         """The choice of the last sentence that concludes something of one choice."""
@@ -90,6 +98,21 @@ class Told:
         (place, label) = list(said.items())[-1]
         return label if label is not None and (place == 0 or self._stands(place, label)) else None
 
+    def headed(self) -> str | None:
+        """The choice that stands under a heading, or after a question, that asks the same as the question itself.
+
+        Such as "Ann's belief: the red box" or "So where does she look? In the red box."; all of them have to agree.
+        """
+        found: set[str | None] = set()
+        for place, sentence in enumerate(self.sentences):
+            head = _ASKING.match(sentence) or _HEAD.match(sentence)
+            if head is None or not self.asked.restated(head["head"]):
+                continue
+            rest = head["rest"] or (self.sentences[place + 1] if place + 1 < len(self.sentences) else "")
+            if mentions(rest, self.choices) and not self.doubted(rest):
+                found.add(self.asserted(rest))
+        return next(iter(found)) if len(found) == 1 else None
+
     def settled(self) -> str | None:
         """The choice of the last sentence that answers the question in its own words, such as "she will look there".
 
@@ -106,7 +129,7 @@ class Told:
             return None
         place, label = found[-1]
         others = [earlier for earlier, other in found if other != label]
-        if others and not (_decides(self.sentences[place]) or self._turns(others[-1] + 1, place + 1)):
+        if others and not (_decides(self.sentences[place]) or self._turns(others[-1], place + 1)):
             return None
         for given_up, sentence in enumerate(self.sentences):
             bare = without(sentence, 0, len(sentence), mentions(sentence, self.choices))
@@ -116,13 +139,15 @@ class Told:
 
     def doubted(self, sentence: str) -> bool:
         """Whether a sentence doubts or asks, apart from the words of the choices themselves."""
-        return any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
+        return "(wrong)" in sentence or any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
 
     def _answers(self, place: int) -> str | None:
         """The choice that a sentence gives as an answer to the question; None where it answers something else."""
         sentence = self.sentences[place]
         named = mentions(sentence, self.choices)
         if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.doubted(sentence):
+            return None
+        if REALLY.search(sentence) and not self.asked.of_reality and not BELIEF.search(sentence):
             return None
         label = self.asserted(sentence)
         if label is None:
@@ -134,7 +159,9 @@ class Told:
         lead = sentence[:start]
         if inner := list(INNER.finditer(lead)):
             lead = lead[inner[-1].end() :]
-        alone = len(WORD.findall(lead)) < 3 and not WORD.search(sentence, named[-1].end)
+        alone = _plain(lead) and (
+            not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
+        )
         decides = alone or _decides(sentence)
         return label if self.asked.about(lead, decides) else None
 
@@ -163,6 +190,8 @@ class Told:
     def _kept(self, sentence: str) -> set[str | None]:
         """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what."""
         kept: set[str | None] = set()
+        if "(wrong)" in sentence:
+            return kept
         for bare, clause, here in self._clauses(sentence):
             if not here or NEGATION.search(bare):
                 continue
@@ -190,6 +219,11 @@ class Told:
             if len(here) > 1 and FROM.search(sentence[start : here[0].start]):
                 here = here[1:]
             yield without(sentence, start, end, named), clause, {one.choice for one in here}
+
+
+def _plain(lead: str) -> bool:
+    """Whether the words before a choice are common ones that say nothing of the past, such as "it is in the"."""
+    return all(word.casefold() in COMMON for word in WORD.findall(lead)) and not _WAS.search(lead)
 
 
 def _decides(sentence: str) -> bool:

@@ -94,12 +94,26 @@ def _parts(mine: Sequence[str], every: Sequence[Sequence[str]]) -> list[str]:
         parts += [middle, _stripped(mine[first:])]
         if len(middle) > 2 and first > 1 and len(middle[0]) > 3 and middle[0].endswith(("ed", "en", "less", "ful")):
             parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
+        parts += _with_pronoun(middle, others, mine[first - 1 : first])
     if len(mine) == 2 and mine[0] in _ORDINALS:
         parts.append([mine[1], _ORDINALS[mine[0]]])
     if len(mine) == 2 and any(len(other) == 2 and other[1] == mine[1] for other in every if other is not mine):
         parts.append([mine[0], "one"])  # "the green one" of two bags
     joined = [" ".join(part) for part in parts if part != list(mine)]
     return [part for part in joined if len(part) > 2 and not _DENYING.search(part)]
+
+
+def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]], before: Sequence[str]) -> list[list[str]]:
+    """What somebody will do with what all choices name: "water them", "leaves it alone" for "leave the plant alone"."""
+    shared = [all(word in other for other in others) for word in middle]
+    if not (any(shared) and not shared[0]):
+        return []
+    start = shared.index(True)
+    end = next((place for place in range(start, len(middle)) if not shared[place]), len(middle))
+    found = [[*middle[:start], word, *middle[end:]] for word in ("it", "them", "him", "her")]
+    if list(before) == ["will"]:
+        found += [[f"{one[0]}s", *one[1:]] for one in (*found, middle)]
+    return found
 
 
 def _stripped(words: Sequence[str]) -> list[str]:
