@@ -21,7 +21,15 @@ def test_vanilla_is_zero_shot_and_cot_one_shot() -> None:
     item = make_item()
     assert [m["role"] for m in Strategy.load("vanilla").turn(item).messages] == ["system", "user"]
     assert [m["role"] for m in Strategy.load("cot").turn(item).messages] == ["system", "user", "assistant", "user"]
-    assert names() == ["cot", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "reader", "vanilla"]
+    assert names() == [
+        "cot",
+        "hitom_chain",
+        "hitom_cot",
+        "hitom_cot_reason_first",
+        "hitom_vanilla",
+        "reader",
+        "vanilla",
+    ]
 
 
 def test_the_item_comes_last_and_all_before_is_shared() -> None:

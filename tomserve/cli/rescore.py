@@ -222,7 +222,7 @@ def foreign(
     return code | tell_unread(lacking)
 
 
-_COUNTED = ("run", "model", "strategy", "item", "status", "reason", "answer", "correct")
+_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct")
 """The columns of a score table that tell what is lacking."""
 
 
