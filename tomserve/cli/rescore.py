@@ -13,11 +13,13 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
+from tomserve.cli import reading
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores, replies_of, score_run, scores_of
+from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
@@ -85,11 +87,18 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
     return Loaded(scores, lacking)
 
 
-def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchmark: str | None = None) -> int:
+def own(
+    runs: Sequence[str | None],
+    out: Path | None,
+    gold: str = "run",
+    benchmark: str | None = None,
+    wishes: reading.Wishes = reading.NOTHING,
+) -> int:
     """Score runs against the items they asked, or (`gold` "current") against today's dataset. benchmark: the file that
     declares their benchmark, where it is none of tomserve's; nothing that a run folder names is run as code.
 
-    Returns the exit code (see tell_unread). Raises ConfigError where a run is of another benchmark than the file's.
+    wishes: who reads what the rules cannot. Returns the exit code: 1 where the reader did not reply about a reply, else
+    as tell_unread. Raises ConfigError where a run is of another benchmark than the file's.
     """
     given = benchmarks.get(benchmark) if benchmark is not None else None
     if gold not in ("run", "current"):
@@ -98,12 +107,16 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
         raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
     if out is not None:
         _check_suffix(out)
-    frames, lacking = [], []
+    frames, lacking, code, reader = [], [], 0, wishes.found()
     for run in runs:
         folder = existing_run(run)
         if given is not None:
             _check_benchmark(folder, given)
         _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
+        if wishes.none:
+            reading.forget([Place.of_run(folder)])
+        if reader is not None:
+            code |= reading.of_run(folder, reader, wishes)
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
@@ -116,7 +129,7 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
     if out is not None:
         write_scores(combining.combined(frames), out)
         print(f"written: {out}")
-    return tell_unread(lacking)
+    return code | tell_unread(lacking)
 
 
 def _check_benchmark(folder: Path, given: Benchmark) -> None:
@@ -162,10 +175,11 @@ def foreign(
     model: str | None,
     runs: Sequence[str],
     gold: str | None = None,
+    wishes: reading.Wishes = reading.NOTHING,
 ) -> int:
     """Score a JSONL of responses against a JSONL of items, or a benchmark (with answers `gold`), into a table.
 
-    Returns the exit code (see tell_unread).
+    wishes: who reads what the rules cannot. Returns the exit code, as `own` does.
     """
     if runs:
         raise ConfigError(f"give runs ({runs[0]}) or --responses, not both")
@@ -174,16 +188,24 @@ def foreign(
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
     _check_apart(out, responses, items, path)
+    place, reader, code = Place.beside(out), wishes.found(), 0
     with tempfile.TemporaryDirectory() as scratch:
         known = _known(items, benchmark, path, gold, Path(scratch))
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
         tell(warn, found)
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
+        if wishes.none:
+            reading.forget([place])
+        if reader is not None:
+            code = reading.of_file(out, (known, found), reader, wishes)
+        choices = Choices(place) if place.record.exists() else None
         table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
         try:
             with files.replacing(table) as file:
-                write_scored(known, found, Path(file.name), run=responses.stem, rules=benchmarks.scoring)
+                write_scored(
+                    known, found, Path(file.name), run=responses.stem, rules=benchmarks.scoring, reader=choices
+                )
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
         if table != out:
@@ -197,10 +219,10 @@ def foreign(
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
-    return tell_unread(lacking)
+    return code | tell_unread(lacking)
 
 
-_COUNTED = ("run", "model", "strategy", "item", "status", "reason", "answer", "correct")
+_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct")
 """The columns of a score table that tell what is lacking."""
 
 

@@ -21,6 +21,7 @@ from tomserve.content import files
 from tomserve.runs import kept
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
+from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, empty, tell, write_scored
@@ -53,6 +54,12 @@ def replies_of(folder: Path, items: Path | None = None) -> Replies | None:
         return None
     questions = ItemFile(items or folder / kept.ITEMS)
     return Replies(asked, questions, ResponseFile(journal, questions, asked.model, turns=asked.turns))
+
+
+def reader_of(folder: Path) -> Choices | None:
+    """The choices of the model that reads for this run what the rules cannot; None where the rules alone read."""
+    place = Place.of_run(folder)
+    return Choices(place) if place.record.exists() else None
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
@@ -88,8 +95,11 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
-    write_scored(questions, responses, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
-    return asked.read(file.file for file in (responses, questions, again) if file is not None)
+    reader = reader_of(folder)
+    rules, chains = benchmarks.scoring, asked.chains
+    write_scored(questions, responses, path, run=asked.run, chains=chains, again=again, rules=rules, reader=reader)
+    read = [file.file for file in (responses, questions, again) if file is not None]
+    return asked.read([*read, *(reader.files if reader is not None else ())])
 
 
 def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: Note | None = None) -> Scored:

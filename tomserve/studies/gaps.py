@@ -21,6 +21,7 @@ import polars as pl
 
 from tomserve.content import files
 from tomserve.runs.runfolder import read_manifest
+from tomserve.scoring.choices import PARSE
 from tomserve.scoring.table import TABLES
 from tomserve.status import FINAL, listed
 from tomserve.studies.rows import UNREADABLE, answered, unreadable, with_columns
@@ -42,7 +43,8 @@ class Gaps:
     where nobody recorded it. items, of: how many questions were chosen, and how many the benchmark has (None where that
     is not known). complete: whether the run has asked everything it was to ask (None for a file). first: the first
     reply that could not be read: its item, its strategy and the reason, in words that are safe to print. given: what
-    `tomserve runs` is given to list these replies; the source where nothing is said.
+    `tomserve runs` is given to list these replies; the source where nothing is said. by_model: how many answers no rule
+    could read, and a model has read (see tomserve.scoring.choices).
     """
 
     source: str
@@ -55,6 +57,7 @@ class Gaps:
     complete: bool | None = None
     first: str = ""
     given: str = ""
+    by_model: int = 0
 
     @property
     def replies(self) -> int:
@@ -85,9 +88,10 @@ class Gaps:
         return f"`tomserve runs {self.given or given(self.source)} --unread`"
 
     def sentences(self) -> list[str]:
-        """What a reader must know, in at most three sentences with counts, shares and the way out; none where nothing
+        """What a reader must know, in at most four sentences with counts, shares and the way out; none where nothing
         is lacking."""
-        return [f"{self.source}{said}" for said in (self._answerless(), self._unasked(), self._sampled()) if said]
+        parts = (self._answerless(), self._by_model(), self._unasked(), self._sampled())
+        return [f"{self.source}{said}" for said in parts if said]
 
     def in_short(self) -> str:
         """The same in a few words, for a list of facts: "yes", or what is lacking."""
@@ -116,6 +120,14 @@ class Gaps:
         read = f" {self._list} lists them." if self.unread else ""
         again = " Repeat the eval command to ask again for those that failed." if set(self.failed) - FINAL else ""
         return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
+
+    def _by_model(self) -> str:
+        if not self.by_model:
+            return ""
+        return (
+            f": {_of(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them (parse = "
+            "reader). How far it agrees with the rules, `tomserve score` with the same --reader says."
+        )
 
     def _unasked(self) -> str:
         if self.missing and self.complete is None:
@@ -187,7 +199,9 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
         models = scores["model"].n_unique() if "model" in scores.columns else 1
         wanted = items * scores["strategy"].n_unique() if models == 1 else None
     first = _first(scores) if unread else ""
-    return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, items, of, complete, first)
+    by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
+    told: dict[str, Any] = {"items": items, "of": of, "complete": complete, "first": first, "by_model": by_model}
+    return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
 
 
 def _first(scores: pl.DataFrame) -> str:
