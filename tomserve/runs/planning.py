@@ -18,7 +18,8 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
-from tomserve.runs.phases import TRANSPORTS, Questions
+from tomserve.runs.phases import TRANSPORTS
+from tomserve.runs.questions import Questions
 from tomserve.runs.stock import Stock
 from tomserve.serving import target
 from tomserve.serving.presets import Preset

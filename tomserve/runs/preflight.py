@@ -10,7 +10,7 @@ from pathlib import Path
 from tomserve.engine.request import Sampling
 from tomserve.prompting.turn import Message
 from tomserve.runs.listening import Listener
-from tomserve.runs.phases import Questions
+from tomserve.runs.questions import Questions
 from tomserve.serving import install, keys, provenance, reference, target
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
