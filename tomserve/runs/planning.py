@@ -18,7 +18,8 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
-from tomserve.runs.phases import TRANSPORTS, Questions
+from tomserve.runs.phases import TRANSPORTS
+from tomserve.runs.questions import Questions
 from tomserve.runs.stock import Stock
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
@@ -141,8 +142,8 @@ class Plan:
         items = self.every.limited(self.options.limit, asked)
         share = self.options.noise_check
         repeated = items.drawn(share, again) if share else Stock()
-        strategies = self.questions.strategies
-        return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
+        questions = replace(self.questions, items=items)
+        return replace(self, questions=questions, again=replace(self.questions, items=repeated))
 
 
 def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
@@ -171,8 +172,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
         benchmark,
         every,
         chosen,
-        Questions(items, strategies),
-        Questions(again, strategies),
+        Questions(items, strategies, options.repeats),
+        Questions(again, strategies, options.repeats),
         Sampling(
             float(options.temperature),
             options.seed,

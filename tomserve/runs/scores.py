@@ -64,8 +64,8 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
         return asked
     questions = ItemFile(items or folder / kept.ITEMS)
     noise = folder / NOISE
-    again = NoiseFile(noise, questions, asked.model) if noise.exists() else None
-    responses = ResponseFile(journal, questions, asked.model, turns=asked.turns)
+    again = NoiseFile(noise, questions, asked.model, talking=asked.turns) if noise.exists() else None
+    responses = ResponseFile(journal, questions, asked.model, talking=asked.turns)
     tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")

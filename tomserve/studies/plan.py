@@ -87,7 +87,7 @@ def plan(
         cost.append(
             {
                 "strategy": name,
-                "requests": len(items) * strategy.turns * models,
+                "requests": len(items) * (strategy.turns or 1) * models,
                 "prompt tokens (about)": tokens * models,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
                 "answer tokens at most": strategy.max_tokens * len(items) * models,
