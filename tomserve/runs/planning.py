@@ -166,7 +166,6 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     strategies = _strategies(options, benchmark, preset, thinking)
     items = every.limited(options.limit)
     again = items.drawn(options.noise_check) if options.noise_check else Stock()
-    switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     return Plan(
         options,
         benchmark,
@@ -180,8 +179,18 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
             preset.extra(options.thinking) if preset else {},
             options.repeats,
         ),
-        f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
+        _named(options, chosen, thinking),
     )
+
+
+def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
+    """The model's part of the run's name, which tells where it is asked in another way than by default."""
+    preset, name = chosen.preset, chosen.model
+    if preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens():
+        name += f"-thinking-{thinking or 'off'}"
+    if options.temperature:
+        name += f"-temperature-{options.temperature:g}"
+    return f"{name}-x{options.repeats}" if options.repeats > 1 else name
 
 
 def _check_lists(options: EvalOptions) -> None:
