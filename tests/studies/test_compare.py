@@ -110,6 +110,17 @@ def test_a_plan_counts_requests_and_what_can_be_found() -> None:
     assert rows["prompting, late_label"]["minimum_detectable_effect, SD 0.2"] > 0.4
 
 
+def test_a_plan_counts_samples_and_says_of_which_programs_it_knows_the_beginning_only(cli) -> None:
+    once = plan(benchmarks.get("perturbed"), None, ("vanilla", "forced_choice"))
+    thrice = plan(benchmarks.get("perturbed"), None, ("vanilla", "forced_choice"), repeats=3)
+    assert once.cost["requests"].to_list() == [1088, 3 * 1088]  # one request for each of three options
+    assert (thrice.requests, thrice.tokens) == (3 * once.requests, 3 * once.tokens)
+    assert once.programs == ("forced_choice",)
+    done = cli("plan", "--repeats", "3", "--strategy", "vanilla", "--strategy", "forced_choice")
+    assert "1088 items x 3 samples, 1 model: 13056 requests" in done.out
+    assert "only the first requests are counted of forced_choice" in done.out
+
+
 def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     """Of the classes the spread pooled over them, as the effects of the same run have it."""
     scores = load_scores(str(ROOT / "runs/example"))

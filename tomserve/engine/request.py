@@ -29,6 +29,11 @@ class Identity(NamedTuple):
     turn: int
     sample: int = 0
 
+    @property
+    def question(self) -> tuple[str, str, int]:
+        """Item, strategy and sample: what all turns of one conversation share."""
+        return self.item, self.strategy, self.sample
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

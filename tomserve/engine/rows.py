@@ -14,6 +14,13 @@ from tomserve.engine.transport import Reply
 Row = dict[str, Any]
 """One row: a reply with the identity that it answers, with the fields of the data contract Response."""
 
+CLOSES, CONCLUSION = "closes", "conclusion"
+"""Fields of the row whose reply ended a conversation of several turns: how many turns the conversation had, and the
+text that is its answer where that is another one than the row's own. Other rows have neither."""
+
+CLOSING: dict[str, type] = {CLOSES: int, CONCLUSION: str}
+"""These fields with the types of their values."""
+
 
 class Identities(Protocol):
     """A set of identities of which only its size and its members can be asked."""
@@ -46,6 +53,15 @@ class Rows(Protocol):
     def sync(self) -> None:
         """Make sure that what was appended survives a power cut."""
         ...
+
+
+def answering(row: Row, identity: Identity) -> Row:
+    """A copy of a row as the answer to an equal request of another identity: a row of its own that is `reused`."""
+    item, strategy, turn, sample = identity
+    copy = {**row, "item": item, "strategy": strategy, "turn": turn, "reused": True}
+    for name in (*CLOSING, "sample"):  # they belong to the conversation of the other identity
+        copy.pop(name, None)
+    return {**copy, "sample": sample} if sample else copy
 
 
 def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
-from tomserve.runs.phases import TRANSPORTS, Questions
+from tomserve.runs.phases import TRANSPORTS
+from tomserve.runs.questions import Questions
 from tomserve.runs.stock import Stock
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
@@ -141,8 +142,8 @@ class Plan:
         items = self.every.limited(self.options.limit, asked)
         share = self.options.noise_check
         repeated = items.drawn(share, again) if share else Stock()
-        strategies = self.questions.strategies
-        return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
+        questions = replace(self.questions, items=items)
+        return replace(self, questions=questions, again=replace(self.questions, items=repeated))
 
 
 def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
@@ -165,22 +166,31 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     strategies = _strategies(options, benchmark, preset, thinking)
     items = every.limited(options.limit)
     again = items.drawn(options.noise_check) if options.noise_check else Stock()
-    switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     return Plan(
         options,
         benchmark,
         every,
         chosen,
-        Questions(items, strategies),
-        Questions(again, strategies),
+        Questions(items, strategies, options.repeats),
+        Questions(again, strategies, options.repeats),
         Sampling(
             float(options.temperature),
             options.seed,
             preset.extra(options.thinking) if preset else {},
             options.repeats,
         ),
-        f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
+        _named(options, chosen, thinking),
     )
+
+
+def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
+    """The model's part of the run's name, which tells where it is asked in another way than by default."""
+    preset, name = chosen.preset, chosen.model
+    if preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens():
+        name += f"-thinking-{thinking or 'off'}"
+    if options.temperature:
+        name += f"-temperature-{options.temperature:g}"
+    return f"{name}-x{options.repeats}" if options.repeats > 1 else name
 
 
 def _check_lists(options: EvalOptions) -> None:

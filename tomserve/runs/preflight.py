@@ -11,7 +11,7 @@ from typing import Any
 from tomserve.engine.request import Sampling
 from tomserve.prompting.turn import Message
 from tomserve.runs.listening import Listener
-from tomserve.runs.phases import Questions
+from tomserve.runs.questions import Questions
 from tomserve.serving import install, keys, provenance, reference, target
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port

@@ -7,7 +7,7 @@ the length of the texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,10 @@ class ResponseFile:
 
     path: the file. known: the items. model: the model of lines that name none. foreign: whether another tool wrote the
     file; then lines that replace others are counted, which in a journal are retries. size: how many bytes to read; None
-    for all that the file has when it is opened. turns: how many turns a conversation has, by strategy, where it is more
-    than one; a conversation whose last turn is missing is a row of status "unfinished" without an answer.
+    for all that the file has when it is opened. talking: the strategies whose questions take conversations of several
+    turns. Of a conversation the row that ended it counts (field `closes`), with the text that the conversation came to
+    (`conclusion`) where that is another one than the row's own; where no row ended it, it is a row of status
+    "unfinished" without an answer.
 
     Raises ConfigError where the file, or every line of it, cannot be read, or where a status is no text.
     """
@@ -143,14 +145,15 @@ class ResponseFile:
         *,
         foreign: bool = False,
         size: int | None = None,
-        turns: Mapping[str, int] | None = None,
+        talking: Collection[str] = (),
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
         self._foreign = foreign
-        self._turns = turns or {}
+        self._talking = frozenset(talking)
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
         self._arms: dict[tuple[Any, str, int], int] = {}
+        self._first: dict[int, str] = {}
         self._known = known
         self._at: dict[
             int, int
@@ -188,9 +191,10 @@ class ResponseFile:
             self.problems.add("of unknown items", number)
             return False
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
-        key, value = place << 20 | arm, row["turn"] << 48 | offset
-        # Of several turns the last is scored; of two rows of one turn the later in the file.
-        if self._foreign and key in self._at and self._at[key] >> 48 == row["turn"]:
+        closes = "closes" in row
+        key, value = place << 20 | arm, (closes << 15 | row["turn"]) << 48 | offset
+        # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
+        if self._foreign and key in self._at and self._at[key] >> 48 == value >> 48:
             self.repeated += 1
         self._at[key] = max(value, self._at.get(key, 0))
         return True
@@ -222,6 +226,9 @@ class ResponseFile:
             return "with a sample that is no whole number"
         if not 0 <= sample_of(row) < 2**15:
             return "with a sample out of range"
+        for name, wanted in _CLOSING.items():
+            if name in row and type(row[name]) is not wanted:
+                return f"with a {name} that is no {_KINDS[wanted]}"
         text = row.get("text")
         read = row["status"] == OK or (row["status"] == LENGTH and text is not None)
         if read and not isinstance(text, str):
@@ -252,9 +259,31 @@ class ResponseFile:
         except orjson.JSONDecodeError:  # it was JSON when the file was opened
             raise changed(self.file.path) from None
         row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
-        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # an earlier turn is no answer
-            return {**row, "status": UNFINISHED, "text": None, "reasoning": None}
+        if "closes" in row:
+            row["text"] = row.get("conclusion", row.get("text"))
+        elif row["strategy"] in self._talking:  # an earlier turn is no answer
+            row |= {"status": UNFINISHED, "text": None, "reasoning": None}
+        if key in self._first:
+            row["key"] = self._first[key]
         return row
+
+    @property
+    def places(self) -> set[int]:
+        """The places of the items that have a row."""
+        return {key >> 20 for key in self._at}
+
+    def key_by_first_turn(self, places: Collection[int]) -> None:
+        """From now on give a row that stands for a conversation about one of these items the key of its first turn.
+
+        Two conversations are comparable where they began with the same request: what they ask later follows from the
+        replies.
+        """
+        for _, _, line in self.file.lines() if self._talking else ():
+            row = self._parse(line) if line.endswith(b"\n") else ""
+            if not isinstance(row, str) and row["turn"] == 0 and row["strategy"] in self._talking:
+                place, arm = self._known.place(row["item"]), self._arms.get(self._arm(row))
+                if place is not None and place in places and arm is not None and isinstance(key := row.get("key"), str):
+                    self._first[place << 20 | arm] = key
 
 
 class NoiseFile(ResponseFile):
@@ -279,6 +308,7 @@ class NoiseFile(ResponseFile):
         return [(level, self._row(place << 20 | arm)) for level, arm in arms if place << 20 | arm in self._at]
 
 
+_CLOSING: dict[str, type] = {"closes": int, "conclusion": str}
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}
 _BOM = b"\xef\xbb\xbf"
 

@@ -75,6 +75,9 @@ def write_scored(
     where a metric of a benchmark fails, OSError where the file cannot be written.
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled)
+    if again is not None:
+        for compared in (responses, again):
+            compared.key_by_first_turn(again.places)
     questions = grouped(responses.rows())
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
         parts: list[Path] = []

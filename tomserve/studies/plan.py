@@ -50,7 +50,8 @@ class Plan:
     """What a study costs and what it can find.
 
     `cost` has a row for each strategy, `comparisons` one for each comparison. `items` are questions, `requests` all
-    that is sent to all models, and `tokens` the prompt tokens of these.
+    that is sent to all models, and `tokens` the prompt tokens of these. `programs`: the strategies whose program
+    decides in each conversation how many requests it takes; of these only the first ones are counted.
     """
 
     cost: pl.DataFrame
@@ -58,6 +59,7 @@ class Plan:
     items: int
     requests: int
     tokens: int
+    programs: tuple[str, ...] = ()
 
 
 def plan(
@@ -66,6 +68,7 @@ def plan(
     strategies: Sequence[str],
     *,
     models: int = 1,
+    repeats: int = 1,
     power: float = 0.8,
     alpha: float = 0.05,
     like: pl.DataFrame | None = None,
@@ -73,24 +76,27 @@ def plan(
     """Count what a study asks, and how small an effect its comparisons can detect.
 
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
-    names. models: how many models are asked. power: the share of studies that are to detect the effect. alpha: the
-    level of the tests. like: the score table of a run whose spread is taken for that of the study (see `spreads`);
-    None for the spreads of SD. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
+    that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
+    for that of the study (see `spreads`); None for the spreads of SD. Raises ConfigError or ContentError where items or
+    strategies cannot be loaded.
     """
     items = list(benchmark.items(path))
-    cost = []
+    cost, programs, times = [], [], models * repeats
     strategies = list(dict.fromkeys(strategies))
     for name in strategies:
         strategy = Strategy.load(name)
-        lengths = [sum(len(m["content"]) for m in strategy.turn(item).messages) for item in items]
-        tokens = sum(lengths) // CHARACTERS_A_TOKEN
+        programs += [name] if strategy.turns is None else []
+        first = [strategy.conversation(item).open if strategy.several else [strategy.turn(item)] for item in items]
+        lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
+        tokens, requests = sum(lengths) // CHARACTERS_A_TOKEN, max(len(lengths), len(items) * (strategy.turns or 1))
         cost.append(
             {
                 "strategy": name,
-                "requests": len(items) * strategy.turns * models,
-                "prompt tokens (about)": tokens * models,
+                "requests": requests * times,
+                "prompt tokens (about)": tokens * times,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
-                "answer tokens at most": strategy.max_tokens * len(items) * models,
+                "answer tokens at most": strategy.max_tokens * requests * times,
             }
         )
     frame = pl.DataFrame(cost)
@@ -99,7 +105,7 @@ def plan(
         _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
     )
     totals = frame.select(pl.col("requests").sum(), pl.col("prompt tokens (about)").sum()).row(0)
-    return Plan(frame, comparisons, len(items), *totals)
+    return Plan(frame, comparisons, len(items), totals[0], totals[1], tuple(programs))
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:

@@ -68,8 +68,8 @@ class Source:
         known = ItemFile(self.folder / kept.ITEMS)
         places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
         size = files[kept.JOURNAL]["bytes"]
-        turns = self.made_from.get("turns")
-        found = ResponseFile(self.folder / kept.JOURNAL, known, str(self.manifest.get("model")), size=size, turns=turns)
+        model, talking = str(self.manifest.get("model")), self.made_from.get("turns") or {}
+        found = ResponseFile(self.folder / kept.JOURNAL, known, model, size=size, talking=talking)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
                 raise changed(file.path)
