@@ -193,10 +193,7 @@ def plan(
     known = None if like is None else load_scores(like, note=rescore.warn)
     names = tuple(strategy or asked.strategies)
     found = planning.plan(asked, path, names, models=models, power=power, alpha=alpha, like=known)
-    print(
-        f"{found.items} items, {models} model{'s' * (models > 1)}: {found.requests} requests, "
-        f"about {found.tokens / 1e6:.1f} million prompt tokens"
-    )
+    print(f"{found.items} items, {models} model{'s' * (models > 1)}: {found}")
     shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
     tables.show(shown, console())
 
