@@ -198,6 +198,10 @@ def fill(schema: dict[str, Any]) -> str:
             return [one(entry) for entry in part["prefixItems"]]
         if part["type"] == "string":
             return "As told."
+        if part["type"] == "boolean":
+            return True
+        if part["type"] == "array":
+            return [one(part["items"])] * part.get("minItems", 1)
         return {name: one(inner) for name, inner in part["properties"].items()}
 
     return orjson.dumps(one(schema)).decode()

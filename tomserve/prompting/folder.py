@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from tomserve.content.yamlfile import load_model
+from tomserve.content.yamlfile import load, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 
 PARTS = ("system", "user", "schema", "reply")
@@ -106,7 +106,8 @@ class Folder:
     def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
         self.path, self._overrides = path, overrides
         self.file = path / "strategy.yaml"
-        self.config = load_model(self.file, StrategyFile)
+        data, self._lines = load(self.file)
+        self.config = validate(data, StrategyFile, path=self.file, lines=self._lines)
         self.turns = {turn.name or f"turn{place}": turn for place, turn in enumerate(self.config.turns, 1)}
         program = path / "program.py"
         self.program = program if program.is_file() else None
@@ -163,24 +164,26 @@ class Folder:
         if len(self.turns) < len(config.turns):
             names = [turn.name or f"turn{place}" for place, turn in enumerate(config.turns, 1)]
             twice = next(name for name in names if names.count(name) > 1)
-            raise ContentError(f"two turns are called {twice!r}", path=self.file, field="turns")
+            raise self.mistake(f"two turns are called {twice!r}", "turns")
         if self.program and not self.turns:
-            raise ContentError("a program asks turns by their names; list them", path=self.file, field="turns")
+            raise self.mistake("a program asks turns by their names; list them under `turns`")
         if self.turns and config.demonstrations:
-            reason = "only a strategy of one turn shows demonstrations; write them into a template"
-            raise ContentError(reason, path=self.file, field="demonstrations")
+            raise self.mistake("only a strategy of one turn shows them; write them into a template", "demonstrations")
         for field in ("calls", "depth"):
             if field in config.model_fields_set and not self.program:
-                reason = "is for a program, and there is no program.py; leave it out"
-                raise ContentError(reason, path=self.file, field=field)
+                raise self.mistake("is for a program, and there is no program.py; leave it out", field)
         for place, (name, turn) in enumerate(self.turns.items()):
-            field = f"turns.{place}.continues"
             if turn.continues is not None and self.program:
-                raise ContentError("the program says what a turn follows; leave it out", path=self.file, field=field)
+                raise self.mistake("the program says what a turn follows; leave it out", "turns", place, "continues")
             if turn.continues and (not place or turn.shared):
                 reason = f"{name} cannot continue: " + ("it is shared" if place else "it is the first")
-                raise ContentError(reason, path=self.file, field=field)
+                raise self.mistake(reason, "turns", place, "continues")
         for key in self._overrides:
             strategy, slash, part = key.rpartition("/")
             if part not in (self.parts if slash else PARTS) and strategy in ("", self.path.name):
                 raise ConfigError(f"a prompt part that is overridden: {one_of('part', part, self.parts)}")
+
+    def mistake(self, reason: str, *loc: str | int) -> ContentError:
+        """The error of a mistake in strategy.yaml. loc: the path to the field, such as "turns", 0, "continues"."""
+        field = ".".join(str(part) for part in loc)
+        return ContentError(reason, path=self.file, line=self._lines.at(loc), field=field)

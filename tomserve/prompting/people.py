@@ -44,9 +44,7 @@ def _third(verb: str) -> str:
 
 
 _BELIEFS = "think|believe|know|expect|suppose|assume|suspect|imagine|guess|remember|want|hope|wish|feel|fear|intend"
-_STATES = (
-    f"{_BELIEFS}|plan|prefer|consider|reckon|understand|realise|realize|recall|see|doubt|mean|like|love|hate|notice"
-)
+_STATES = f"{_BELIEFS}|plan|prefer|consider|reckon|understand|realise|realize|recall|see|doubt|mean|like|love|notice"
 _ACTS = (
     "search|look|go|reach|check|say|answer|reply|tell|do|open|take|buy|put|pick|move|find|act|respond|report|point|use|"
     "choose|call|eat|drink|walk|head|try|get|react|claim|start|bring"

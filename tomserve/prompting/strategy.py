@@ -218,14 +218,10 @@ class Strategy:
             for variable in turn.shared:
                 if variable not in VARIABLES:
                     place = list(self._turns).index(name)
-                    reason = one_of("variable", variable, VARIABLES)
-                    raise ContentError(reason, path=self._files.file, field=f"turns.{place}.shared_by")
-            for template in turn.templates:
-                hidden = set(VARIABLES) if self._files.program else template.uses
-                for variable in sorted((template.uses & hidden) - set(turn.shared)):
-                    reason = (
-                        f"uses {variable!r}, but strategy.yaml has the turn shared by {', '.join(turn.shared)} alone"
-                    )
+                    raise self._files.mistake(one_of("variable", variable, VARIABLES), "turns", place, "shared_by")
+            for template in turn.templates if not self._files.program else ():  # a program may hand them others
+                for variable in sorted(template.uses - set(turn.shared)):
+                    reason = f"uses {variable!r}, but the turn is shared by {', '.join(turn.shared)} alone"
                     raise ContentError(reason, path=template.path, line=template.line_of(variable))
 
     def _digest(self, sources: Mapping[str, str | None]) -> str:

@@ -54,7 +54,8 @@ def environment(folder: Path) -> jinja2.Environment:
         path = folder / name
         if path.suffix != ".j2" or not path.is_file():
             raise jinja2.TemplateNotFound(name)
-        return _read(path), str(path), None
+        text = _read(path)
+        return text + "\n" * text.endswith("\n"), str(path), None  # jinja drops the last line end of every source
 
     made = _Environment(
         undefined=jinja2.StrictUndefined,

@@ -60,6 +60,19 @@ class Reply(NamedTuple):
         """Whether the text was cut off at its number of tokens."""
         return self.status == LENGTH
 
+    def said(self) -> Reply:
+        """The reply without thoughts that a server left in its text, between ``<think>`` and ``</think>``.
+
+        >>> Reply("<think>Ann left.</think>\\n\\ntea").said().text
+        'tea'
+
+        Thoughts that were cut off leave no text.
+        """
+        _, closed, after = self.text.rpartition("</think>")
+        if closed:
+            return self._replace(text=after.lstrip())
+        return self._replace(text="") if self.text.lstrip().startswith("<think>") else self
+
     def json(self) -> Any:
         """The text as JSON. Raises ValueError where it is none, such as a text that was cut off."""
         return orjson.loads(self.text)
