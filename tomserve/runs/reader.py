@@ -30,6 +30,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Turn
 from tomserve.scoring.choices import content, none_of, said
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.metric import Rules
@@ -204,8 +205,13 @@ def requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iterator[Re
     ordered = (survey.texts(names & part.keys()) for part in (survey.unread, survey.sample))
     for name, item, text in chain.from_iterable(ordered):
         turn = reader.strategy.turn(shown(name, item, text, lettered=survey.rules(item.benchmark).lettered))
-        model, revision = reader.target.model, reader.target.revision
-        yield Request.build(identity(name), turn, model=model, revision=revision, sampling=reader.sampling)
+        yield built(reader, identity(name), turn)
+
+
+def built(reader: Reader, asked: Identity, turn: Turn) -> Request:
+    """The request of a turn to the reader."""
+    model, revision = reader.target.model, reader.target.revision
+    return Request.build(asked, turn, model=model, revision=revision, sampling=reader.sampling)
 
 
 def shown(name: str, item: Item, text: str, *, lettered: bool) -> Item:

@@ -7,6 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from tomserve.runs.journal import Journal, Row
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import portable
 from tomserve.runs.phases import Asker, Phase
-from tomserve.runs.reader import Asked, Reader, Survey, check_other, identity, requests
+from tomserve.runs.questions import Question
+from tomserve.runs.reader import Asked, Reader, Survey, built, check_other, identity, requests
 from tomserve.runs.stopping import Stop
 from tomserve.scoring.choices import MARK, MISSING, NONSENSE, NOTHING, Choices, Place
 from tomserve.serving import keys
@@ -128,8 +130,9 @@ class Job:
 
         phase = Phase(
             journal,
-            lambda: map(identity, self.survey.wanted),
-            left,
+            lambda: [Question(name, self.reader.strategy) for name in self.survey.wanted],
+            lambda talks: left(),
+            partial(built, self.reader),
             lambda left, total: f"reader {where}: {left} of {total} replies to read",
             what="to read",
         )
