@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
 from tomserve.items import write_items
+from tomserve.reporting import latex
 from tomserve.reporting.html.build import report
 from tomserve.reporting.unread import LINES, WIDTH, end_of, show_unread
 from tomserve.runs.scores import scores_of
@@ -136,3 +137,7 @@ def test_two_strategies_share_a_narrow_column(tmp_path: Path) -> None:
     accuracy = next(one for one in found.summary() if "accuracy" in one.title)
     assert set(accuracy.frame["unread"]) == {"0 / 16"}
     assert found.tables["accuracy"].filter(pl.col("strategy") == "cot")["unread"].to_list()[0] == 16
+    shares = found.tables["accuracy"].filter(subset="all")
+    assert "\nunread, at most & 0 & 16 " in latex.render(shares, found.study.layouts["accuracy"])
+    read = shares.with_columns(unread=0)
+    assert "unread" not in latex.render(read, found.study.layouts["accuracy"])
