@@ -70,7 +70,7 @@ def test_every_accuracy_stands_beside_its_unread_replies(cli, tmp_path: Path) ->
         assert "unread" in cli("analyze", "mine", "--study", "accuracy", "--format", form).out
     page = report([str(folder)])
     assert "3 of 10 answers (30.0%) could not be read" in page
-    assert "--unread" in page
+    assert "`tomserve runs mine --unread`" in page
 
 
 def test_the_list_has_the_reason_and_the_last_lines_and_says_how_many(cli, tmp_path: Path) -> None:
