@@ -190,8 +190,8 @@ def read_run(
     """Have the reader read what the rules cannot read of a run; its scores are made with the choices from then on.
 
     folder: the run's folder, which is locked meanwhile. sample: how many replies that the rules have read are read,
-    too. own, listener, stop, drive: as in Job and `read_replies`. Raises as `read_replies` does, and ConfigError for a run
-    that holds no replies.
+    too. own, listener, stop, drive: as in Job and `read_replies`. Raises as `read_replies` does, and ConfigError for a
+    run that holds no replies.
     """
     with RunFolder(folder) as held:
         if (replies := replies_of(folder)) is None:
