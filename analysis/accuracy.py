@@ -5,8 +5,9 @@
 The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low, ci_high and unread (replies that
 could not be read and count as wrong); `prompting_effects` compares every strategy with vanilla on the same items;
 `baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark computes
-from replies. With recommended intervals the unit is the cluster (a story or a task; an item that names none is a
-cluster of its own) and a failure counts as wrong; with published ones every item counts as independent of the others.
+from replies; `samples` compares majority, mean, any and all of the samples where each question was asked several times.
+With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
+and a failure counts as wrong; with published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import polars as pl
 
 from tomserve.scoring.metric import BEGINNING
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import Excerpt, Study, baselines, metrics
+from tomserve.studies import Excerpt, Study, baselines, metrics, samples
 from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
@@ -36,6 +37,7 @@ NOTES = {
     f"same items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies "
     f"overlap is no test. {ABOUT_TESTS} {ABOUT_WORST}",
     metrics.TABLE: metrics.NOTE,
+    samples.TABLE: samples.NOTE,
 }
 PUBLISHED = {
     "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
@@ -51,14 +53,14 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """The tables by name: `accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked too,
-    and `metrics` where the benchmark computes some.
+    `metrics` where the benchmark computes some, and `samples` where each question was asked several times.
 
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
     kinds = baselines.Kinds.of(scores)
-    rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns)).collect()
+    rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns, *samples.columns(scores))).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
     listed = [{"model": key[0], "strategy": key[1], **_share(part, kinds, intervals)} for key, part in arms]
     shares = pl.DataFrame(listed, infer_schema_length=None)
@@ -67,12 +69,13 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     if intervals == "published":
         return {"accuracy": shares, **ruled}
     effects = list(_effects(rows))
-    means = metrics.means(rows)
+    means, repeated = metrics.means(rows), samples.table(rows)
     return {
         "accuracy": shares,
         **ruled,
         **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
         **({metrics.TABLE: means} if means.height else {}),
+        **({samples.TABLE: repeated} if repeated.height else {}),
     }
 
 
@@ -130,6 +133,9 @@ def summary(tables: Tables) -> list[Excerpt]:
         excerpts.append(Excerpt(title, frame, ("prompting_effects",), _EFFECTS))
     if metrics.TABLE in tables:
         excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
+    if (repeated := tables.get(samples.TABLE)) is not None:
+        shown = repeated.drop("tasks", "method")
+        excerpts.append(Excerpt("samples: what is right of several samples of a question", shown, (samples.TABLE,)))
     return excerpts
 
 

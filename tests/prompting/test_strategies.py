@@ -14,22 +14,23 @@ from tomserve.benchmarks import get, load
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
-from tomserve.prompting.strategy import Strategy, names
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Reply
 
 
 def test_vanilla_is_zero_shot_and_cot_one_shot() -> None:
     item = make_item()
     assert [m["role"] for m in Strategy.load("vanilla").turn(item).messages] == ["system", "user"]
     assert [m["role"] for m in Strategy.load("cot").turn(item).messages] == ["system", "user", "assistant", "user"]
-    assert names() == [
-        "cot",
-        "hitom_chain",
-        "hitom_cot",
-        "hitom_cot_reason_first",
-        "hitom_vanilla",
-        "reader",
-        "vanilla",
-    ]
+
+
+def test_a_strategy_of_one_turn_is_a_conversation_of_one_turn() -> None:
+    strategy = Strategy.load("vanilla")
+    assert (strategy.turns, strategy.calls, strategy.several) == (1, 1, False)
+    conversation = strategy.conversation(make_item())
+    assert conversation.open == [strategy.turn(make_item())]
+    assert conversation.reply(0, Reply("tea")) == []
+    assert (conversation.ended, conversation.count, conversation.conclusion) == (True, 1, None)
 
 
 def test_the_item_comes_last_and_all_before_is_shared() -> None:

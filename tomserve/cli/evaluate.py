@@ -58,6 +58,18 @@ def evaluate_command(
             help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."
         ),
     ] = None,
+    temperature: Annotated[
+        float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
+    ] = 0.0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample; the next has the next.")
+    ] = 0,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, help="Samples of each question, of which the majority is scored; needs a temperature."
+        ),
+    ] = 1,
     timeout: Annotated[
         float, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
     ] = 600.0,
@@ -132,6 +144,9 @@ def evaluate_command(
         revision=revision,
         max_tokens=max_tokens,
         thinking=thinking,
+        temperature=temperature,
+        seed=seed,
+        repeats=repeats,
         timeout=timeout,
         concurrency=concurrency,
         transport=transport,

@@ -193,6 +193,7 @@ def plan(
     path: PathOption = None,
     strategy: StrategyOption = None,
     models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question, as for eval.")] = 1,
     power: Annotated[
         float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
     ] = 0.8,
@@ -222,11 +223,9 @@ def plan(
     asked = benchmarks.get(benchmark)
     known = None if like is None else load_scores(like, note=rescore.warn)
     names = tuple(strategy or asked.strategies)
-    found = planning.plan(asked, path, names, models=models, power=power, alpha=alpha, like=known)
-    print(
-        f"{found.items} items, {models} model{'s' * (models > 1)}: {found.requests} requests, "
-        f"about {found.tokens / 1e6:.1f} million prompt tokens"
-    )
+    found = planning.plan(asked, path, names, models=models, repeats=repeats, power=power, alpha=alpha, like=known)
+    samples = f" x {repeats} samples" if repeats > 1 else ""
+    print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
     tables.show(shown, console())
 

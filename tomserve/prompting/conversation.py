@@ -52,12 +52,14 @@ class Conversation:
         self._advance(None)
 
     def reply(self, number: int, reply: Reply) -> list[Turn]:
-        """Take the reply to the turn with that number. Returns the turns to ask next.
+        """Take the reply to the turn with that number, of which the program sees what was said after any thoughts.
+
+        Returns the turns to ask next.
 
         None are returned while other turns of the same list wait for their replies, or where the program has ended.
         """
         self.open = [turn for turn in self.open if turn.number != number]
-        self._replies[number] = reply
+        self._replies[number] = reply.said()
         if self.open:
             return []
         replies = [self._replies.pop(one) for one in self._asked]

@@ -3,12 +3,19 @@
 ``strategy.yaml``   a description, the number of tokens of a reply, and which items are demonstrations
 ``system.j2``       the system message (optional)
 ``user.j2``         the message that asks about an item
-``schema.j2``       the JSON schema of the reply
+``schema.j2``       the JSON schema of the reply (optional: without one, the reply is free text)
 ``reply.j2``        the model reply that is shown with a demonstration (needed only where there are demonstrations)
 
-Templates see ``story`` (a list of sentences), ``question`` and ``choices``; ``reply.j2`` also sees ``chain`` (the first
-gold chain) and ``answer``. The text of an item is data and is never rendered as a template. A demonstration is an item
-of any file of items (see tomserve.items.read_items), usually of ``prompts/practice.yaml``.
+A strategy of several turns names them under ``turns`` in strategy.yaml, and its templates are TURN.system.j2,
+TURN.user.j2 and TURN.schema.j2; ``system.j2`` then begins every chat whose turn has no system message of its own. The
+turns are asked in the order in which they are listed, unless a ``program.py`` decides (see tomserve.prompting.program).
+
+Templates see ``story`` (a list of sentences), ``question``, ``choices``, ``factors`` (the item's design factors),
+``benchmark``, ``people`` (whose minds the question goes through, the outermost first) and ``person`` (the first of
+them, "" where there is none). Those of a listed turn also see ``replies``, those of a program what it hands to them;
+``reply.j2`` also sees ``chain`` (the first gold chain) and ``answer``. The text of an item is data and is never
+rendered as a template. A demonstration is an item of any file of items (see tomserve.items.read_items), usually of
+``prompts/practice.yaml``.
 
     >>> turn = Strategy.load("cot").turn(item)                          # doctest: +SKIP
     >>> [message["role"] for message in turn.messages]                  # doctest: +SKIP
@@ -17,71 +24,23 @@ of any file of items (see tomserve.items.read_items), usually of ``prompts/pract
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import jinja2
-import jinja2.compiler
-import jinja2.meta
-import jinja2.nodes
-import jinja2.sandbox
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
-from tomserve.content.yamlfile import load_model
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import Item, read_items
+from tomserve.items import UNKNOWN, Item, read_items
+from tomserve.prompting.conversation import Conversation, Program
+from tomserve.prompting.folder import TURN_PARTS, Demonstration, Folder, TurnFile
+from tomserve.prompting.listed import listed
+from tomserve.prompting.named import VARIABLES, NamedTurn, variables_of
+from tomserve.prompting.program import Ask, begin, load_program
+from tomserve.prompting.templates import Template, environment, without
 from tomserve.prompting.turn import Message, Turn
-
-PARTS = ("system", "user", "schema", "reply")
-"""The templates of a strategy; each is in a file PART.j2."""
-
-VARIABLES = frozenset({"story", "question", "choices"})
-"""The variables that the templates ``user`` and ``schema`` see."""
-
-_LOOP = frozenset({"index", "index0", "first", "last", "length"})
-"""Attributes of jinja's ``loop`` that are harmless whatever an item holds."""
-
-
-class _Generator(jinja2.compiler.CodeGenerator):
-    """Compiles ``loop.index`` and the like without the sandbox's check, which took half of the time of a prompt."""
-
-    def visit_Getattr(self, node: jinja2.nodes.Getattr, frame: jinja2.compiler.Frame) -> None:  # noqa: N802
-        """Write the access to an attribute as Python code; called by jinja for each in a template."""
-        if isinstance(node.node, jinja2.nodes.Name) and node.node.name == "loop" and node.attr in _LOOP:
-            self.visit(node.node, frame)
-            self.write(f".{node.attr}")
-        else:
-            super().visit_Getattr(node, frame)
-
-
-class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    code_generator_class = _Generator
-
-
-class _Demonstration(BaseModel):
-    """Which item is shown as a demonstration.
-
-    file: the file that holds it, relative to the strategy's folder. item: the id of the item in that file.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-    file: str
-    item: str
-
-
-class _StrategyFile(BaseModel):
-    """What ``strategy.yaml`` may hold. max_tokens: how many tokens a reply may have."""
-
-    model_config = ConfigDict(extra="forbid")
-    schema_: Literal[1] = Field(alias="schema")
-    description: str
-    max_tokens: int = Field(gt=0)
-    demonstrations: list[_Demonstration] = []
 
 
 def names() -> list[str]:
@@ -95,17 +54,18 @@ class Strategy:
     folder
         Where its files are; the folder's name is the name of the strategy.
     system_role
-        False for models without a system role: the system text then goes into the first user message.
+        False for models without a system role: the system text then goes into the first user message of a chat.
     overrides
-        Texts of templates that replace the folder's own, by part ("user") or strategy and part ("cot/user").
+        Texts of templates that replace the folder's own, by part ("user") or strategy and part ("cot/user",
+        "simtom/answer.user").
     max_tokens
-        How many tokens an answer may have; 0 for the number in ``strategy.yaml``.
+        How many tokens a reply may have; 0 for the numbers in ``strategy.yaml``.
     thinking
-        Tokens for the model's thinking, which come on top of those of the answer.
+        Tokens for the model's thinking, which come on top of those of every reply.
     digest
         A digest of everything that shapes a request.
     chain
-        Whether the reply is asked to hold a belief chain.
+        Whether the reply that answers is asked to hold a belief chain.
 
     Raises ContentError by file and line for a mistake in the folder.
     """
@@ -120,34 +80,30 @@ class Strategy:
         thinking: int = 0,
     ) -> None:
         self.name, self.folder, self.system_role = folder.name, folder, system_role
-        config = load_model(folder / "strategy.yaml", _StrategyFile)
+        self._files = Folder(folder, overrides or {})
+        config = self._files.config
         self.description = config.description
-        self.max_tokens = (max_tokens or config.max_tokens) + thinking
-        self._environment = _Environment(
-            undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
-        )
-        self._environment.filters["tojson"] = _to_json
-        self._globals = dict(self._environment.globals)
-        sources = {part: self._source(part, overrides or {}) for part in PARTS}
-        for part in ("user", "schema"):
-            if sources[part] is None:
-                raise ContentError("is missing", path=folder / f"{part}.j2")
-        self.chain = "beliefs" in (sources["schema"] or "")
-        self._templates = {part: self._compile(part, text) for part, text in sources.items() if text is not None}
-        self._contexts = {part: template.new_context({}, shared=True) for part, template in self._templates.items()}
-        used = jinja2.meta.find_undeclared_variables(self._environment.parse(sources["schema"] or ""))
-        self._schema_uses = tuple(sorted(used & VARIABLES))
-        self._schema = lru_cache(maxsize=1024)(self._render_schema)
+        self._environment = environment(folder)
+        sources = {part: self._files.source(part) for part in self._files.parts}
+        self._templates = {
+            part: Template(self._environment, text, folder / f"{part}.j2")
+            for part, text in sources.items()
+            if text is not None
+        }
         examples = [self._demonstration(entry) for entry in config.demonstrations]
-        self._opening: list[Message] = []
-        if "system" in self._templates:
-            self._opening.append({"role": "system", "content": self._text("system", {})})
-        for example in examples:
-            self._opening.append({"role": "user", "content": self._text("user", _variables(example))})
-            self._opening.append({"role": "assistant", "content": self._reply(example)})
-        self.digest = content.digest(
-            orjson.dumps([self.name, system_role, self.max_tokens, sources, self._opening], option=orjson.OPT_SORT_KEYS)
-        )
+        self._shown = [message for example in examples for message in self._exchange(example)]
+        self._turns = self._named_turns(max_tokens, thinking)
+        self._first = next(iter(self._turns.values()))
+        self._continues = {
+            name: bool(place) and turn.shared is None if turn.continues is None else turn.continues
+            for place, (name, turn) in enumerate(self._files.turns.items())
+        }
+        self._refuse()
+        self._program = load_program(self._files.program) if self._files.program else None
+        self.max_tokens = max(turn.max_tokens for turn in self._turns.values())
+        answering = self._turns.values() if self._program else [*self._turns.values()][-1:]
+        self.chain = any("beliefs" in (turn.schema.source if turn.schema else "") for turn in answering)
+        self.digest = self._digest(sources)
 
     @classmethod
     def load(cls, name: str, **options: Any) -> Strategy:
@@ -165,111 +121,157 @@ class Strategy:
         return cls(folder, **options)
 
     @property
-    def turns(self) -> int:
-        """How many requests make up one conversation; only the reply to the last of them is scored."""
-        return 1
+    def turns(self) -> int | None:
+        """How many requests a conversation takes; None where only the strategy's program knows."""
+        return None if self._program else len(self._turns)
+
+    @property
+    def calls(self) -> int:
+        """How many requests a conversation may take at most."""
+        return self._files.config.calls if self._program else len(self._turns)
+
+    @property
+    def several(self) -> bool:
+        """Whether a conversation may take another number of requests than one."""
+        return self._program is not None or len(self._turns) > 1
+
+    def conversation(self, item: Item) -> Conversation:
+        """A new conversation about the item, from its first turn.
+
+        Raises ContentError where the strategy's texts cannot be rendered for the item, or its program fails.
+        """
+        program: Program
+        if self._program is not None and self._files.program is not None:
+            ask, depth = Ask(self._turns, item), self._files.config.depth
+            program = begin(self._program, self._files.program, item, ask, depth)
+        elif self.several:
+            program = listed(self._turns, self._continues, item)
+        else:
+            program = self._once(item)
+        return Conversation(program, self.calls, f"strategy {self.name}, item {item.id!r}")
+
+    def _once(self, item: Item) -> Program:
+        yield self.turn(item)
+        return None
 
     def turn(self, item: Item) -> Turn:
-        """The messages and the schema for one item: text that all prompts share comes first, the item last."""
-        variables = _variables(item)
-        messages = [*self._opening, {"role": "user", "content": self._text("user", variables)}]
-        if not self.system_role and messages[0]["role"] == "system":
-            first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-            messages = [first, *messages[2:]]
-        schema = self._schema(*(variables[name] for name in self._schema_uses))
-        return Turn(tuple(messages), schema, self.max_tokens)
+        """The first turn about an item, of a strategy of one turn the only one.
+
+        Text that all prompts share comes first, the item last.
+        """
+        if self.several:
+            return self.conversation(item).open[0]
+        return self._first.turn(self._first.variables(item))
 
     def order(self, item: Item) -> tuple[Any, ...]:
         """A key to sort items by, so that those whose prompts share the longest beginning stand together.
 
-        It lists the parts of the item in the order in which the user template shows them. Sorting by it walks the radix
-        tree of the prompts depth first, so that a server with a prefix cache computes shared beginnings once.
+        It lists the parts of the item in the order in which the first turn shows them: what varies in its system text,
+        then the variables of its user template. Sorting by it walks the radix tree of the prompts depth first, so that
+        a server with a prefix cache computes shared beginnings once.
         """
-        variables = _variables(item)
-        return tuple(variables[name] for name in self._reading_order)
+        variables = variables_of(item, self._first.uses)
+        return (*self._first.varying(variables), *(variables[name] for name in self._reading_order))
 
     @cached_property
     def _reading_order(self) -> tuple[str, ...]:
-        """The names of the variables in the order in which the user prompt first shows them."""
+        """The names of the variables in the order in which the first user prompt shows them."""
         marks = {"story": "\x01story", "question": "\x01question", "choices": "\x01choices"}
-        variables = {"story": (marks["story"],), "question": marks["question"], "choices": (marks["choices"],) * 2}
+        made_up = {"story": (marks["story"],), "question": marks["question"], "choices": (marks["choices"],) * 2}
+        others = {"factors": {}, "benchmark": "", "people": (), "person": ""}
         try:
-            text = self._templates["user"].render(variables).replace("\\u0001", "\x01")
-        except Exception:  # a template may fail on this made-up data; the usual order is a good guess then
+            text = self._first.user.render({**others, **made_up}).replace("\\u0001", "\x01")
+        except ContentError:  # a template may fail on this made-up data; the usual order is a good guess then
             return tuple(marks)
         return tuple(sorted(marks, key=lambda name: text.find(marks[name]) % (len(text) + 1)))
 
-    def _render_schema(self, *values: Any) -> dict[str, Any]:
-        text = self._text("schema", dict(zip(self._schema_uses, values, strict=True)))
-        return _parse_schema(text, self.folder / "schema.j2")
+    def _named_turns(self, max_tokens: int, thinking: int) -> dict[str, NamedTurn]:
+        """The turns by their names; the only one of a strategy that lists none is called ""."""
+        config, made = self._files.config, {}
+        listed_turns: Mapping[str, TurnFile | None] = self._files.turns or {"": None}
+        for name, settings in listed_turns.items():
+            prefix = f"{name}." if name else ""
+            found = {part: self._templates.get(f"{prefix}{part}") for part in TURN_PARTS}
+            if found["user"] is None:
+                raise ContentError("is missing", path=self.folder / f"{prefix}user.j2")
+            found["system"] = found["system"] or self._templates.get("system")
+            made[name] = NamedTurn(
+                {part: template for part, template in found.items() if template is not None},
+                max_tokens=(max_tokens or (settings and settings.max_tokens) or config.max_tokens) + thinking,
+                fields={**config.fields(), **(settings.fields() if settings else {})},
+                system_role=self.system_role,
+                shared=settings.shared if settings else None,
+                demonstrations=[] if name else self._shown,
+            )
+        return made
 
-    def _source(self, part: str, overrides: Mapping[str, str]) -> str | None:
-        if (text := overrides.get(f"{self.name}/{part}", overrides.get(part))) is not None:
-            return text
-        path = self.folder / f"{part}.j2"
-        try:
-            return path.read_text("utf-8") if path.exists() else None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ContentError(f"cannot be read ({error})", path=path) from None
+    def _refuse(self) -> None:
+        """Raise ContentError for a file that nothing reads, and for a template that cannot do what it is to do."""
+        self._files.refuse_strays({name for template in self._templates.values() for name in template.included})
+        for name, turn in self._turns.items():
+            own = self._templates.get(f"{name}.system")
+            if own is not None and self._continues.get(name) and not self._files.program:
+                reason = f"the turn {name!r} continues a chat, so its system message is too late; see `continues`"
+                raise ContentError(reason, path=own.path)
+            if turn.shared is None:
+                continue
+            for variable in turn.shared:
+                if variable not in VARIABLES:
+                    place = list(self._turns).index(name)
+                    raise self._files.mistake(one_of("variable", variable, VARIABLES), "turns", place, "shared_by")
+            for template in turn.templates if not self._files.program else ():  # a program may hand them others
+                for variable in sorted(template.uses - set(turn.shared)):
+                    reason = f"uses {variable!r}, but the turn is shared by {', '.join(turn.shared)} alone"
+                    raise ContentError(reason, path=template.path, line=template.line_of(variable))
 
-    def _compile(self, part: str, text: str) -> jinja2.Template:
-        try:
-            return self._environment.from_string(text)
-        except jinja2.TemplateSyntaxError as error:
-            path = self.folder / f"{part}.j2"
-            raise ContentError(f"broken template: {error.message}", path=path, line=error.lineno) from None
+    def _digest(self, sources: Mapping[str, str | None]) -> str:
+        """A digest of the texts, the settings and the program. That of a strategy of one turn keeps its old form."""
+        included = {name: text for one in self._templates.values() for name, text in sorted(one.included.items())}
+        if not self._files.turns:
+            system, opening = self._digested_system()
+            if system is not None:
+                sources = {**sources, "system": system}
+            fixed = [self.name, self.system_role, self.max_tokens, sources, opening]
+            more: list[Any] = [value for value in (included, self._first.fields) if value]
+        else:
+            settings = {
+                name: [turn.max_tokens, turn.fields, turn.shared, self._continues[name]]
+                for name, turn in self._turns.items()
+            }
+            fixed = [self.name, self.system_role, settings, sources, included]
+            more = [[path.name, content.digest(path)] for path in self._files.modules()]
+        return content.digest(orjson.dumps([*fixed, *more], option=orjson.OPT_SORT_KEYS))
 
-    def _text(self, part: str, variables: Mapping[str, Any]) -> str:
-        template, context = self._templates[part], self._contexts[part]
-        try:  # this is what Template.render does, but with one context for all items, which takes less time
-            context.parent = {**self._globals, **variables}
-            context.vars, context.exported_vars = {}, set()
-            return "".join(template.root_render_func(context)).strip()
-        except Exception:
-            return self._slowly(part, variables)
+    def _digested_system(self) -> tuple[str | None, list[Message]]:
+        """The system text as the digest covers it (None for its source), and the messages that begin every prompt.
 
-    def _slowly(self, part: str, variables: Mapping[str, Any]) -> str:
-        """Render by jinja's own slower method, which tells the line of an error. Raises ContentError."""
-        try:
-            return self._templates[part].render(variables).strip()
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
-            reason = f"cannot be rendered: {error}"
-            if isinstance(error, jinja2.UndefinedError):
-                reason += f"; known here: {', '.join(variables) or 'no variables'}"
-            frames = traceback.extract_tb(error.__traceback__)
-            line = next((frame.lineno for frame in reversed(frames) if frame.filename == "<template>"), None)
-            raise ContentError(reason, path=self.folder / f"{part}.j2", line=line) from None
+        A system text may leave out the sentences about "unknown" for a question that does not offer it. The digest is
+        then that of the text with these sentences, so that runs begun when it always had them can be resumed.
+        """
+        system = self._templates.get("system")
+        if system is None or not system.uses:
+            return None, self._first.opening({})
+        if system.asks_only_whether(UNKNOWN, "choices"):
+            text = system.render({"choices": (UNKNOWN,)})
+            if system.render({"choices": ()}) == without(text, UNKNOWN):
+                return f"{text}\n", self._first.opening({"choices": (UNKNOWN,)})
+        return None, self._shown
 
-    def _demonstration(self, entry: _Demonstration) -> Item:
+    def _demonstration(self, entry: Demonstration) -> Item:
         items = {item.id: item for item in read_items((self.folder / entry.file).resolve())}
         if entry.item not in items:
             reason = one_of("item", entry.item, items)
-            raise ContentError(reason, path=self.folder / "strategy.yaml", field="demonstrations")
+            raise ContentError(reason, path=self._files.file, field="demonstrations")
         return items[entry.item]
 
-    def _reply(self, item: Item) -> str:
+    def _exchange(self, item: Item) -> list[Message]:
+        """How an item is shown as a demonstration: the question, and the right reply to it."""
         if "reply" not in self._templates:
             raise ContentError("is missing, but strategy.yaml lists demonstrations", path=self.folder / "reply.j2")
+        user, reply = self._templates.get("user"), self._templates["reply"]
+        if user is None:
+            raise ContentError("is missing", path=self.folder / "user.j2")
         chain = next(item.gold.automaton().chains()) if item.gold else ()
-        return self._text("reply", {**_variables(item), "chain": chain, "answer": item.answer})
-
-
-def _variables(item: Item) -> dict[str, Any]:
-    return {"story": item.story, "question": item.question, "choices": item.choices}
-
-
-def _to_json(value: Any) -> str:
-    if isinstance(value, jinja2.Undefined):
-        str(value)  # jinja raises an error here that names the variable
-    return orjson.dumps(value).decode()
-
-
-@lru_cache(maxsize=1024)  # many items share a schema, which mostly depends on choices and sentence count
-def _parse_schema(text: str, path: Path) -> dict[str, Any]:
-    try:
-        schema = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ContentError(f"does not render to JSON: {error.msg}", path=path, line=error.lineno) from None
-    if not isinstance(schema, dict):
-        raise ContentError("does not render to a JSON object", path=path)
-    return schema
+        variables = variables_of(item, user.uses | reply.uses)
+        text = reply.render({**variables, "chain": chain, "answer": item.answer})
+        return [{"role": "user", "content": user.render(variables)}, {"role": "assistant", "content": text}]

@@ -47,18 +47,33 @@ class Reply(NamedTuple):
     reasoning: its thinking, where the server returns it apart from the answer.
     status: "ok", or "length" for a text that was cut off at its number of tokens.
     tokens: where the turn asked for them, the tokens of the prompt or the reply with their log-probabilities, as
-    pairs (token, log-probability or None where the server gives none).
+    pairs (token, log-probability or None where the server gives none). skipped: how many tokens stood before these,
+    where only the last ones were kept.
     """
 
     text: str = ""
     reasoning: str | None = None
     status: str = OK
     tokens: Sequence[tuple[str, float | None]] | None = None
+    skipped: int = 0
 
     @property
     def cut(self) -> bool:
         """Whether the text was cut off at its number of tokens."""
         return self.status == LENGTH
+
+    def said(self) -> Reply:
+        """The reply without thoughts that a server left in its text, between ``<think>`` and ``</think>``.
+
+        >>> Reply("<think>Ann left.</think>\\n\\ntea").said().text
+        'tea'
+
+        Thoughts that were cut off leave no text.
+        """
+        _, closed, after = self.text.rpartition("</think>")
+        if closed:
+            return self._replace(text=after.lstrip())
+        return self._replace(text="") if self.text.lstrip().startswith("<think>") else self
 
     def json(self) -> Any:
         """The text as JSON. Raises ValueError where it is none, such as a text that was cut off."""

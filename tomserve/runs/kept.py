@@ -71,7 +71,7 @@ class Sources:
     run: the run's name, which is a column of the table.
     model: the model's id.
     chains: the strategies whose replies are asked to hold a belief chain.
-    turns: the number of turns of each strategy that has more than one.
+    turns: the number of turns of each strategy that has not exactly one, 0 where a program decides.
     files: the files by their names, each with its `bytes` (length) and `digest`.
     benchmark_file: the digest of the file that declares the run's benchmark, where this process was given that file;
     None for a built-in benchmark, and where only the standard metrics are computed.
@@ -92,7 +92,7 @@ class Sources:
         if manifest is None:
             raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
         chains = sorted(name for name, strategy in manifest.strategies.items() if strategy.chain)
-        turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns > 1}
+        turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns != 1}
         benchmark = benchmarks.known(manifest.benchmark)
         digest = benchmark.digest if benchmark is not None else None
         return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest)

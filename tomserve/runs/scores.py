@@ -53,7 +53,7 @@ def replies_of(folder: Path, items: Path | None = None) -> Replies | None:
     if not journal.exists():
         return None
     questions = ItemFile(items or folder / kept.ITEMS)
-    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, turns=asked.turns))
+    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns))
 
 
 def reader_of(folder: Path) -> Choices | None:
@@ -91,7 +91,7 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
         return asked
     asked, questions, responses = replies
     noise = folder / NOISE
-    again = NoiseFile(noise, questions, asked.model) if noise.exists() else None
+    again = NoiseFile(noise, questions, asked.model, talking=asked.turns) if noise.exists() else None
     tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")

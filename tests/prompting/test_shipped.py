@@ -1,0 +1,258 @@
+"""The strategies that come with tomserve: what each sends for a perturbed, a Hi-ToM and an own item, word for word.
+
+`python -m tests.prompting.test_shipped` writes the expected texts anew, to be read before they are committed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, data_file, fill, make_item
+from tests.helpers.strategies import shown, talk
+from tomserve.benchmarks import load
+from tomserve.benchmarks.hitom.events import Move, Place, Story
+from tomserve.benchmarks.hitom.questions import read_question
+from tomserve.benchmarks.hitom.tracker import trace
+from tomserve.content.pyfile import load_module
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.prompting.folder import TurnFile
+from tomserve.prompting.named import VARIABLES
+from tomserve.prompting.people import people_of
+from tomserve.prompting.strategy import Strategy, names
+from tomserve.prompting.turn import Reply, Turn
+from tomserve.scoring.answers import read
+
+TEXTS = ROOT / "tests/data/prompts"
+FIRST = ["cot", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla"]
+NEW = [
+    *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
+    "vanilla_free",
+]
+
+
+@cache
+def items() -> dict[str, Item]:
+    """A perturbed false belief, a Hi-ToM question of order 2, and an own item that does not offer "unknown"."""
+    perturbed = next(
+        item
+        for item in load("perturbed")
+        if (item.factors["question_kind"], item.factors["kind"]) == ("belief", "unexpected_transfer")
+    )
+    hitom = next(item for item in load("hitom", ROOT / "tests/data/hitom_small.json") if item.factors["order"] == 2)
+    own = make_item(choices=["tea", "salt"], gold={"sets": [["salt"], ["salt"], ["tea"]]})
+    return {"perturbed": perturbed, "hitom": hitom, "own": own}
+
+
+def scripted(turn: Turn) -> str:
+    """A made-up reply: sentences for free text, a plausible object for a schema."""
+    if turn.schema is None:
+        return "1. The first thing.\n3. The third thing."
+    properties = turn.schema["properties"]
+    if "sentences" in properties:
+        entries = properties["sentences"]["prefixItems"]
+        seen = [
+            ["Bela", "Cleo", "Ada", "Rayen", "Linh", "Zofia"] if place % 2 else ["Bela"]
+            for place in range(len(entries))
+        ]
+        return orjson.dumps(
+            {"sentences": [{"sentence": n, "perceived_by": names} for n, names in enumerate(seen, 1)]}
+        ).decode()
+    if "knows" in properties:
+        return orjson.dumps({"knows": [n != 1 for n in range(properties["knows"]["minItems"])]}).decode()
+    if "question" in properties:
+        return '{"question": "And without this person?"}'
+    return fill(turn.schema)
+
+
+def text_of(name: str) -> str:
+    """All that a strategy sends for the three items."""
+    strategy = Strategy.load(name)
+    return "\n".join(f"=== {kind}\n{shown(talk(strategy, item, scripted)[0])}" for kind, item in items().items())
+
+
+def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
+    assert names() == sorted([*FIRST, *NEW])
+    for name in NEW:
+        page = (ROOT / "prompts" / name / "README.md").read_text()
+        assert page.startswith(f"# {name}\n")
+        for word in ("**Source**: ", "**Calls**: "):
+            assert word in page
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_what_is_sent_is_what_was_read_and_agreed_to(name: str) -> None:
+    assert text_of(name) == (TEXTS / f"{name}.txt").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [*FIRST, *NEW])
+@pytest.mark.parametrize("kind", ["perturbed", "hitom", "own"])
+def test_every_strategy_ends_in_an_answer_that_can_be_read(name: str, kind: str) -> None:
+    item, strategy = items()[kind], Strategy.load(name)
+    asked, conversation = talk(strategy, item, lambda turn: scripted(turn) if turn.schema else item.choices[0])
+    assert conversation.conclusion is None
+    schema = asked[-1].schema
+    text = fill(schema) if schema else item.choices[0]
+    found = read(text, item.choices, len(item.story), strategy.chain)
+    assert found.answer == item.choices[0]
+    if schema and kind == "hitom" and name in NEW:
+        assert schema["properties"]["answer"]["enum"] == list(item.choices[:-1])
+    if schema and kind == "own":
+        assert schema["properties"]["answer"]["enum"] == ["tea", "salt"]
+
+
+@pytest.mark.parametrize("name", [*FIRST, *NEW])
+def test_no_prompt_speaks_of_unknown_where_it_is_no_choice(name: str) -> None:
+    for turn in talk(Strategy.load(name), items()["own"], scripted)[0]:
+        for message in (turn.messages[0], turn.messages[-1]):  # a demonstration between them offers it by itself
+            assert "unknown" not in message["content"]
+
+
+CALLS = {
+    "simtom": {
+        "What is in the jar?": 1,
+        "What does Ada think is in it?": 2,
+        "Where does Ada think Bo thinks it is?": 3,
+    },
+    "simtom_oracle": {"What is in the jar?": 1, "What does Ada think is in it?": 1},
+    "perceptom": {
+        "What is in the jar?": 1,
+        "What does Ada think is in it?": 2,
+        "Where does Ada think Bo thinks it is?": 2,
+    },
+    "decompose": {
+        "What is in the jar?": 1,
+        "What does Ada think is in it?": 3,
+        "Where does Ada think Bo thinks it is?": 5,
+    },
+    "cot_free": {"What is in the jar?": 2, "What does Ada think is in it?": 2},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_calls_of_a_strategy_follow_from_who_is_asked_about(name: str) -> None:
+    for question, calls in CALLS[name].items():
+        assert len(talk(Strategy.load(name), make_item(question=question), scripted)[0]) == calls, question
+
+
+@pytest.mark.parametrize("name", ["simtom", "perceptom"])
+def test_all_questions_about_a_story_share_the_first_turn(name: str) -> None:
+    first, second = (
+        make_item(question=f"{start} Ada {verb} is in the jar?")
+        for start, verb in (("What does", "believe"), ("What did", "think"))
+    )
+    assert Strategy.load(name).turn(first) == Strategy.load(name).turn(second)
+
+
+def test_vanilla_free_differs_from_vanilla_by_its_form_alone() -> None:
+    for kind in ("perturbed", "own"):
+        guided, free = (Strategy.load(name).turn(items()[kind]) for name in ("vanilla", "vanilla_free"))
+        assert guided.messages[1] == free.messages[1]
+        assert guided.messages[0]["content"].splitlines()[:-1] == free.messages[0]["content"].splitlines()[:-1]
+        assert free.schema is None
+
+
+def last(name: str, item: Item, reply: Callable[[Turn], str | Reply]) -> str:
+    return talk(Strategy.load(name), item, reply)[0][-1].messages[-1]["content"]
+
+
+def test_perceptom_keeps_what_all_asked_persons_perceive() -> None:
+    item = make_item(question="What does Ann think nurse Bo believes?", factors={"person": "Ann > nurse Bo"})
+    said = [["Ann", "Bo"], ["Anna", "Bo"], ["ann", "the nurse Bo"]]
+    reply = orjson.dumps(
+        {"sentences": [{"sentence": n, "perceived_by": who} for n, who in enumerate(said, 1)]}
+    ).decode()
+    shown = last("perceptom", item, lambda turn: reply)
+    assert shown.startswith(f"What Ann and nurse Bo perceived together:\n1. {item.story[0]}\n3. {item.story[2]}\n\nQ")
+
+
+@pytest.mark.parametrize(
+    "reply", ['{"sentences": [{"sent', '{"sentences": 5}', "[]", '{"sentences": [{"sentence": [1]}]}']
+)
+def test_a_perception_that_cannot_be_read_leaves_the_whole_story(reply: str) -> None:
+    assert last("perceptom", make_item(), lambda turn: reply).startswith("Story:\n1. The jar stands on the shelf.\n2. ")
+    shown = last("decompose", make_item(), lambda turn: reply)
+    assert shown.startswith("Story:\n1. The jar stands on the shelf.\n2. ")
+    assert "Question: What does Ada believe is in the jar?" in shown
+
+
+def test_decompose_shows_a_person_only_what_those_before_know() -> None:
+    item = make_item(
+        story=[f"Thing {n} happens." for n in range(1, 8)], gold=None, question="Where does Ada think Bo thinks it is?"
+    )
+    asked, _ = talk(Strategy.load("decompose"), item, scripted)
+    texts = [turn.messages[-1]["content"] for turn in asked]
+    assert "sentences 1 to 5 says? Write true or false for each" in texts[0]
+    assert "7. Thing 7 happens.\n\nDoes Ada know what each of the sentences 6 to 7 says?" in texts[1]
+    assert texts[3].startswith("Story so far:\n1. Thing 1 happens.\n2. Thing 3 happens.\n3. Thing 4")
+    assert "Does Bo know what each of the sentences 1 to 5 says?" in texts[3]
+    assert texts[4].startswith("Question: And without this person?")
+    assert texts[5] == (
+        "Story:\n1. Thing 1 happens.\n2. Thing 4 happens.\n3. Thing 5 happens.\n4. Thing 6 happens.\n\n"
+        'Question: And without this person?\nLabels: ["tea","salt","unknown"]'
+    )
+
+
+def test_the_oracle_shows_what_hitom_agents_witnessed_together() -> None:
+    module = load_module(ROOT / "prompts/simtom_oracle/program.py", "strategy")
+    checked = 0
+    for item in load("hitom"):
+        asked, obj = read_question(item.question)
+        if not asked:
+            continue
+        story = Story.parse(item.story)
+        kept = set(module.witnessed(item, asked))
+        decisive = {update.line + 1 for update in trace(story, obj).decisive(asked)}
+        moves = {
+            n for n, event in enumerate(story.events, 1) if isinstance(event, Move | Place) and event.object == obj
+        }
+        assert decisive <= kept, item.id
+        assert kept & moves == decisive & moves, item.id
+        checked += 1
+    assert checked > 100
+
+
+def test_the_oracle_keeps_of_perturbed_stories_what_the_belief_rests_on() -> None:
+    module = load_module(ROOT / "prompts/simtom_oracle/program.py", "strategy")
+    for item in load("perturbed"):
+        if not people_of(item):
+            continue
+        told = " ".join(item.story[number - 1] for number in module.believed(item))
+        assert module.names(told, item.answer) or item.answer == "unknown", item.id
+        plain = item.factors["perturbation"] == "none" and item.factors["scenario"] == "false_belief"
+        if plain and item.factors["kind"] == "unexpected_transfer":
+            assert len(told) < len(" ".join(item.story)), item.id
+
+
+def test_the_oracle_says_where_there_is_no_truth_to_take() -> None:
+    with pytest.raises(ConfigError, match="simtom_oracle: item 'demo/1' has no gold"):
+        Strategy.load("simtom_oracle").turn(make_item(gold=None))
+
+
+def test_the_oracle_reads_every_released_hitom_story() -> None:
+    strategy = Strategy.load("simtom_oracle")
+    assert all(strategy.turn(item).schema for item in load("hitom", data_file("Hi-ToM_data.json")))
+
+
+def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None:
+    page = (ROOT / "docs/how-to/strategy.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(\w+)`", page.split("## What templates see")[1].split("## Several turns")[0], re.M)
+    assert listed == [*VARIABLES, "replies", "chain"]
+    table = page.split("## Strategies that come with tomserve")[1]
+    assert sorted(set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", table, re.M))))) == names()
+    entries = page.split("| in an entry |")[1].split("## A program")[0]
+    fields = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", entries, re.M)))
+    assert sorted(fields) == sorted(TurnFile.model_fields)
+
+
+if __name__ == "__main__":
+    TEXTS.mkdir(exist_ok=True)
+    for one in NEW:
+        (TEXTS / f"{one}.txt").write_text(text_of(one), "utf-8")
+    sys.exit(0)

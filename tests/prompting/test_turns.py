@@ -1,0 +1,278 @@
+"""Strategies whose turns are listed in strategy.yaml, and what templates of every part see."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import make_item
+from tests.helpers.strategies import talk, write_strategy
+from tomserve.errors import ConfigError, ContentError
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.templates import without
+from tomserve.prompting.turn import Reply
+
+TWO = "turns:\n  - {name: think, max_tokens: 90, temperature: 0.5, stop: [END]}\n  - {name: answer}\n"
+SCHEMA = '{"type": "object", "properties": {"answer": {"enum": {{ choices | tojson }}}}}'
+FILES = {
+    "system": "Be brief.",
+    "think.user": "{{ question }}",
+    "answer.user": "So? {{ replies.think.text }} {{ replies[0].json is none }} {{ replies | length }}",
+    "answer.schema": SCHEMA,
+}
+
+
+def user(turn) -> str:
+    return turn.messages[-1]["content"]
+
+
+def test_turns_are_asked_one_after_the_other_as_one_chat(tmp_path: Path) -> None:
+    strategy = Strategy(write_strategy(tmp_path / "two", FILES, TWO))
+    assert (strategy.turns, strategy.calls, strategy.several, strategy.max_tokens) == (2, 2, True, 90)
+    asked, conversation = talk(strategy, make_item(), lambda turn: "tea" if turn.number else "Hm.")
+    assert [turn.number for turn in asked] == [0, 1]
+    assert [message["role"] for message in asked[1].messages] == ["system", "user", "assistant", "user"]
+    assert asked[1].messages[:2] == asked[0].messages == strategy.turn(make_item()).messages
+    assert asked[1].messages[2] == {"role": "assistant", "content": "Hm."}
+    assert user(asked[1]) == "So? Hm. True 1"
+    assert [(turn.max_tokens, turn.fields) for turn in asked] == [(90, {"temperature": 0.5, "stop": ["END"]}), (50, {})]
+    assert asked[0].schema is None
+    assert asked[1].schema["properties"]["answer"]["enum"] == ["tea", "salt", "unknown"]
+    assert (conversation.count, conversation.conclusion) == (2, None)
+
+
+def test_turns_without_names_are_called_by_their_places(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", {"turn1.user": "One?", "turn2.user": "Two?"}, "turns: [{}, {}]\n")
+    asked, _ = talk(Strategy(folder), make_item(), lambda turn: "x")
+    assert [user(turn) for turn in asked] == ["One?", "Two?"]
+
+
+def test_a_turn_that_does_not_continue_begins_a_new_chat(tmp_path: Path) -> None:
+    turns = "turns:\n  - {name: think}\n  - {name: answer, continues: false}\n"
+    asked, _ = talk(Strategy(write_strategy(tmp_path / "two", FILES, turns)), make_item(), lambda turn: "Hm.")
+    assert [message["role"] for message in asked[1].messages] == ["system", "user"]
+    merged = Strategy(tmp_path / "two", system_role=False)
+    asked, _ = talk(merged, make_item(), lambda turn: "Hm.")
+    assert asked[1].messages[0] == {"role": "user", "content": "Be brief.\n\nSo? Hm. True 1"}
+
+
+def test_a_shared_turn_is_the_same_for_all_questions_of_a_story(tmp_path: Path) -> None:
+    files = {"who.user": "{{ story | join(' ') }}", "answer.user": "{{ question }} {{ replies.who.json.seen }}"}
+    folder = write_strategy(tmp_path / "s", files, "turns:\n  - {name: who, shared_by: story}\n  - {name: answer}\n")
+    strategy, other = Strategy(folder), make_item(question="What is in the jar?", factors={"x": 1})
+    assert strategy.turn(make_item()) == strategy.turn(other)
+    asked, _ = talk(strategy, other, lambda turn: '{"seen": 3}')
+    assert user(asked[1]) == "What is in the jar? 3"
+    (folder / "who.user.j2").write_text("{{ story | join(' ') }}\n{{ question }}")
+    with pytest.raises(ContentError, match=r"who\.user\.j2:2: uses 'question', but the turn is shared by story alone"):
+        Strategy(folder)
+
+
+def test_a_turn_may_be_shared_by_a_story_and_a_person(tmp_path: Path) -> None:
+    turns = "turns:\n  - {name: see, shared_by: [story, person]}\n  - {name: answer}\n"
+    folder = write_strategy(tmp_path / "s", {"see.user": "{{ person }}: {{ story[0] }}", "answer.user": "?"}, turns)
+    strategy = Strategy(folder)
+    assert user(strategy.turn(make_item())) == "Ada: The jar stands on the shelf."
+    nobody = make_item(question="What is really in the jar?")
+    assert user(strategy.turn(nobody)) == ": The jar stands on the shelf."
+    write_strategy(folder, {}, turns.replace("person]", "persn]"))
+    with pytest.raises(ContentError, match=r"turns\.0\.shared_by: unknown variable 'persn'; did you mean 'person'"):
+        Strategy(folder)
+
+
+@pytest.mark.parametrize(
+    "turns", ["{name: a, continues: true}", "{name: a}, {name: b, shared_by: story, continues: true}"]
+)
+def test_what_cannot_continue_is_told(turns: str, tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "s", {"a.user": "?", "b.user": "?"}, f"turns: [{turns}]\n")
+    with pytest.raises(ContentError, match=r"strategy\.yaml:4: turns\.[01]\.continues: [ab] cannot continue: it is"):
+        Strategy(folder)
+
+
+def test_a_continuing_turn_has_no_system_message(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "s", {**FILES, "answer.system": "Now answer."}, TWO)
+    with pytest.raises(ContentError, match=r"answer\.system\.j2: the turn 'answer' continues a chat"):
+        Strategy(folder)
+
+
+def test_two_turns_of_one_name_and_demonstrations_are_refused(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "s", {"a.user": "?"}, "turns: [{name: a}, {name: a}]\n")
+    with pytest.raises(ContentError, match="two turns are called 'a'"):
+        Strategy(folder)
+    write_strategy(folder, {}, "turns: [{name: a}]\ndemonstrations: [{file: x, item: y}]\n")
+    with pytest.raises(ContentError, match="yaml:5: demonstrations: only a strategy of one turn shows them"):
+        Strategy(folder)
+    write_strategy(folder, {}, "turns: [{name: a}]\ncalls: 3\n")
+    with pytest.raises(ContentError, match=r"calls: is for a program, and there is no program\.py"):
+        Strategy(folder)
+
+
+def test_without_a_schema_the_reply_is_free_text(tmp_path: Path) -> None:
+    strategy = Strategy(write_strategy(tmp_path / "free", {"user": "{{ question }}"}, "top_p: 0.9\n"))
+    turn = strategy.turn(make_item())
+    assert (turn.schema, turn.fields, strategy.chain, strategy.several) == (None, {"top_p": 0.9}, False, False)
+
+
+@pytest.mark.parametrize("part", ["system", "user", "schema"])
+def test_every_part_sees_every_variable(part: str, tmp_path: Path) -> None:
+    text = (
+        "{{ story[0] }}|{{ question }}|{{ choices[0] }}|{{ factors.level }}|{{ benchmark }}|"
+        "{{ people | join('+') }}|{{ person }}"
+    )
+    if part == "schema":
+        text = f'{{"title": "{text}"}}'
+    strategy = Strategy(write_strategy(tmp_path / "all", {"user": "?", part: text}))
+    question = "What does Ada think Bo thinks?"
+    for level in (3, 4):
+        turn = strategy.turn(make_item(question=question, factors={"level": level}))
+        seen = {"system": turn.messages[0]["content"], "user": turn.messages[-1]["content"]}
+        if turn.schema:
+            seen["schema"] = turn.schema["title"]
+        assert seen[part] == f"The jar stands on the shelf.|{question}|tea|{level}|demo|Ada+Bo|Ada"
+
+
+def test_a_factor_that_an_item_lacks_is_named_beside_those_it_has(tmp_path: Path) -> None:
+    strategy = Strategy(write_strategy(tmp_path / "f", {"user": "{{ question }}\n{{ factors.ordr }}"}))
+    item = make_item(factors={"order": 1, "kind": "x"})
+    with pytest.raises(
+        ContentError, match=r"user\.j2:2: .*unknown factor 'ordr'; did you mean 'order'\? Known: kind, order"
+    ):
+        strategy.turn(item)
+    asked = Strategy(write_strategy(tmp_path / "g", {"user": "{{ factors.ordr is defined }}"})).turn(item)
+    assert user(asked) == "False"
+
+
+def test_an_unknown_variable_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    strategy = Strategy(write_strategy(tmp_path / "f", {"user": "{{ storry }}"}))
+    with pytest.raises(
+        ContentError, match=r"user\.j2:1: .*'storry' is undefined; known here: story, question, choices, "
+    ):
+        strategy.turn(make_item())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("turn2.j2", r"turn2\.j2: is a file that this strategy does not read.*several turns names them under `turns`"),
+        ("usr.j2", r"did you mean 'user\.j2'"),
+        ("notes.txt", r"reads strategy\.yaml, README\.md, system\.j2, user\.j2, schema\.j2, reply\.j2"),
+    ],
+)
+def test_a_stray_file_is_named(name: str, message: str, tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "s", {"user": "?", "README.md": "About it.", name: ""})
+    with pytest.raises(ContentError, match=message):
+        Strategy(folder)
+
+
+def test_a_mistyped_template_of_a_turn_and_a_mistyped_override_are_named(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", {**FILES, "answr.schema": ""}, TWO)
+    with pytest.raises(ContentError, match=r"answr\.schema\.j2: is a file .*; did you mean 'answer\.schema\.j2'"):
+        Strategy(folder)
+    (folder / "answr.schema.j2").unlink()
+    changed = Strategy(folder, overrides={"two/answer.user": "Well?"})
+    assert user(talk(changed, make_item(), lambda turn: "x")[0][1]) == "Well?"
+    for wrong in ("two/anser.user", "usr"):
+        with pytest.raises(ConfigError, match="unknown part"):
+            Strategy(folder, overrides={wrong: "?"})
+
+
+def test_templates_include_others_by_their_place(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/rule.j2").write_text("{{ person }} sees it.\n")
+    folder = write_strategy(tmp_path / "s", {"user": '{% include "../parts/rule.j2" %}\n{{ question }}'})
+    strategy = Strategy(folder)
+    assert user(strategy.turn(make_item())).startswith("Ada sees it.\nWhat")
+    (tmp_path / "parts/rule.j2").write_text("{{ person }} hears it, {{ nobody }}.")
+    assert Strategy(folder).digest != strategy.digest
+    with pytest.raises(ContentError, match=r"parts/rule\.j2:1: .*'nobody' is undefined"):
+        Strategy(folder).turn(make_item())
+    for wrong in ('"gone.j2"', '"../strategy.yaml"', "person"):
+        (folder / "user.j2").write_text(f"{{% include {wrong} %}}")
+        with pytest.raises(ContentError, match=r"user\.j2: includes"):
+            Strategy(folder)
+
+
+def test_thinking_and_the_users_number_of_tokens_go_to_every_turn(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", FILES, TWO)
+    asked, _ = talk(Strategy(folder, thinking=1000), make_item(), lambda turn: "x")
+    assert [turn.max_tokens for turn in asked] == [1090, 1050]
+    asked, _ = talk(Strategy(folder, max_tokens=7), make_item(), lambda turn: "x")
+    assert [turn.max_tokens for turn in asked] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("answer.user.j2", "Well?"),
+        ("system.j2", "Be long."),
+        ("strategy.yaml", "schema: 1\ndescription: x\nmax_tokens: 51\n" + TWO),
+        ("strategy.yaml", "schema: 1\ndescription: x\nmax_tokens: 50\n" + TWO.replace("0.5", "0.6")),
+        ("strategy.yaml", "schema: 1\ndescription: x\nmax_tokens: 50\n" + TWO.replace("answer}", "answer, continues: false}")),
+    ],
+)  # fmt: skip
+def test_the_digest_covers_every_turn(name: str, text: str, tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", FILES, TWO)
+    before = Strategy(folder).digest
+    assert Strategy(folder).digest == before
+    (folder / name).write_text(text)
+    assert Strategy(folder).digest != before
+
+
+DIGESTS = {
+    "cot": "9d956c7c856ef5a46a2ef055dee1d7ac41a0b1ea442810562143c800e9ea97a1",
+    "hitom_chain": "38911b625c4caccc40a8dbf879fd7d247d5102eaf41cc078900f97a3206b9776",
+    "hitom_cot": "c3cbee23c9a2bf7791af8508bb2cbf6e8ec33bde0bfc3149155c485b255849a5",
+    "hitom_cot_reason_first": "c35896746864586e74317bd7777de4c99436a620d9f2fb0a30647623de948f16",
+    "hitom_vanilla": "1488a59e33aa23cb4cf6f5680c7540b9ad8faed2d4b18223798fb3b7be909782",
+    "vanilla": "318a49f6841d2ec5397920c3df03a9e6276ab6e6164c1855f61bee4af58da00b",
+}
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_runs_begun_with_the_first_strategies_can_be_resumed(name: str) -> None:
+    assert Strategy.load(name).digest == f"sha256:{DIGESTS[name]}"
+
+
+def test_the_digest_covers_what_a_question_without_unknown_is_told(tmp_path: Path) -> None:
+    def digest(system: str) -> str:
+        return Strategy(write_strategy(tmp_path / "s", {"user": "?", "system": system})).digest
+
+    always = digest('Choose. "unknown" is right where nothing is known.\n')
+    assert digest('Choose.{{ \' "unknown" is right where nothing is known.\' if "unknown" in choices }}\n') == always
+    other = "{{ 'Choose. \"unknown\" is right where nothing is known.' if \"unknown\" in choices else 'Guess.' }}\n"
+    assert digest(other) != always
+    assert digest(other) != digest(other.replace("Guess", "Think"))
+
+
+@pytest.mark.parametrize("name", ["vanilla", "cot", "hitom_chain"])
+def test_unknown_is_spoken_of_only_where_it_can_be_chosen(name: str) -> None:
+    strategy = Strategy.load(name)
+    told = strategy.turn(make_item()).messages[0]["content"]
+    fewer = strategy.turn(make_item(choices=["tea", "salt"], gold=None)).messages[0]["content"]
+    assert told.count('"unknown"') == 1
+    assert "unknown" not in fewer
+    assert fewer == without(told, "unknown")
+
+
+def test_prompts_that_share_their_system_text_stand_together() -> None:
+    strategy = Strategy.load("vanilla")
+    items = [make_item(n, choices=["tea", "salt", "unknown"][: 2 + n % 2], gold=None) for n in range(6)]
+    systems = [strategy.turn(item).messages[0]["content"] for item in sorted(items, key=strategy.order)]
+    assert systems == sorted(systems)
+    assert len(set(systems)) == 2
+
+
+def test_a_reply_that_was_cut_off_is_shown_as_such(tmp_path: Path) -> None:
+    files = {**FILES, "answer.user": "{{ replies.think.cut }}{% for reply in replies %} {{ reply.text }}{% endfor %}"}
+    strategy = Strategy(write_strategy(tmp_path / "two", files, TWO))
+    asked, _ = talk(strategy, make_item(), lambda turn: Reply("so far", status="length"))
+    assert user(asked[1]) == "True so far"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"), [("<think>Ann left.</think>\n\ntea", "tea"), ("so</think> salt", "salt"), ("<think>Ann le", "")]
+)
+def test_thoughts_that_a_server_leaves_in_the_text_are_not_shown_again(text: str, seen: str, tmp_path: Path) -> None:
+    strategy = Strategy(write_strategy(tmp_path / "two", FILES, TWO))
+    asked, _ = talk(strategy, make_item(), lambda turn: text)
+    assert asked[1].messages[2]["content"] == seen
+    assert user(asked[1]).startswith(f"So? {seen}")

@@ -1,0 +1,189 @@
+"""The folder of a strategy: what its strategy.yaml may say, and which files may lie in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from tomserve.content.yamlfile import load, validate
+from tomserve.errors import ConfigError, ContentError, nearest, one_of
+
+PARTS = ("system", "user", "schema", "reply")
+"""The templates of a strategy of one turn; each is in a file PART.j2."""
+
+TURN_PARTS = ("system", "user", "schema")
+"""The templates of a turn among several; each is in a file TURN.PART.j2."""
+
+CALLS = 64
+"""How many requests a program may make for one question, where strategy.yaml does not say."""
+
+DEPTH = 8
+"""How many generators deep a program may call itself, where strategy.yaml does not say."""
+
+
+class Settings(BaseModel):
+    """How a reply is sampled, where that differs from the run; each is a field of the request.
+
+    temperature: 0 for greedy decoding. top_p: the share of the probability that is sampled from. seed: of the sampling.
+    stop: texts at which a reply ends.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    temperature: float | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = None
+    stop: list[str] | None = Field(default=None, min_length=1)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the request that are given."""
+        names = [name for name in Settings.model_fields if getattr(self, name) is not None]
+        return {name: getattr(self, name) for name in names}
+
+
+class TurnFile(Settings):
+    """A turn, as an entry of ``turns`` describes it.
+
+    name: begins the names of its templates; turn1, turn2, ... where it is left out.
+    max_tokens: how many tokens its reply may have; the strategy's where it is left out.
+    shared_by: the variables that its templates see, where they do not see all, so that its requests are equal for all
+    questions that share these.
+    continues: whether its messages follow the conversation so far, or begin a new chat. Where it is left out, a turn
+    continues unless it is the first or a shared one.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] = ""
+    max_tokens: int | None = Field(default=None, gt=0)
+    shared_by: str | list[str] | None = None
+    continues: bool | None = None
+
+    @property
+    def shared(self) -> tuple[str, ...] | None:
+        """The variables that the turn's templates see; None for all."""
+        if self.shared_by is None:
+            return None
+        return (self.shared_by,) if isinstance(self.shared_by, str) else tuple(self.shared_by)
+
+
+class Demonstration(BaseModel):
+    """Which item is shown as a demonstration.
+
+    file: the file that holds it, relative to the strategy's folder. item: the id of the item in that file.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    file: str
+    item: str
+
+
+class StrategyFile(Settings):
+    """What ``strategy.yaml`` may hold.
+
+    max_tokens: how many tokens a reply may have. turns: the turns, where there are several, or where a program asks
+    them by their names. calls: how many requests a program may make for one question. depth: how deep it may call
+    itself.
+    """
+
+    schema_: Literal[1] = Field(alias="schema")
+    description: str
+    max_tokens: int = Field(gt=0)
+    demonstrations: list[Demonstration] = []
+    turns: list[TurnFile] = []
+    calls: int = Field(default=CALLS, gt=0)
+    depth: int = Field(default=DEPTH, gt=0)
+
+
+class Folder:
+    """The files of a strategy: its strategy.yaml, its templates and, where there is one, its program.
+
+    config: what strategy.yaml says. turns: its turns with their names. program: the program's file, or None.
+
+    Raises ContentError for a mistake in strategy.yaml.
+    """
+
+    def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
+        self.path, self._overrides = path, overrides
+        self.file = path / "strategy.yaml"
+        data, self._lines = load(self.file)
+        self.config = validate(data, StrategyFile, path=self.file, lines=self._lines)
+        self.turns = {turn.name or f"turn{place}": turn for place, turn in enumerate(self.config.turns, 1)}
+        program = path / "program.py"
+        self.program = program if program.is_file() else None
+        self._check()
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of all templates that there may be, each without its ``.j2``."""
+        if not self.turns:
+            return list(PARTS)
+        return ["system", *(f"{turn}.{part}" for turn in self.turns for part in TURN_PARTS)]
+
+    def source(self, part: str) -> str | None:
+        """The text of a template, as overridden where it is; None where there is none."""
+        text = self._overrides.get(f"{self.path.name}/{part}", self._overrides.get(part))
+        path = self.path / f"{part}.j2"
+        if text is not None:
+            return text
+        try:
+            return path.read_text("utf-8") if path.exists() else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ContentError(f"cannot be read ({error})", path=path) from None
+
+    def modules(self) -> list[Path]:
+        """The program and the files beside it that it may read or import."""
+        return [path for path in self._files() if path.suffix != ".j2"] if self.program else []
+
+    def refuse_strays(self, included: Collection[str]) -> None:
+        """Raise ContentError for a file that no part of the strategy reads, since its name may be mistyped.
+
+        included: the files that templates include, relative to the folder.
+        """
+        known = [f"{part}.j2" for part in self.parts]
+        for path in self._files():
+            if path.name in known or path.name in included or (self.program and path.suffix != ".j2"):
+                continue
+            if any((self.path / one.file).resolve() == path.resolve() for one in self.config.demonstrations):
+                continue
+            hint = nearest(path.name, known) or ". It reads strategy.yaml, README.md, " + ", ".join(known)
+            if not self.turns and path.suffix == ".j2":
+                hint += "; a strategy of several turns names them under `turns` in strategy.yaml"
+            raise ContentError(f"is a file that this strategy does not read{hint}", path=path)
+
+    def _files(self) -> Iterator[Path]:
+        """The files of the folder that shape what is asked, or would if they had the right names."""
+        for path in sorted(self.path.iterdir()):
+            note = path.name.startswith((".", "README", "LICENSE")) or path.name.endswith("~")
+            if path.is_file() and not note and path.name != "strategy.yaml":
+                yield path
+
+    def _check(self) -> None:
+        """Raise ContentError where strategy.yaml contradicts itself, ConfigError for an override of no part."""
+        config = self.config
+        if len(self.turns) < len(config.turns):
+            names = [turn.name or f"turn{place}" for place, turn in enumerate(config.turns, 1)]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise self.mistake(f"two turns are called {twice!r}", "turns")
+        if self.program and not self.turns:
+            raise self.mistake("a program asks turns by their names; list them under `turns`")
+        if self.turns and config.demonstrations:
+            raise self.mistake("only a strategy of one turn shows them; write them into a template", "demonstrations")
+        for field in ("calls", "depth"):
+            if field in config.model_fields_set and not self.program:
+                raise self.mistake("is for a program, and there is no program.py; leave it out", field)
+        for place, (name, turn) in enumerate(self.turns.items()):
+            if turn.continues is not None and self.program:
+                raise self.mistake("the program says what a turn follows; leave it out", "turns", place, "continues")
+            if turn.continues and (not place or turn.shared):
+                reason = f"{name} cannot continue: " + ("it is shared" if place else "it is the first")
+                raise self.mistake(reason, "turns", place, "continues")
+        for key in self._overrides:
+            strategy, slash, part = key.rpartition("/")
+            if part not in (self.parts if slash else PARTS) and strategy in ("", self.path.name):
+                raise ConfigError(f"a prompt part that is overridden: {one_of('part', part, self.parts)}")
+
+    def mistake(self, reason: str, *loc: str | int) -> ContentError:
+        """The error of a mistake in strategy.yaml. loc: the path to the field, such as "turns", 0, "continues"."""
+        field = ".".join(str(part) for part in loc)
+        return ContentError(reason, path=self.file, line=self._lines.at(loc), field=field)

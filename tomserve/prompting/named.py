@@ -1,0 +1,154 @@
+"""A named turn: the templates and settings from which a strategy makes the turns of one name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tomserve.errors import ContentError
+from tomserve.items import Item
+from tomserve.prompting.people import people_of
+from tomserve.prompting.templates import Template, variables_used
+from tomserve.prompting.turn import Message, Turn
+
+VARIABLES = ("story", "question", "choices", "factors", "benchmark", "people", "person")
+"""The variables that the templates of every part see; a shared turn's see only those that it is shared by."""
+
+_PLAIN = frozenset({"story", "question", "choices", "benchmark"})
+"""Variables whose values can be keys of a cache."""
+
+REMEMBERED = 1024
+"""How many texts of a template that many items share are kept, by the variables that it uses."""
+
+
+def variables_of(item: Item, used: frozenset[str]) -> dict[str, Any]:
+    """The variables of an item. Who is asked about is only found out where that is used, since it takes time."""
+    known: dict[str, Any] = {
+        "story": item.story,
+        "question": item.question,
+        "choices": item.choices,
+        "factors": item.factors,
+        "benchmark": item.benchmark,
+    }
+    if "people" in used or "person" in used:
+        people = people_of(item)
+        known["people"], known["person"] = people, people[0] if people else ""
+    return known
+
+
+class NamedTurn:
+    """Makes turns.
+
+    system, user, schema: the templates; system and schema may be missing (None).
+    max_tokens: how many tokens a reply may have. fields: further fields of the request.
+    shared: the variables of an item that the templates see; None for all.
+    demonstrations: messages that follow the system message.
+    system_role: False for models without a system role: the system text then goes into the first user message.
+
+    Raises ContentError where a template of a shared turn uses another variable.
+    """
+
+    def __init__(
+        self,
+        templates: Mapping[str, Template],
+        *,
+        max_tokens: int,
+        fields: Mapping[str, Any],
+        system_role: bool,
+        shared: Sequence[str] | None = None,
+        demonstrations: Sequence[Message] = (),
+    ) -> None:
+        self.max_tokens, self.fields, self.shared = max_tokens, fields, shared
+        self.user, self.system, self.schema = templates["user"], templates.get("system"), templates.get("schema")
+        self.templates = list(templates.values())
+        self.uses = variables_used(self.templates)
+        self._varies = self.system is not None and bool(self.system.uses)
+        self._system_role, self._demonstrations = system_role, list(demonstrations)
+        self._schema = _cached(self.schema, self._parsed_schema)
+        self._opening = _cached(self.system, self._rendered_opening)
+
+    def variables(self, item: Item) -> dict[str, Any]:
+        """The variables of an item that the templates see."""
+        known = variables_of(item, self.uses)
+        return known if self.shared is None else {name: known[name] for name in self.shared if name in known}
+
+    def turn(self, variables: Mapping[str, Any], after: Sequence[Message] | None = None) -> Turn:
+        """The turn for these variables. after: the messages that it continues; None where it begins a chat."""
+        text = self.user.render(variables)
+        if after is not None:
+            messages = (*after, {"role": "user", "content": text})
+        else:
+            opening = self._opening(variables)
+            if opening and not self._system_role and opening[0]["role"] == "system":
+                first = opening[0]["content"]
+                if len(opening) == 1:
+                    text, opening = f"{first}\n\n{text}", []
+                else:
+                    opening = [{**opening[1], "content": f"{first}\n\n{opening[1]['content']}"}, *opening[2:]]
+            messages = (*opening, {"role": "user", "content": text})
+        return Turn(messages, self._schema(variables), self.max_tokens, self.fields)
+
+    def opening(self, variables: Mapping[str, Any]) -> list[Message]:
+        """The messages that begin a chat: the system message, if any, and the demonstrations."""
+        opening: list[Message] = self._opening(variables)
+        return opening
+
+    def varying(self, variables: Mapping[str, Any]) -> tuple[str, ...]:
+        """The system text where it depends on the item, else nothing."""
+        return (self._opening(variables)[0]["content"],) if self._varies else ()
+
+    def _rendered_opening(self, variables: Mapping[str, Any]) -> list[Message]:
+        text = self.system.render(variables) if self.system is not None else ""
+        return [*([{"role": "system", "content": text}] if self.system else []), *self._demonstrations]
+
+    def _parsed_schema(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+        if self.schema is None:
+            return None
+        return _parse_schema(self.schema.render(variables), self.schema.path)
+
+
+def _cached(template: Template | None, make: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """The function `make`, of the variables that the template uses, with a memory: many items share these."""
+    uses = sorted(template.uses) if template is not None else []
+    if not uses:
+        made: list[Any] = []
+
+        def constant(variables: Mapping[str, Any]) -> Any:
+            if not made:
+                made.append(make(variables))
+            return made[0]
+
+        return constant
+    if not _PLAIN.issuperset(uses):
+        return make
+    key, memory = itemgetter(*uses), dict[Any, Any]()
+
+    def remembered(variables: Mapping[str, Any]) -> Any:
+        try:
+            return memory[key(variables)]
+        except (KeyError, TypeError):  # it is new, or a program gave a list, or a shared turn lacks the variable
+            found = make(variables)
+        if len(memory) >= REMEMBERED:
+            memory.clear()
+        with contextlib.suppress(TypeError):
+            memory[key(variables)] = found
+        return found
+
+    return remembered
+
+
+@lru_cache(maxsize=REMEMBERED)  # many items share a schema, which mostly depends on choices and sentence count
+def _parse_schema(text: str, path: Path) -> dict[str, Any]:
+    try:
+        schema = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ContentError(f"does not render to JSON: {error.msg}", path=path, line=error.lineno) from None
+    if not isinstance(schema, dict):
+        raise ContentError("does not render to a JSON object", path=path)
+    return schema
