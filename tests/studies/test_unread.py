@@ -116,7 +116,7 @@ def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     lines = end_of(hostile)
     assert (lines[0], lines[-1], len(lines)) == ("...", "end\ufffd", LINES)
     out = io.StringIO()
-    one = Unread("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, hostile)
+    one = Unread("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, 0, hostile)
     show_unread("runs/[bold]x", Listed([one], 1, 1), Console(file=out, width=100_000))
     text = out.getvalue()
     assert text.startswith("runs/[bold]x: 1 of 1")

@@ -23,10 +23,12 @@ from tomserve.runs.journal import Journal, Row
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import portable
 from tomserve.runs.phases import Asker, Phase
+from tomserve.runs.questions import Question
 from tomserve.runs.reader import Asked, Reader, Survey, check_other, identity, requests
 from tomserve.runs.runfolder import RunFolder, read_manifest
 from tomserve.runs.scores import replies_of
 from tomserve.runs.stopping import Stop
+from tomserve.runs.talking import Talks
 from tomserve.scoring.choices import MARK, MISSING, NONSENSE, NOTHING, Choices, Place
 from tomserve.serving import keys
 from tomserve.serving.probe import Probe
@@ -125,14 +127,16 @@ class Job:
         chosen, journal = self.reader.target, self.journal
         where = f"{chosen.model} at {', '.join(chosen.endpoints)}"
 
-        def left() -> Iterator[Request]:
+        def left(talks: Talks) -> Iterator[Request]:
+            del talks  # a reader has no conversations
             names = [name for name in self.survey.wanted if identity(name) not in journal.final]
             return requests(self.survey, self.reader, names)
 
         phase = Phase(
             journal,
-            lambda: map(identity, self.survey.wanted),
+            lambda: (Question(name, self.reader.strategy) for name in self.survey.wanted),
             left,
+            self.reader.request,
             lambda left, total: f"reader {where}: {left} of {total} replies to read",
             what="to read",
         )
