@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+import functools
 import random
 import statistics
 import sys
@@ -44,8 +45,9 @@ from tomserve.engine.runner import Runner
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal, read_rows
-from tomserve.runs.phases import Questions
+from tomserve.runs.questions import Questions
 from tomserve.runs.stock import Stock
+from tomserve.runs.talking import Talks
 from tomserve.serving import reference
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
@@ -72,14 +74,10 @@ def subset(stories: int, seed: int) -> list[Item]:
 def orders(model: str, items: list[Item], max_tokens: int, seed: int) -> dict[str, list[Request]]:
     """The same requests in three orders. Ours comes from the evaluation itself, the others are built here."""
     strategies = [Strategy.load(name, max_tokens=max_tokens) for name in STRATEGIES]
-    sampling = Sampling()
-    ours = list(Questions(Stock(items), strategies).requests(model, None, sampling))
+    build = functools.partial(Request.build, model=model, revision=None, sampling=Sampling())
+    ours = list(Questions(Stock(items), strategies).requests(Talks(build)))
     plain = [
-        Request.build(
-            Identity(item.id, strategy.name, 0), strategy.turn(item), model=model, revision=None, sampling=sampling
-        )
-        for strategy in strategies
-        for item in items
+        build(Identity(item.id, strategy.name, 0), strategy.turn(item)) for strategy in strategies for item in items
     ]
     shuffled = random.Random(seed).sample(plain, len(plain))
     found = {OURS: ours, FILE: plain, RANDOM: shuffled}

@@ -150,9 +150,11 @@ class Endpoint:
         if (refused := self._refused(request)) is not None:
             return refused
         body = await request.json()
-        if "response_format" not in body:  # the preflight's own request
+        if "response_format" not in body and body["messages"][0]["content"] in ("Hello.", "hi"):  # the preflight's own
             own = self.script({**body, "preflight": True}, 0)
-            return own if isinstance(own, web.StreamResponse) else web.json_response(completion("hi", body["model"]))
+            told = own.get("prompt_logprobs") if isinstance(own, dict) else None
+            answer = {**completion("hi", body["model"]), "prompt_logprobs": told}
+            return own if isinstance(own, web.StreamResponse) else web.json_response(answer)
         self.requests.append(body)
         if self.drop(body):
             assert request.transport is not None
@@ -168,7 +170,9 @@ class Endpoint:
             self._active -= 1
         if isinstance(answer, web.StreamResponse):
             return answer
-        if answer is None:
+        if answer is None and "response_format" not in body:
+            answer = completion("hi", body["model"])
+        elif answer is None:
             answer = completion(fill(body["response_format"]["json_schema"]["schema"]), body["model"])
         return web.json_response(answer)
 

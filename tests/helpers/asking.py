@@ -31,7 +31,8 @@ def ask(endpoint: Endpoint, journal: Journal, requests, *, policy=FAST, concurre
 
     async def go() -> bool:
         transport = AiohttpTransport(endpoint.key, Timeouts(total=timeout, stall=timeout))
-        runner = Runner([endpoint.url], transport, journal, concurrency=concurrency, policy=policy, **options)
+        urls = options.pop("endpoints", [endpoint.url])
+        runner = Runner(urls, transport, journal, concurrency=concurrency, policy=policy, **options)
         try:
             return await runner.run(requests)
         finally:

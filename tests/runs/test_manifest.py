@@ -1,4 +1,4 @@
-"""The manifest as a typed object, and conversations of several turns as far as they can be told today."""
+"""The manifest as a typed object, and what a run's rows tell of conversations of several turns."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint, make_item
-from tomserve.engine.request import Identity
+from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import write_items
 from tomserve.prompting.strategy import Strategy
@@ -60,47 +60,48 @@ def test_a_field_that_is_missing_is_named(tmp_path: Path) -> None:
         Manifest.read(tmp_path)
 
 
-def test_turns_are_recorded_only_where_there_are_several(two_turns: None) -> None:
-    assert AskedStrategy.of(Strategy.load("vanilla")).model_dump(exclude_unset=True)["turns"] == 2
+def test_turns_are_recorded_only_where_there_are_several(tmp_path: Path) -> None:
+    two = Strategy(write_strategy(tmp_path / "two", 2))
+    assert AskedStrategy.of(two).model_dump(exclude_unset=True)["turns"] == 2
+    program = Strategy(write_strategy(tmp_path / "free", 3, FAN_OUT))
+    assert AskedStrategy.of(program).model_dump(exclude_unset=True)["turns"] == 0, "only its program knows"
 
 
 def test_one_turn_leaves_the_manifest_as_it_was() -> None:
     assert AskedStrategy.of(Strategy.load("vanilla")).model_fields_set == {"digest", "max_tokens", "chain"}
 
 
-# two turns: no strategy has them yet, so the test declares them, and writes the journal by hand
+# two turns: the journal is written by hand
+
+
+def row(item: str, turn: int, status: str = "ok", text: str | None = '{"answer": "tea"}', **more: object) -> bytes:
+    fields = {"schema": 1, "item": item, "strategy": "talk", "turn": turn, "key": f"{item}{turn}", "status": status}
+    closes = {"closes": 2} if turn == 1 and status == "ok" else {}
+    return orjson.dumps({**fields, "text": text, **closes, **more}) + b"\n"
 
 
 @pytest.fixture
-def two_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every strategy declares two turns."""
-    monkeypatch.setattr(Strategy, "turns", 2)
-
-
-def row(item: str, turn: int, status: str = "ok", text: str | None = '{"answer": "tea"}') -> bytes:
-    fields = {"schema": 1, "item": item, "strategy": "vanilla", "turn": turn, "key": f"{item}{turn}", "status": status}
-    return orjson.dumps({**fields, "text": text}) + b"\n"
-
-
-@pytest.fixture
-def conversations(tmp_path: Path, endpoint: Endpoint, two_turns: None) -> Path:
-    """A run of six questions: both turns answered, the last missing, the last failed, the first failed, nothing; and
-    the last right after a wrong first one."""
+def conversations(tmp_path: Path, endpoint: Endpoint) -> Path:
+    """A run of seven questions: both turns answered, the last missing, the last failed, the first failed, nothing; the
+    last right after a wrong first one; the first refused."""
     folder = tmp_path / "runs/talk"
     folder.mkdir(parents=True)
-    items = [make_item(number) for number in range(1, 7)]
+    items = [make_item(number) for number in range(1, 8)]
     write_items(folder / "items.jsonl", items)
     wrong = '{"answer": "salt"}'
     lines = [row("demo/1", 0), row("demo/1", 1), row("demo/2", 0), row("demo/3", 0), row("demo/3", 1, "timeout", None)]
     lines += [row("demo/4", 0, "http_500", None), row("demo/6", 0, text=wrong), row("demo/6", 1)]
-    with opened(options(endpoint, items)) as evaluation:
+    lines += [row("demo/7", 0, "refusal", "No.", closes=1)]
+    write_strategy(tmp_path / "talk", 2)
+    with opened(options(endpoint, items, tmp_path)) as evaluation:
         evaluation.save()
     (folder / "responses.jsonl").write_bytes(b"".join(lines))
     return folder
 
 
-def options(endpoint: Endpoint, items: list[tomserve.Item]) -> EvalOptions:
-    return EvalOptions("demo", tuple(items), strategies=("vanilla",), base_urls=(endpoint.url,), run="talk")
+def options(endpoint: Endpoint, items: list[tomserve.Item], tmp_path: Path) -> EvalOptions:
+    asked = (str(tmp_path / "talk"),)
+    return EvalOptions("demo", tuple(items), strategies=asked, base_urls=(endpoint.url,), run="talk")
 
 
 def test_only_a_finished_conversation_is_scored(conversations: Path) -> None:
@@ -108,39 +109,39 @@ def test_only_a_finished_conversation_is_scored(conversations: Path) -> None:
     assert scores.select("item", "status", "answer", "correct").rows() == [
         ("demo/1", "ok", "tea", True),
         ("demo/2", "unfinished", None, False),
-        ("demo/3", "timeout", None, False),
+        ("demo/3", "unfinished", None, False),
         ("demo/4", "unfinished", None, False),
         ("demo/6", "ok", "tea", True),
+        ("demo/7", "refusal", None, False),
     ]
     total = tomserve.analyze(scores, "accuracy")["accuracy"]
-    assert total.select("correct", "total").row(0) == (2, 5), "an unfinished one counts as a failure"
+    assert total.select("correct", "total").row(0) == (2, 6), "an unfinished one counts as a failure"
 
 
-def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpoint) -> None:
+def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpoint, tmp_path: Path) -> None:
     items = list(tomserve.read_items(conversations / "items.jsonl"))
-    with opened(options(endpoint, items)) as evaluation:
+    with opened(options(endpoint, items, tmp_path)) as evaluation:
         phase = next(evaluation.phases())
-        left = {identity for identity in phase.identities() if identity not in evaluation.journal.final}
-        assert left == {
-            Identity("demo/2", "vanilla", 1),
-            Identity("demo/3", "vanilla", 1),
-            *(Identity(f"demo/{number}", "vanilla", turn) for number in (4, 5) for turn in (0, 1)),
-        }
-        assert (phase.left(), phase.total(), len(evaluation.plan.questions)) == (6, 12, 12)
+        left = [("demo/2", 1), ("demo/3", 1), *((f"demo/{number}", turn) for number in (4, 5) for turn in (0, 1))]
+        assert phase.counted() == (6, 13, 0, True), "a refusal of the first turn spares the second"
         assert evaluation.complete() is False
-        assert evaluation.result().failures == {"http_500": 1, "timeout": 1, "unfinished": 1}
+        assert evaluation.result().total == 13
+        assert evaluation.result().failures == {"http_500": 1, "refusal": 1, "timeout": 1, "unfinished": 1}
     with (conversations / "responses.jsonl").open("ab") as file:
-        file.writelines(row(identity.item, identity.turn) for identity in left)
-    with opened(options(endpoint, items)) as evaluation:
-        assert (phase.left(), evaluation.complete(), evaluation.result().failures) == (6, True, {})
-    assert tomserve.Run.open("talk").manifest.turns("vanilla") == 2
-    assert tomserve.load_scores("talk")["status"].to_list() == ["ok"] * 6
+        file.writelines(row(*turn) for turn in left)
+    with opened(options(endpoint, items, tmp_path)) as evaluation:
+        assert next(evaluation.phases()).counted().left == 0
+        assert (evaluation.complete(), evaluation.result().failures) == (True, {"refusal": 1})
+    assert tomserve.Run.open("talk").manifest.turns("talk") == 2
+    assert tomserve.load_scores("talk")["status"].to_list() == ["ok"] * 6 + ["refusal"]
 
 
-def test_a_strategy_that_gained_a_turn_needs_another_run(conversations: Path, endpoint: Endpoint, monkeypatch) -> None:
-    monkeypatch.setattr(Strategy, "turns", 3)
+def test_a_strategy_that_gained_a_turn_needs_another_run(
+    conversations: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    write_strategy(tmp_path / "talk", 3)
     with (
-        pytest.raises(RunMismatchError, match="strategy 'vanilla', turns was 2 when it was asked, now it is 3"),
-        opened(options(endpoint, list(tomserve.read_items(conversations / "items.jsonl")))),
+        pytest.raises(RunMismatchError, match=r"strategy 'talk', digest was .* when it was asked, now it is"),
+        opened(options(endpoint, list(tomserve.read_items(conversations / "items.jsonl")), tmp_path)),
     ):
         pass

@@ -1,5 +1,6 @@
 """Items kept as lines, and a resumed run that makes requests of what is left only."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from tomserve.items import items_digest, read_ids, write_items
 from tomserve.items.draw import drawn, limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
-from tomserve.runs.phases import Phase, Questions
+from tomserve.runs.questions import Questions, counted, finished
 from tomserve.runs.runfolder import keep_items
 from tomserve.runs.stock import Stock
+from tomserve.runs.talking import Talks
 
 
 def test_a_stock_is_its_items() -> None:
@@ -55,22 +57,22 @@ def test_a_snapshot_keeps_what_was_asked_and_adds_what_is_new(tmp_path: Path) ->
 def test_requests_are_made_of_what_is_left(tmp_path: Path) -> None:
     stock = Stock([make_item(number) for number in range(1, 6)])
     questions = Questions(stock, [Strategy.load(name) for name in ("vanilla", "cot")])
-    every = [request.identity for request in questions.requests("tiny", None, Sampling())]
-    assert sorted(every) == sorted(questions.identities())
+    talks = Talks(functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling()))
+    every = [request.identity for request in questions.requests(talks)]
+    assert sorted(every) == sorted(Identity(item, strategy.name, 0) for item, strategy in questions)
     with Journal(tmp_path / "responses.jsonl") as journal:
 
         def requests() -> list[Request]:
-            return list(questions.requests("tiny", None, Sampling(), lambda identity: identity in journal.final))
+            return list(questions.requests(talks, lambda question: not finished(journal, question)))
 
-        phase = Phase(journal, questions.identities, requests, lambda left, total: "")
-        assert (phase.left(), [request.identity for request in requests()]) == (10, every)
+        assert (counted(journal, questions), [one.identity for one in requests()]) == ((10, 10, 0, False), every)
         for identity in every[:7]:
             journal.append(row(identity))
-        assert phase.left() == 3
+        assert counted(journal, questions).left == 3
         assert [request.identity for request in requests()] == every[7:]
         for identity in every[7:]:
             journal.append(row(identity))
-        assert (phase.left(), requests()) == (0, [])
+        assert (counted(journal, questions).left, requests()) == (0, [])
 
 
 def row(identity: Identity) -> dict[str, object]:

@@ -109,6 +109,22 @@ def test_a_real_evaluation(served: Path) -> None:
     assert manifest["complete"] is True
 
 
+def test_forced_choice_weighs_every_option_by_its_tokens(served: Path) -> None:
+    done = tomserve(served, "eval", "--strategy", "forced_choice", "--limit", "4", "--run", "forced")
+    assert done.returncode == 0, done.stderr
+    rows = journal(served, "forced")
+    scores = pl.read_parquet(served / "forced/scores.parquet")
+    assert scores.height == 4
+    assert set(scores["parse"]) == {"json"}
+    items = {one["id"]: one for one in map(orjson.loads, (served / "forced/items.jsonl").read_bytes().splitlines())}
+    assert len(rows) == sum(len(item["choices"]) for item in items.values())
+    for row in rows:
+        option = items[row["item"]]["choices"][row["turn"]]
+        said = "".join(token for token, _ in row["tokens"])
+        assert said.endswith(f"assistant\n{option}")  # the prompt ends with the option, and nothing comes after it
+        assert all(value is not None and value <= 0 for _, value in row["tokens"][-2:])
+
+
 def test_killed_and_resumed(served: Path) -> None:
     command = [*TOMSERVE, "eval", "--run", "killed", "--limit", "60", "--concurrency", "4"]
     process = subprocess.Popen(command, env=environment(served), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -54,6 +54,13 @@ class AskOptions(TypedDict, total=False):
         How many tokens a reply may have [what the strategy says].
     thinking
         "on", "off" or a number of tokens, for a model whose preset says how it thinks [the preset's].
+    temperature
+        How much chance there is in the choice of each token; 0 takes the likeliest one always [0].
+    seed
+        The seed of the first sample of a question; each further one has the next number [0].
+    repeats
+        How many samples of each question are asked; the answer that most of them give is scored, and `Run.scores()` has
+        further columns such as `samples_right` [1].
     noise_check
         The share of the items, such as 0.02, that is asked again to see how often an answer changes by chance [none].
 
@@ -87,6 +94,9 @@ class AskOptions(TypedDict, total=False):
     limit: int | None
     max_tokens: int | None
     thinking: str | None
+    temperature: float
+    seed: int
+    repeats: int
     noise_check: float | None
     run: Place | None
     timeout: float

@@ -1,7 +1,8 @@
 """The endpoints of a run: which of them gets the next request, which are down, and when all of them are lost.
 
 A request goes to the endpoint whose last prompt shares the longest beginning with its own, because that server's prefix
-cache holds the beginning, unless another endpoint has much more room. Where the prompts make no difference, it goes to
+cache holds the beginning, unless another endpoint has much more room. A later turn of a conversation goes, under the
+same rule, to the endpoint that answered the turn before. Where the prompts make no difference, it goes to
 the endpoint with the most room. The limit of requests in flight is fixed for the whole run or adaptive by endpoint.
 
 An endpoint that cannot be reached, or that keeps failing while another one works, is marked as down. It gets no
@@ -69,7 +70,7 @@ class Fleet:
         self.fixed = concurrency
         self.limits = {endpoint: Adaptive(most=most, clock=clock) for endpoint in self.endpoints}
         self.pauses = {endpoint: Pause(clock) for endpoint in self.endpoints}
-        self._prompts = dict.fromkeys(self.endpoints, b"")
+        self._prompts: dict[int, dict[str, bytes]] = {}  # the last prompt of each turn's number at each endpoint
         self.out: dict[str, dict[Identity, float]] = {endpoint: {} for endpoint in self.endpoints}
         self.down: dict[str, float] = {}
         self._good = self._reached = self._answered_at = clock()
@@ -97,10 +98,11 @@ class Fleet:
         limit = self.limits[endpoint].limit if self.fixed is None else self.fixed / len(self.up)
         return len(self.out[endpoint]) / limit
 
-    def pick(self, request: Request, avoid: str | None = None) -> str:
+    def pick(self, request: Request, avoid: str | None = None, near: str | None = None) -> str:
         """Choose the endpoint for a request among those that are up, or among all where none is.
 
         avoid: an endpoint that is chosen only where there is no other, such as one that has just failed.
+        near: the endpoint that answered the turn before in the same conversation, if any.
         """
         if len(self.endpoints) == 1:
             return self.endpoints[0]
@@ -109,13 +111,15 @@ class Fleet:
         others = [endpoint for endpoint in free if endpoint != avoid] or free
         used = {endpoint: self.used(endpoint) for endpoint in others}
         least = min(used.values())
-        near = [endpoint for endpoint in others if used[endpoint] <= least + IMBALANCE]
-        if len(near) == 1:
-            chosen = near[0]
+        fair = [endpoint for endpoint in others if used[endpoint] <= least + IMBALANCE]
+        prompts, prompt = self._prompts.setdefault(request.identity.turn, {}), request.prefix
+        if len(fair) == 1:
+            chosen = fair[0]
+        elif near in fair:
+            chosen = near
         else:
-            prompt = request.prefix
-            chosen = max(near, key=lambda endpoint: (common(self._prompts[endpoint], prompt), -used[endpoint]))
-        self._prompts[chosen] = request.prefix
+            chosen = max(fair, key=lambda endpoint: (common(prompts.get(endpoint, b""), prompt), -used[endpoint]))
+        prompts[chosen] = prompt
         return chosen
 
     @property

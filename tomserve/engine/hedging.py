@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tomserve.engine.fleet import Fleet
+from tomserve.engine.following import Next
 from tomserve.engine.request import Request
 from tomserve.engine.transport import Reply
 
@@ -13,24 +14,26 @@ Send = Callable[[str, Request], Awaitable[Reply]]
 """Sends a request to an endpoint and returns its reply."""
 
 
-async def hedged(send: Send, fleet: Fleet, request: Request, *, avoid: str | None, late: float) -> tuple[Reply, str]:
+async def hedged(send: Send, fleet: Fleet, asked: Next, avoid: str | None, late: float) -> tuple[Reply, str]:
     """Send a request, and once more to another endpoint if the first takes too long; the slower one is cancelled.
 
-    send: sends one copy. fleet: chooses the endpoints. avoid: an endpoint to choose only where there is no other.
+    send: sends one copy. fleet: chooses the endpoints. asked: the request, and the endpoint that is best for it.
+    avoid: an endpoint to choose only where there is no other.
     late: seconds after which the second copy is sent. Returns the reply that counts with the endpoint that gave it: the
     first final reply, or the last one where none is final.
     """
+    request = asked.request
 
-    async def asked(endpoint: str) -> Reply:
+    async def copy(endpoint: str) -> Reply:
         return await send(endpoint, request)
 
-    first = fleet.pick(request, avoid)
-    tasks = {asyncio.create_task(asked(first)): first}
+    first = fleet.pick(request, avoid, asked.near)
+    tasks = {asyncio.create_task(copy(first)): first}
     try:
         done, _ = await asyncio.wait(tasks, timeout=late)
         second = fleet.pick(request, first)
         if not done and second != first:
-            tasks[asyncio.create_task(asked(second))] = second
+            tasks[asyncio.create_task(copy(second))] = second
         while True:
             done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             good = [task for task in done if task.result().final]

@@ -50,6 +50,8 @@ class Status:
     shareable: the largest share that a prefix cache of any size could have reached; None before the first answer.
     client_bound: whether this process, rather than a server, keeps the run from going faster.
     oldest: the request that has been in flight for longest, with its age in seconds; None without any.
+    grown: how many more requests are wanted than were announced when the phase began, by what is known of the
+    conversations of several turns.
     """
 
     out: int = 0
@@ -61,6 +63,7 @@ class Status:
     shareable: float | None = None
     client_bound: bool = False
     oldest: tuple[Identity, float] | None = None
+    grown: int = 0
 
 
 class Observer(Protocol):
@@ -91,6 +94,7 @@ class Watch:
     prefix: counts the prompt tokens that came from the prefix cache.
     observer: told the status.
     retrying: returns how many requests wait to be asked again.
+    grown: returns how many more requests are wanted than were announced.
     """
 
     def __init__(
@@ -100,9 +104,10 @@ class Watch:
         prefix: PrefixMeter,
         observer: Observer,
         retrying: Callable[[], int],
+        grown: Callable[[], int] = lambda: 0,
     ) -> None:
         self.fleet, self.transport, self.prefix = fleet, transport, prefix
-        self.observer, self.retrying = observer, retrying
+        self.observer, self.retrying, self.grown = observer, retrying, grown
         self.client_bound = False
         self._loads: dict[str, Load] = {}
         self._counted: dict[str, Load] = {}  # the first load of each endpoint: its counters began before this run
@@ -183,5 +188,6 @@ class Watch:
                 shareable=self.prefix.bound,
                 client_bound=self.client_bound,
                 oldest=(oldest[0], self.fleet.clock() - oldest[1]) if oldest else None,
+                grown=self.grown(),
             )
         )

@@ -3,7 +3,8 @@
 Requests come in the order in which a depth-first walk of the radix tree of their prompts meets them
 (`Strategy.order`). In that order, the longest beginning that a prompt shares with any earlier prompt is the one that it
 shares with the prompt just before. So one prompt in memory is enough to tell how much a cache that forgets nothing
-could save at most, which is called the radix-tree bound.
+could save at most, which is called the radix-tree bound. In conversations of several turns it is one prompt for each
+turn, and what the prompt shares with that of the turn before counts as well; the bound is then a close guess.
 
     >>> common(b"Story: 1. Ann", b"Story: 1. Bob")
     10
@@ -57,13 +58,19 @@ class PrefixMeter:
     reported: bool = False
 
     def __post_init__(self) -> None:
-        self._last = b""
+        self._last: dict[int, bytes] = {}  # the last prompt by the number of its turn
         self._answers, self._bytes, self._squares, self._products = 0, 0.0, 0.0, 0.0
 
-    def share(self, request: Request) -> int:
-        """How many bytes the prompt shares with that of the request before; to be called in the order of requests."""
-        before, self._last = self._last, request.prefix
-        return common(before, self._last)
+    def share(self, request: Request, before: Request | None = None) -> int:
+        """How many bytes the prompt shares with earlier ones; to be called in the order of requests.
+
+        It is compared with the last prompt of the same turn and with that of the turn before in its own conversation,
+        whose request is `before`.
+        """
+        prompt, turn = request.prefix, request.identity.turn
+        shared = common(self._last.get(turn, b""), prompt)
+        self._last[turn] = prompt
+        return shared if before is None else max(shared, common(before.prefix, prompt))
 
     def answered(self, shared: int, size: int, usage: Mapping[str, int] | None) -> None:
         """Count the prompt of an answer.

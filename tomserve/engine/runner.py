@@ -1,8 +1,9 @@
-"""The runner: workers take requests from one iterator, and every reply becomes one row of the journal.
+"""The runner: workers take requests from one line, and every reply becomes one row of the journal.
 
 There are as many workers as requests may be in flight: a fixed number, or the sum of the endpoints' adaptive limits.
 Requests with equal keys are sent only once. A request is made when a worker is free for it, so that a million requests
-take no more memory than a thousand. A stop ends the asking and leaves what is in flight some seconds to complete;
+take no more memory than a thousand. What follows from a reply, in a conversation of several turns, is asked before new
+questions (see tomserve.engine.following). A stop ends the asking and leaves what is in flight some seconds to complete;
 everything that has completed is in the journal.
 """
 
@@ -11,20 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from tomserve.engine.adaptive import MOST
 from tomserve.engine.answering import Answering
 from tomserve.engine.fleet import GOOD, Fleet
+from tomserve.engine.following import Follower, Line, Next
 from tomserve.engine.hedging import hedged
 from tomserve.engine.observe import Observer, Silent, Watch
 from tomserve.engine.prefix import PrefixMeter
 from tomserve.engine.refusals import FirstRefusals
-from tomserve.engine.request import Identity, Request, ahead
+from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.rows import Rows, row_of
+from tomserve.engine.rows import Row, Rows, answering, row_of
 from tomserve.engine.transport import Reply, Transport
 from tomserve.errors import JournalError, ServerError, ServerLostError
 from tomserve.status import BUSY, KEY_REFUSED, MAYBE_GONE, NOT_FOUND, transient
@@ -58,6 +59,7 @@ class Runner:
     hedge: seconds after which a second endpoint is asked, too, and the first answer counts; None for never.
     probe: the body of a simple request that tells a failing server from failing items.
     answering: compares the model that replies name with that of earlier replies and sessions.
+    follower: holds the conversations of several turns, if there are any.
     clock: returns monotonic seconds.
     prefix: after a run, the prompt tokens that the servers' prefix cache saved and could have saved.
     """
@@ -75,6 +77,7 @@ class Runner:
     hedge: float | None = None
     probe: bytes | None = None
     answering: Answering = field(default_factory=Answering)
+    follower: Follower | None = None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -83,9 +86,8 @@ class Runner:
         self._fleet = self._new_fleet()
         self._probed = -PROBE_EVERY
         self._refusals = FirstRefusals(decided=bool(self.journal.final))
-        self._requests: Iterator[Request] = iter(())
+        self._line = Line((), self.journal, self.follower, self._write)
         self._workers: set[asyncio.Task[None]] = set()
-        self._used_up = False
         self._retrying = 0
         self._room: asyncio.Future[None] | None = None
 
@@ -98,12 +100,14 @@ class Runner:
         Raises ServerLostError after `policy.lost_after` seconds without contact, or with nothing but failures.
         Raises ServerError for a refused API key, where the first requests are all refused for the same reason, and
         where a reply names another model than those before it (that reply is not kept; a resumed run asks it again).
+        Raises ConfigError where a program of a strategy makes a mistake in the middle of a conversation.
         Raises JournalError where rows cannot be written. In all cases everything that completed is kept.
         """
-        self._requests = ahead(requests)
+        self._line = Line(requests, self.journal, self.follower, self._write)
         self._fleet = self._new_fleet()
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        watch = Watch(self._fleet, self.transport, self.prefix, self.observer, lambda: self._retrying)
+        counts = (lambda: self._retrying, lambda: self._line.grown)
+        watch = Watch(self._fleet, self.transport, self.prefix, self.observer, *counts)
         endless = [asyncio.create_task(job) for job in (self._sync(), watch.run(self._start_workers))]
         helpers = [asyncio.create_task(job) for job in (self._revive(), self._drain())]
         self._start_workers()
@@ -114,7 +118,7 @@ class Runner:
                     await task
             await self._finished
             if not self.stop.is_set():
-                self._write(self._refusals.finish())
+                self._write(*self._refusals.finish())
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
@@ -125,16 +129,17 @@ class Runner:
             self._finished.cancel()
             await asyncio.gather(*workers, *helpers, *endless, return_exceptions=True)
             with contextlib.suppress(JournalError):  # a full disk is being reported already
-                self._write(self._refusals.give_up())
+                self._write(*self._refusals.give_up())
             self.journal.sync()
             watch.tell()
         return not self.stop.is_set()
 
     def _start_workers(self) -> None:
         """Start workers up to the number of requests that may be in flight; surplus workers end by themselves."""
-        if self._used_up or self.stop.is_set() or self._finished.done():
+        if self.stop.is_set() or self._finished.done():
             return
-        while len(self._workers) - self._idle < self._fleet.capacity:
+        room = self._fleet.capacity - len(self._workers) + self._idle
+        for _ in range(min(room, self._line.waiting) if self._line.used_up else room):
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._worker_ended)
@@ -183,52 +188,54 @@ class Runner:
     async def _work(self) -> None:
         """One worker: it asks one request after the other while the limits allow it."""
         while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
-            request = next(self._requests, None)
-            if request is None:
-                self._used_up = True
+            if (found := self._line.take()) is None:
                 break
-            if request.identity in self.journal.final:
-                continue
+            request = found.request
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
                 self._pending[request.key].append(request.identity)
-                continue
-            if (row := self.journal.find(request.key)) is not None:
-                self._reuse(row, [request.identity])
-                continue
-            await self._ask(request)
+            elif (row := self.journal.find(request.key)) is not None:
+                self._keep([answering(row, request.identity)], request)
+            else:
+                await self._ask(found)
         if (task := asyncio.current_task()) is not None:
             self._workers.discard(task)  # already here, so that the other workers do not count it
 
-    async def _ask(self, request: Request) -> None:
+    async def _ask(self, found: Next) -> None:
         """Ask one request, and write its row and those of equal requests that came meanwhile."""
+        request = found.request
         self._pending[request.key] = []
-        shared = self.prefix.share(request)
+        shared = self.prefix.share(request, found.before)
         try:
-            answered = await self._exchange(request)
+            answered = await self._exchange(request, found.near)
             if answered is None:
                 return
             self.answering.note_reply(answered[0], answered[1])
             self.prefix.answered(shared, request.prompt, answered[0].usage)
             row = row_of(request, *answered)
-            self._write(self._refusals.take(row))
-            if waiting := self._pending[request.key]:
-                self._reuse(row, waiting)
+            self._keep([row, *(answering(row, one) for one in self._pending[request.key])], request)
         finally:
             del self._pending[request.key]
 
-    def _write(self, rows: list[dict[str, Any]]) -> None:
+    def _keep(self, rows: list[Row], request: Request) -> None:
+        """Write the rows of the reply to a request, and queue what follows; an error there loses no reply."""
+        following: list[Next] = []
+        for row in rows:
+            try:
+                following += self._line.follow(row, request)
+            finally:
+                self._write(*self._refusals.take(row))
+        if following:
+            self._line.push(following)
+            self._start_workers()
+
+    def _write(self, *rows: Row) -> None:
         for row in rows:
             self.journal.append(row)
             self.observer.row(row)
 
-    def _reuse(self, row: dict[str, Any], identities: list[Identity]) -> None:
-        copies = ({**row, "item": item, "strategy": s, "turn": turn, "reused": True} for item, s, turn in identities)
-        for copy in copies:
-            self._write(self._refusals.take(copy))
-
-    async def _exchange(self, request: Request) -> tuple[Reply, str, int] | None:
+    async def _exchange(self, request: Request, near: str | None) -> tuple[Reply, str, int] | None:
         """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint and how often it was
-        sent; None where the run was stopped while this request waited to be asked again.
+        sent; None where the run was stopped while this request waited to be asked again. near: see Next.
 
         Failures of a server that cannot be reached, or fails for every item, do not count as attempts of the policy:
         either the server comes back, or the run ends because it is lost.
@@ -244,10 +251,10 @@ class Runner:
                 await self._wait_for_room()
             sent += 1
             if self.hedge is None or len(self.endpoints) < 2:
-                endpoint = self._fleet.pick(request, endpoint)
+                endpoint = self._fleet.pick(request, endpoint, near)
                 reply = await self._send(endpoint, request)
             else:
-                reply, endpoint = await hedged(self._send, self._fleet, request, avoid=endpoint, late=self.hedge)
+                reply, endpoint = await hedged(self._send, self._fleet, Next(request, near=near), endpoint, self.hedge)
             if self._fleet.suspected:
                 await self._probe_when_suspected()
             self._raise_if_hopeless(reply, endpoint)

@@ -20,14 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tomserve.engine.request import Identity, Request
+from tomserve.prompting.turn import Turn
 from tomserve.runs import preflight, runfolder
 from tomserve.runs.changes import Changes
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
 from tomserve.runs.noise_check import NoiseCheck
-from tomserve.runs.phases import Asker, Done, Phase, Questions, nothing_done
+from tomserve.runs.phases import Asker, Phase
 from tomserve.runs.planning import EvalOptions, Plan, plan
+from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
@@ -39,7 +41,7 @@ class EvalResult:
     """What an evaluation did.
 
     folder: the run's folder.
-    total: how many rows were wanted, one for each item, strategy and turn.
+    total: how many requests were wanted, one for each item and turn of each strategy.
     added: how many rows this evaluation added, those of questions asked again among them.
     failures: how many of the wanted rows are no answer, by status.
     seconds: how long the evaluation took.
@@ -128,7 +130,7 @@ class Evaluation:
         Raises RunMismatchError where it is another one, unless `accept_change` was given. A session that only asks for
         the noise check may use another server, because the noise check reports that itself.
         """
-        left = self._questions().left()
+        left = self._questions().counted().left
         server = portable(self.target.server)
         self.session = Session.begun(self.target, server, asked=bool(left), limit=self.plan.options.limit)
         if left:
@@ -144,19 +146,22 @@ class Evaluation:
         """The phase that asks the run's own questions. session: the record in which it notes what it found out."""
         options, questions = self.plan.options, self.plan.questions
         where = f"{self.target.model} at {', '.join(self.target.endpoints)}"
+        what = "requests" if any(strategy.several for strategy in questions.strategies) else "questions"
         return Phase(
             self.journal,
-            questions.identities,
-            lambda: self.requests(questions, lambda identity: identity in self.journal.final),
-            lambda left, total: f"asking {where}: {left} of {total} questions to go",
+            lambda: questions,
+            lambda talks: questions.requests(talks, lambda question: not finished(self.journal, question)),
+            self.request,
+            lambda left, total: f"asking {where}: {left} of {total} {what} to go",
             options.concurrency,
             options.hedge,
             session=session,
         )
 
-    def requests(self, questions: Questions, done: Done = nothing_done) -> Iterator[Request]:
-        """The requests of these questions to the target, without those that are `done` already."""
-        return questions.requests(self.target.model, self.target.revision, self.plan.sampling, done)
+    def request(self, identity: Identity, turn: Turn) -> Request:
+        """The request of a turn to the target."""
+        target = self.target
+        return Request.build(identity, turn, model=target.model, revision=target.revision, sampling=self.plan.sampling)
 
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""
@@ -167,26 +172,26 @@ class Evaluation:
             len(self.plan.questions.items),
             self.folder.path,
             self.journal,
-            lambda: self.requests(again),
+            self.request,
             self.listener,
         )
 
     def anything_left(self) -> bool:
         """Whether any phase has something to ask, and so needs a server."""
-        if self._questions().left():
+        if self._questions().counted().left:
             return True
         return bool(self.plan.again.items) and self.noise_check().left(self.manifest) > 0
 
     def complete(self) -> bool:
-        """Whether every item of the run has a final row for every turn of every strategy of the run."""
-        wanted = len(self.known) * sum(strategy.turns for strategy in self.manifest.strategies.values())
-        if len(self.journal.final) < wanted:
+        """Whether every item of the run has its final answer by every strategy of the run."""
+        repeats = self.manifest.repeats
+        if len(self.journal.final) < len(self.known) * len(self.manifest.strategies) * repeats:
             return False  # the number alone decides, without a look at each of a million rows
         return all(
-            Identity(item, name, turn) in self.journal.final
-            for item in self.known
+            Identity(item, name, 0, sample) in (self.journal.final if strategy.turns == 1 else self.journal.closed)
             for name, strategy in self.manifest.strategies.items()
-            for turn in range(strategy.turns)
+            for item in self.known
+            for sample in range(repeats)
         )
 
     def save(self) -> None:
@@ -198,20 +203,24 @@ class Evaluation:
         """What the evaluation did so far."""
         failures = dict(sorted(self._failures().items()))
         seconds = time.monotonic() - self.began
-        return EvalResult(self.folder.path, len(self.plan.questions), self.added, failures, seconds)
+        total = counted(self.journal, self.plan.questions).total
+        return EvalResult(self.folder.path, total, self.added, failures, seconds)
 
     def _failures(self) -> Counter[str]:
-        """How many wanted rows are no answer, by status; a conversation that was not finished is one of them."""
+        """How many wanted rows are no answer, by status.
+
+        A conversation that was begun, and is not finished although none of its turns failed, counts as one of them.
+        """
         failures: Counter[str] = Counter()
-        questions = self.plan.questions
-        items, turns = set(questions.items.ids), {one.name: one.turns for one in questions.strategies}
+        questions, failed = self.plan.questions, set()
+        items, calls = set(questions.items.ids), {one.name: one.calls for one in questions.strategies}
         for identity, status in self.journal.failed.items():
-            failures[status] += identity.item in items and identity.turn < turns.get(identity.strategy, 0)
-        for name in (name for name, count in turns.items() if count > 1):
-            for item in items:
-                begun, *_, last = (Identity(item, name, turn) for turn in range(turns[name]))
-                missing = last not in self.journal.final and last not in self.journal.failed
-                failures[UNFINISHED] += missing and begun in self.journal.final and begun not in self.journal.failed
+            if identity.item in items and identity.turn < calls.get(identity.strategy, 0):
+                failures[status] += 1
+                failed.add(identity.question)
+        for question in questions if any(one.several for one in questions.strategies) else ():
+            missing = begun(self.journal, question) and not finished(self.journal, question)
+            failures[UNFINISHED] += question.strategy.several and missing and question.turn(0).question not in failed
         return +failures
 
 
@@ -259,7 +268,7 @@ def _resumed(
         model=made.target.model,
         revision=made.target.revision,
         preset=made.target.preset.name if made.target.preset else None,
-        sampling=made.sampling.to_dict(),
+        sampling=made.sampling.record(),
     )
     if (old := Manifest.read(folder.path)) is not None:
         manifest.take_over(old, folder.path, journal.asked)
@@ -290,7 +299,8 @@ def _reach(evaluation: Evaluation, stack: contextlib.ExitStack, waiting: Waiting
         evaluation.alive = server.gone
     evaluation.check_server()
     longest = preflight.check(evaluation.target, made.questions, made.sampling, made.options.timeout, waiting)
-    folder.log(f"longest prompt: {longest or 'not counted by this server, so unknown'} tokens")
+    what = "first prompt" if any(one.several for one in made.questions.strategies) else "prompt"
+    folder.log(f"longest {what}: {longest or 'not counted by this server, so unknown'} tokens")
 
 
 def evaluate(

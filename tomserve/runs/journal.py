@@ -21,6 +21,7 @@ import orjson
 
 from tomserve.content import files
 from tomserve.engine.request import Identity
+from tomserve.engine.rows import CLOSES, CLOSING
 from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError
 from tomserve.runs.index import Index, Seen, short
@@ -32,8 +33,8 @@ Row = dict[str, Any]
 MODELS = 64
 """How many different names of models are kept of a file at most."""
 
-_NEEDED = ("item", "strategy", "turn", "key", "status")
-"""Fields that every row must have."""
+_KINDS = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
+"""Fields that every row must have, with the types of their values."""
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -63,11 +64,12 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{number}: not JSON ({error.msg}); {way_out}") from None
-    missing = [name for name in _NEEDED if name not in row] if isinstance(row, dict) else ["all of them"]
+    missing = [name for name in _KINDS if name not in row] if isinstance(row, dict) else ["all of them"]
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
-    kinds = {"item": str, "strategy": str, "turn": int, "key": str, "status": str}
-    wrong = [name for name, kind in kinds.items() if type(row[name]) is not kind]
+    wrong = [name for name, kind in _KINDS.items() if type(row[name]) is not kind]
+    further = {**CLOSING, "sample": int}
+    wrong += [name for name, kind in further.items() if row.get(name) is not None and type(row[name]) is not kind]
     if wrong or not row["status"]:
         name = wrong[0] if wrong else "status"
         raise ConfigError(f"{path}:{number}: not a response row (field {name!r} is {row[name]!r:.40}); {way_out}")
@@ -76,7 +78,7 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
 
 def identity_of(row: Row) -> Identity:
     """The identity that a row answers."""
-    return Identity(row["item"], row["strategy"], row["turn"])
+    return Identity(row["item"], row["strategy"], row["turn"], row.get("sample") or 0)
 
 
 class Journal:
@@ -86,6 +88,8 @@ class Journal:
     marks: fields that every row of this journal carries. Rows of the file with other values belong to another journal
     in the same file, and are neither counted nor reused here.
     final: the identities that are never asked again.
+    closed: the conversations of several turns that have ended, each by the identity of its first turn.
+    further: those that have a final row of a later turn than their first, by the same identity.
     asked: the strategies that have at least one row.
     failed: the status of each identity whose last row is no answer.
     models: the models that earlier answers name (field `served_model`), at most MODELS of them.
@@ -97,7 +101,7 @@ class Journal:
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self._marks = dict(marks or {})
-        self.final = Seen()
+        self.final, self.closed, self.further = Seen(), Seen(), Seen()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
         self.models: set[str] = set()
@@ -134,6 +138,10 @@ class Journal:
             self.failed.pop(identity, None)
         if status in FINAL:
             self.final.add(identity)
+            if identity.turn:
+                self.further.add(identity._replace(turn=0))
+            if row.get(CLOSES) is not None:
+                self.closed.add(identity._replace(turn=0))
             if not row.get("reused"):  # a reused row repeats one that has an offset already
                 self._offsets.add(short(row["key"]), offset)
 

@@ -48,7 +48,7 @@ class AskedStrategy(_Record):
     digest: a digest of everything that shapes its requests.
     max_tokens: how many tokens a reply may have.
     chain: whether its replies are asked to hold a belief chain.
-    turns: how many requests one question takes; written only where it is more than one.
+    turns: how many requests one question takes, 0 where a program decides; written only where it is not one.
     """
 
     digest: str | None = None
@@ -59,7 +59,7 @@ class AskedStrategy(_Record):
     @classmethod
     def of(cls, strategy: Strategy) -> AskedStrategy:
         """The record of a loaded strategy."""
-        several = {"turns": strategy.turns} if strategy.turns > 1 else {}
+        several = {"turns": strategy.turns or 0} if strategy.several else {}
         return cls(digest=strategy.digest, max_tokens=strategy.max_tokens, chain=strategy.chain, **several)
 
 
@@ -271,8 +271,14 @@ class Manifest(_Record):
             self.limit = session.limit
         self.sessions = [*self.sessions, session]
 
+    @property
+    def repeats(self) -> int:
+        """How many samples of each question there are."""
+        repeats = self.sampling.get("repeats", 1)
+        return repeats if type(repeats) is int and repeats > 0 else 1
+
     def turns(self, strategy: str) -> int:
-        """How many requests make up a conversation of that strategy of the run."""
+        """How many requests make up a conversation of that strategy of the run; 0 where its program decides."""
         return self.strategies[strategy].turns
 
 

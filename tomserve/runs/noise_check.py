@@ -12,18 +12,20 @@ that differ from the run's own. The replies go to ``noise.jsonl`` beside the jou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tomserve.engine.request import Identity, Request
+from tomserve.engine.request import Request
 from tomserve.errors import ConfigError
 from tomserve.items.draw import LIMIT_SEED
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener
 from tomserve.runs.manifest import Manifest, NoiseRecord, Session
-from tomserve.runs.phases import Phase, Questions
+from tomserve.runs.phases import Phase
+from tomserve.runs.questions import Question, Questions, answered, finished
+from tomserve.runs.talking import Build, Talks
 from tomserve.scoring.sources import NOISE
 
 LEVELS = (1, 64, 16)
@@ -110,7 +112,7 @@ class NoiseCheck:
     of: how many items the evaluation asks in all.
     folder: the run's folder.
     journal: the run's own journal, with the answers that the new ones are compared with.
-    requests: makes the requests of the questions.
+    build: makes the request of a turn.
     listener: told what happens.
     """
 
@@ -119,7 +121,7 @@ class NoiseCheck:
     of: int
     folder: Path
     journal: Journal
-    requests: Callable[[], Iterable[Request]]
+    build: Build
     listener: Listener
 
     def left(self, manifest: Manifest) -> int:
@@ -127,7 +129,7 @@ class NoiseCheck:
         left = 0
         for level in concurrencies(manifest):
             with self._opened(level) as noise:
-                left += self._phase(noise, level).left()
+                left += self._phase(noise, level).counted().left
         return left
 
     def phases(self, manifest: Manifest) -> Iterator[Phase]:
@@ -152,20 +154,25 @@ class NoiseCheck:
         return Phase(
             noise,
             self._answered,
-            self._sent,
+            lambda talks: self._sent(talks, noise),
+            self.build,
             lambda left, total: f"noise check: {left} of {total} answers {what}",
             level,
             what=what,
         )
 
-    def _answered(self) -> Iterator[Identity]:
-        """The identities that the run has an answer to, so that a second answer can be compared with it."""
-        return (one for one in self.questions.identities() if answered(self.journal, one))
+    def _answered(self) -> Iterator[Question]:
+        """The questions that the run has an answer to, so that a second answer can be compared with it."""
+        return answered(self.journal, self.questions)
 
-    def _sent(self) -> Iterator[Request]:
-        """The requests that the run sent with the same bytes, and that were answered."""
-        for request in self.requests():
-            if answered(self.journal, request.identity) and self.journal.find(request.key) is not None:
+    def _sent(self, talks: Talks, noise: Journal) -> Iterator[Request]:
+        """The first requests of these questions that the run sent with the same bytes.
+
+        A conversation is asked again from its first turn; its later turns follow from what is answered now.
+        """
+        wanted = {one.turn(0) for one in self._answered() if not finished(noise, one)}
+        for request in self.questions.requests(talks, lambda one: one.turn(0) in wanted):
+            if self.journal.find(request.key) is not None:
                 yield request
 
     def _opened(self, level: int) -> Journal:
@@ -175,8 +182,3 @@ class NoiseCheck:
             torn = f"the last line was torn by a crash; moved to {noise.torn.name}"
             self.listener.message(f"{noise.path.name}: {torn}")
         return noise
-
-
-def answered(journal: Journal, identity: Identity) -> bool:
-    """Whether the journal has an answer (status ok or length) to that identity."""
-    return identity in journal.final and identity not in journal.failed

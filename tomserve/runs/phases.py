@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,17 +18,17 @@ import orjson
 
 from tomserve.engine.adaptive import MOST
 from tomserve.engine.answering import Answering
-from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
 from tomserve.engine.transport import AiohttpTransport, Timeouts, Transport
 from tomserve.errors import JournalError, ServerLostError, StoppedError
-from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Tally
 from tomserve.runs.manifest import Session
-from tomserve.runs.stock import Stock
+from tomserve.runs.questions import Count, Question, counted, turns_had
 from tomserve.runs.stopping import INTERRUPTED, Stop
+from tomserve.runs.talking import Build, Talks
 from tomserve.serving import keys
 from tomserve.serving.vigil import Vigil
 from tomserve.status import SPOKEN
@@ -39,68 +39,16 @@ TRANSPORTS = ("aiohttp", "openai")
 SPARE_FILES = 128
 """How many of the open files that the system allows are kept for other things than connections."""
 
-Done = Callable[[Identity], bool]
-"""A function that says whether an identity has its final row already."""
-
-
-def nothing_done(identity: Identity) -> bool:
-    """The Done of a run in which nothing has been asked yet."""
-    del identity
-    return False
-
-
-@dataclass(frozen=True)
-class Questions:
-    """Items, and the strategies that ask about each of them.
-
-    Its length is the number of rows wanted: the number of items times the turns of all strategies.
-    """
-
-    items: Stock
-    strategies: Sequence[Strategy]
-
-    def __len__(self) -> int:
-        return len(self.items) * sum(strategy.turns for strategy in self.strategies)
-
-    def identities(self) -> Iterator[Identity]:
-        """Everything that a row is wanted for: every turn of every strategy for every item."""
-        for strategy in self.strategies:
-            for item in self.items.ids:
-                for turn in range(strategy.turns):
-                    yield Identity(item, strategy.name, turn)
-
-    def requests(
-        self, model: str, revision: str | None, sampling: Sampling, done: Done = nothing_done
-    ) -> Iterator[Request]:
-        """Make the requests one by one, in an order in which prompts that share a long beginning come together.
-
-        model: the id that the server knows the model by. revision: that of the model, None where nobody knows it.
-        sampling: temperature, seed and further fields of each request.
-        done: tells which identities need no request, so that a resumed run renders only those that are left.
-        """
-        for strategy in self.strategies:
-            for place in self._in_order(strategy, done):
-                item = self.items[place]
-                turn = strategy.turn(item)
-                identity = Identity(item.id, strategy.name, turn.number)
-                yield Request.build(identity, turn, model=model, revision=revision, sampling=sampling)
-
-    def _in_order(self, strategy: Strategy, done: Done) -> list[int]:
-        """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
-        last = strategy.turns - 1
-        left = [place for place, item in enumerate(self.items.ids) if not done(Identity(item, strategy.name, last))]
-        keys = {place: strategy.order(self.items[place]) for place in left}
-        return sorted(keys, key=keys.__getitem__)
-
 
 @dataclass(frozen=True)
 class Phase:
     """What is asked in one phase.
 
     journal: keeps the rows.
-    identities: returns everything that a row is wanted for.
-    requests: returns the requests to send, each made when it is needed.
-    announcement: the message for the user, from the number of rows left and of all rows.
+    questions: returns everything that is to be answered.
+    requests: returns the first requests to send, each made when it is needed, given what holds the conversations.
+    build: makes the request of a turn.
+    announcement: the message for the user, from the number of requests left and of all.
     concurrency: how many requests are in flight; None to find it out.
     hedge: seconds after which a second endpoint is asked, too; None for never.
     what: ends messages such as "5 of 10 left to ask".
@@ -108,21 +56,24 @@ class Phase:
     """
 
     journal: Journal
-    identities: Callable[[], Iterable[Identity]]
-    requests: Callable[[], Iterable[Request]]
+    questions: Callable[[], Iterable[Question]]
+    requests: Callable[[Talks], Iterable[Request]]
+    build: Build
     announcement: Callable[[int, int], str]
     concurrency: int | None = None
     hedge: float | None = None
     what: str = "to ask"
     session: Session | None = None
 
-    def left(self) -> int:
-        """How many identities have no final row yet."""
-        return sum(identity not in self.journal.final for identity in self.identities())
+    def counted(self) -> Count:
+        """How many requests are left, and how many there are in all (see tomserve.runs.questions.Count)."""
+        return counted(self.journal, self.questions())
 
-    def total(self) -> int:
-        """How many identities a row is wanted for."""
-        return sum(1 for _ in self.identities())
+    def talks(self, count: Count) -> Talks:
+        """What holds the conversations while they are open. count: how many requests are left."""
+        talks = Talks(self.build, lambda strategy, *of: turns_had(self.journal, Question(of[0], strategy, of[1])))
+        talks.ahead = count.open
+        return talks
 
 
 @dataclass
@@ -160,16 +111,16 @@ class Asker:
 
     async def ask(self, phase: Phase) -> None:
         """Ask what is left of a phase, if anything is. Raises TomserveError; everything that completed is kept."""
-        left, total = phase.left(), phase.total()
-        if not left:
+        count = phase.counted()
+        if not count.left:
             return
-        self.listener.message(phase.announcement(left, total))
+        self.listener.message(phase.announcement(count.left, count.total))
         self.save()
-        self.log(f"{left} of {total} left {phase.what}")
+        self.log(f"{count.left} of {count.total} left {phase.what}")
         tally = Tally(self.listener)
-        self.listener.started(total, total - left)
+        self.listener.started(count.total, count.total - count.left)
         try:
-            await self._run(phase, tally)
+            await self._run(phase, tally, count)
         except BaseException:
             with contextlib.suppress(JournalError):  # a full disk is being reported already
                 self.save()
@@ -179,15 +130,16 @@ class Asker:
             self.listener.finished()
             self.log(f"{tally.written} rows added, {tally.reused} reused, by status {dict(tally.statuses)}")
 
-    async def _run(self, phase: Phase, tally: Tally) -> None:
+    async def _run(self, phase: Phase, tally: Tally, count: Count) -> None:
         """Ask what is left of a phase, and note in its session what was found out.
 
         Raises StoppedError where the asking was ended early.
         """
         transport = _transport(self.transport, Timeouts(stall=self.timeout, total=self.timeout))
-        runner = self._runner(phase, tally, transport)
+        talks = phase.talks(count)
+        runner = self._runner(phase, tally, transport, talks if count.several else None)
         try:
-            done = await self._watched(runner.run(phase.requests()))
+            done = await self._watched(runner.run(phase.requests(talks)))
         except ServerLostError as error:
             raise ServerLostError(f"{error}; {self._left(phase)}") from None
         finally:
@@ -225,9 +177,10 @@ class Asker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _left(self, phase: Phase) -> str:
-        return f"{phase.left()} of {phase.total()} left {phase.what}"
+        count = phase.counted()
+        return f"{count.left} of {count.total} left {phase.what}"
 
-    def _runner(self, phase: Phase, tally: Tally, transport: Transport) -> Runner:
+    def _runner(self, phase: Phase, tally: Tally, transport: Transport, talks: Talks | None) -> Runner:
         """The engine's runner for a phase."""
         probe = {"model": self.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         return Runner(
@@ -242,6 +195,7 @@ class Asker:
             alive=self.alive,
             hedge=phase.hedge,
             answering=self.answering,
+            follower=talks,
             probe=orjson.dumps(probe),
         )
 

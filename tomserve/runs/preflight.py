@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tomserve.engine.request import Sampling
 from tomserve.prompting.turn import Message
 from tomserve.runs.listening import Listener
-from tomserve.runs.phases import Questions
+from tomserve.runs.questions import Questions
 from tomserve.serving import install, keys, provenance, reference, target
 from tomserve.serving.command import vllm_command
 from tomserve.serving.ports import free_port
@@ -68,6 +69,8 @@ def check(
     for endpoint in chosen.endpoints:
         with Probe(endpoint, keys.api_key(), timeout, waiting) as probe:
             probe.check_chat(chosen.model, sampling.extra)
+            for strategy, fields in _own_fields(questions):
+                probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
             if endpoint == chosen.endpoints[0]:
                 prompts = _longest_prompts(questions)
                 longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
@@ -92,3 +95,10 @@ def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, Sequence[
         for item in longest
         for turn in [strategy.turn(item)]
     )
+
+
+def _own_fields(questions: Questions) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The strategies whose first requests hold fields of their own, each with its name and these fields."""
+    for strategy in questions.strategies if len(questions.items) else ():
+        if fields := strategy.turn(questions.items[0]).fields:
+            yield strategy.name, fields

@@ -7,7 +7,7 @@ the length of the texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.pinned import PinnedFile, changed
+from tomserve.scoring.samples import sample_of
 from tomserve.scoring.standard import automaton
 from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 
@@ -116,17 +117,19 @@ class Problems:
 
 
 class ResponseFile:
-    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy and model.
+    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy, model and sample.
 
-    Of two responses to the same question the later counts. A line needs `item`, and `text` or a `status` that says why
-    there is none; `strategy` ("vanilla"), `model`, `turn` (0) and `status` ("ok") may be left out. Any text is a
-    status; an unknown one is a failure (see tomserve.status). Lines that are no such rows, or name unknown items, are
-    counted in `problems`.
+    Of two responses to the same question the later counts, unless they are different samples of it (`sample`). A line
+    needs `item`, and `text` or a `status` that says why there is none; `strategy` ("vanilla"), `model`, `turn` (0),
+    `sample` (0) and `status` ("ok") may be left out. Any text is a status; an unknown one is a failure (see
+    tomserve.status). Lines that are no such rows, or name unknown items, are counted in `problems`.
 
     path: the file. known: the items. model: the model of lines that name none. foreign: whether another tool wrote the
     file; then lines that replace others are counted, which in a journal are retries. size: how many bytes to read; None
-    for all that the file has when it is opened. turns: how many turns a conversation has, by strategy, where it is more
-    than one; a conversation whose last turn is missing is a row of status "unfinished" without an answer.
+    for all that the file has when it is opened. talking: the strategies whose questions take conversations of several
+    turns. Of a conversation the row that ended it counts (field `closes`), with the text that the conversation came to
+    (`conclusion`) where that is another one than the row's own; where no row ended it, it is a row of status
+    "unfinished" without an answer.
 
     Raises ConfigError where the file, or every line of it, cannot be read, or where a status is no text.
     """
@@ -142,14 +145,15 @@ class ResponseFile:
         *,
         foreign: bool = False,
         size: int | None = None,
-        turns: Mapping[str, int] | None = None,
+        talking: Collection[str] = (),
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
         self._foreign = foreign
-        self._turns = turns or {}
+        self._talking = frozenset(talking)
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
-        self._arms: dict[tuple[Any, str], int] = {}
+        self._arms: dict[tuple[Any, str, int], int] = {}
+        self._first: dict[int, str] = {}
         self._known = known
         self._at: dict[
             int, int
@@ -187,15 +191,21 @@ class ResponseFile:
             self.problems.add("of unknown items", number)
             return False
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
-        key, value = place << 20 | arm, row["turn"] << 48 | offset
-        # Of several turns the last is scored; of two rows of one turn the later in the file.
-        if self._foreign and key in self._at and self._at[key] >> 48 == row["turn"]:
+        closes = "closes" in row
+        key, value = place << 20 | arm, (closes << 15 | row["turn"]) << 48 | offset
+        # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
+        if self._foreign and key in self._at and self._at[key] >> 48 == value >> 48:
             self.repeated += 1
         self._at[key] = max(value, self._at.get(key, 0))
         return True
 
-    def _arm(self, row: Row) -> tuple[Any, str]:
-        return row["model"], row["strategy"]
+    @property
+    def sampled(self) -> bool:
+        """Whether any question was asked several times, so that it has several samples."""
+        return any(sample for _, _, sample in self._arms)
+
+    def _arm(self, row: Row) -> tuple[Any, str, int]:
+        return row["model"], row["strategy"], sample_of(row)
 
     def _parse(self, line: bytes) -> Row | str:
         try:
@@ -212,6 +222,13 @@ class ResponseFile:
                 return f"without {name}" if row.get(name) is None else f"with a {name} that is no {_KINDS[kind]}"
         if not 0 <= row["turn"] < 2**15:
             return "with a turn out of range"
+        if not self._foreign and type(row.get("sample", 0)) is not int:
+            return "with a sample that is no whole number"
+        if not 0 <= sample_of(row) < 2**15:
+            return "with a sample out of range"
+        for name, wanted in _CLOSING.items():
+            if name in row and type(row[name]) is not wanted:
+                return f"with a {name} that is no {_KINDS[wanted]}"
         text = row.get("text")
         read = row["status"] == OK or (row["status"] == LENGTH and text is not None)
         if read and not isinstance(text, str):
@@ -222,7 +239,8 @@ class ResponseFile:
         return len(self._at)
 
     def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
-        """The rows that count, each with the place of its item in `ItemFile.ids`, sorted by item, model and strategy.
+        """The rows that count, each with the place of its item in `ItemFile.ids`, sorted by item, model, strategy
+        and sample.
 
         places: yield only the rows of these items; None for all.
         """
@@ -241,9 +259,31 @@ class ResponseFile:
         except orjson.JSONDecodeError:  # it was JSON when the file was opened
             raise changed(self.file.path) from None
         row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
-        if row["turn"] + 1 < self._turns.get(row["strategy"], 1):  # an earlier turn is no answer
-            return {**row, "status": UNFINISHED, "text": None, "reasoning": None}
+        if "closes" in row:
+            row["text"] = row.get("conclusion", row.get("text"))
+        elif row["strategy"] in self._talking:  # an earlier turn is no answer
+            row |= {"status": UNFINISHED, "text": None, "reasoning": None}
+        if key in self._first:
+            row["key"] = self._first[key]
         return row
+
+    @property
+    def places(self) -> set[int]:
+        """The places of the items that have a row."""
+        return {key >> 20 for key in self._at}
+
+    def key_by_first_turn(self, places: Collection[int]) -> None:
+        """From now on give a row that stands for a conversation about one of these items the key of its first turn.
+
+        Two conversations are comparable where they began with the same request: what they ask later follows from the
+        replies.
+        """
+        for _, _, line in self.file.lines() if self._talking else ():
+            row = self._parse(line) if line.endswith(b"\n") else ""
+            if not isinstance(row, str) and row["turn"] == 0 and row["strategy"] in self._talking:
+                place, arm = self._known.place(row["item"]), self._arms.get(self._arm(row))
+                if place is not None and place in places and arm is not None and isinstance(key := row.get("key"), str):
+                    self._first[place << 20 | arm] = key
 
 
 class NoiseFile(ResponseFile):
@@ -255,8 +295,8 @@ class NoiseFile(ResponseFile):
 
     _needed = False
 
-    def _arm(self, row: Row) -> tuple[Any, str]:
-        return row["concurrency"], row["strategy"]
+    def _arm(self, row: Row) -> tuple[Any, str, int]:
+        return row["concurrency"], row["strategy"], sample_of(row)
 
     def _parse(self, line: bytes) -> Row | str:
         row = super()._parse(line)
@@ -264,10 +304,11 @@ class NoiseFile(ResponseFile):
 
     def again(self, place: int, strategy: str) -> list[tuple[int, Row]]:
         """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
-        arms = sorted((level, arm) for (level, name), arm in self._arms.items() if name == strategy)
+        arms = sorted((level, arm) for (level, name, _), arm in self._arms.items() if name == strategy)
         return [(level, self._row(place << 20 | arm)) for level, arm in arms if place << 20 | arm in self._at]
 
 
+_CLOSING: dict[str, type] = {"closes": int, "conclusion": str}
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}
 _BOM = b"\xef\xbb\xbf"
 

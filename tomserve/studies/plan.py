@@ -50,7 +50,9 @@ class Plan:
     """What a study costs and what it can find.
 
     `cost` has a row for each strategy, `comparisons` one for each comparison. `items` are questions, `requests` all
-    that is sent to all models, and `tokens` the prompt tokens of these.
+    that is sent to all models, and `tokens` the prompt tokens of these. Where a strategy takes several turns, the
+    prompts of the later ones follow from replies: `later` is then true, and tokens are those of the first turns. Where
+    a program decides how many turns, `open` is true, and requests are the fewest that there can be.
     """
 
     cost: pl.DataFrame
@@ -58,6 +60,13 @@ class Plan:
     items: int
     requests: int
     tokens: int
+    later: bool = False
+    open: bool = False
+
+    def __str__(self) -> str:
+        """What is sent, in a sentence."""
+        fewest, whose = "at least " * self.open, " of first turns" * self.later
+        return f"{fewest}{self.requests} requests, about {self.tokens / 1e6:.1f} million prompt tokens{whose}"
 
 
 def plan(
@@ -66,6 +75,7 @@ def plan(
     strategies: Sequence[str],
     *,
     models: int = 1,
+    repeats: int = 1,
     power: float = 0.8,
     alpha: float = 0.05,
     like: pl.DataFrame | None = None,
@@ -73,24 +83,29 @@ def plan(
     """Count what a study asks, and how small an effect its comparisons can detect.
 
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
-    names. models: how many models are asked. power: the share of studies that are to detect the effect. alpha: the
-    level of the tests. like: the score table of a run whose spread is taken for that of the study (see `spreads`);
-    None for the spreads of SD. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
+    that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
+    for that of the study (see `spreads`); None for the spreads of SD. Raises ConfigError or ContentError where items or
+    strategies cannot be loaded.
     """
     items = list(benchmark.items(path))
-    cost = []
+    cost, times = [], models * repeats
     strategies = list(dict.fromkeys(strategies))
-    for name in strategies:
-        strategy = Strategy.load(name)
-        lengths = [sum(len(m["content"]) for m in strategy.turn(item).messages) for item in items]
-        tokens = sum(lengths) // CHARACTERS_A_TOKEN
+    loaded = [Strategy.load(name) for name in strategies]
+    later, free = any(one.several for one in loaded), any(one.turns is None for one in loaded)
+    tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
+    for strategy in loaded:
+        first = [strategy.conversation(item).open if strategy.several else [strategy.turn(item)] for item in items]
+        lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
+        requests = max(len(lengths), len(items) * (strategy.turns or 1))
         cost.append(
             {
-                "strategy": name,
-                "requests": len(items) * strategy.turns * models,
-                "prompt tokens (about)": tokens * models,
+                "strategy": strategy.name,
+                "requests": requests * times,
+                **({"requests at most": len(items) * strategy.calls * times} if free else {}),
+                tokens_column: sum(lengths) // CHARACTERS_A_TOKEN * times,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
-                "answer tokens at most": strategy.max_tokens * len(items) * models,
+                "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * times,
             }
         )
     frame = pl.DataFrame(cost)
@@ -98,8 +113,8 @@ def plan(
     comparisons = pl.DataFrame(
         _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
     )
-    totals = frame.select(pl.col("requests").sum(), pl.col("prompt tokens (about)").sum()).row(0)
-    return Plan(frame, comparisons, len(items), *totals)
+    requests, tokens = frame.select(pl.col("requests").sum(), pl.col(tokens_column).sum()).row(0)
+    return Plan(frame, comparisons, len(items), requests, tokens, later, free)
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:

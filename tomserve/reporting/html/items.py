@@ -18,6 +18,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
+from tomserve.status import OK, inert
 from tomserve.studies.showing import Versions
 
 BUDGET = 3_300_000
@@ -55,6 +56,7 @@ class Browser:
         self._kinds: list[tuple[int, tuple[Any, ...] | None, bool]] = []  # of each item: see _kind
         self.words = Pool()  # labels, factor values, statuses, names
         self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
+        self.talks: list[list[tuple[int, ...]]] = []  # of each row with several replies: see _talk
         self.arms: list[dict[str, Any]] = []
         self.factors: Pool = Pool()
         self.items: list[dict[str, Any]] = []
@@ -68,6 +70,7 @@ class Browser:
         wanted = {row[:3]: row[3:] for row in _selected(scores).iter_rows()}
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
+        turns = source.turns(chosen)
         for item, row in source.answers(chosen):
             strategy = str(row["strategy"])
             # A label renames the run's model; several models in one run keep their names.
@@ -78,6 +81,34 @@ class Browser:
                 arms[model] = len(self.arms)
                 self.arms.append({"run": source.run, "model": model})
             self._row(arms[model], strategy, self._item(item), scored, row)
+            talk = turns.of(item.id, strategy, str(row["model"])) if turns is not None else []
+            self.columns["talk"].append(self._talk(talk))
+
+    def _talk(self, replies: Sequence[Mapping[str, Any]]) -> int:
+        """The place among the talks of these replies to one question, -1 where there are none.
+
+        Each is a tuple of numbers: its sample and turn (both from 0), the places of its status, text and reasoning,
+        whether it repeats the reply to an equal request, whether it ended the conversation, and the place of the text
+        that the strategy concluded (-1: none, then the reply that ended the conversation is the answer).
+        """
+        if not replies:
+            return -1
+        self.talks.append(
+            [
+                (
+                    row["sample"],
+                    row["turn"],
+                    self.words.place(inert(str(row.get("status") or OK))),
+                    self.texts.place(_string(row.get("text"))),
+                    self.texts.place(_string(row.get("reasoning"))),
+                    int(bool(row.get("reused"))),
+                    int("closes" in row and type(row["closes"]) is int),
+                    self.texts.place(_text(row.get("conclusion"))),
+                )
+                for row in replies
+            ]
+        )
+        return len(self.talks) - 1
 
     def _row(self, arm: int, strategy: str, item: int, scored: Sequence[Any], row: Mapping[str, Any]) -> None:
         status, parse, reason, answer, correct, chain, broken, sentences, verdicts, place, kind = scored
@@ -101,6 +132,7 @@ class Browser:
             "kind": self.words.place(kind),
             "text": self.texts.place(_string(row.get("text"))),
             "reasoning": self.texts.place(_string(row.get("reasoning"))),
+            "sample": row["sample"] if type(row.get("sample")) is int else 0,
         }
         for name, value in values.items():
             self.columns[name].append(value)
@@ -157,6 +189,7 @@ class Browser:
             "texts": [_cut(text, cut) for text in self.texts.values],
             "chains": self.chains.values,
             "golds": self.golds.values,
+            "talks": self.talks,
             "items": self.items,
             "base": self._bases(),
             "rows": self.columns,
@@ -187,7 +220,7 @@ class Browser:
 
 _COLUMNS = (
     *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
-    *("text", "reasoning"),
+    *("text", "reasoning", "sample", "talk"),
 )
 
 
@@ -202,6 +235,11 @@ def _selected(scores: pl.DataFrame) -> pl.DataFrame:
         *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
         *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),
     )
+
+
+def _text(value: Any) -> str | None:
+    """The value if it is text, else None."""
+    return value if isinstance(value, str) else None
 
 
 def _string(value: Any) -> str | None:

@@ -1,0 +1,286 @@
+"""Conversations of several turns in the engine: what is asked when, of whom, and what a failure does to them."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint, completion, make_item, running
+from tests.helpers.asking import page, rows
+from tests.helpers.talking import BUILD, Programmed, Talk, asked, converse, fan_out, says, three_turns
+from tomserve.engine.fleet import Fleet
+from tomserve.engine.request import Identity
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.prompting.turn import Reply
+from tomserve.runs.journal import Journal
+
+
+@pytest.fixture
+def journal(tmp_path: Path):
+    with Journal(tmp_path / "responses.jsonl") as opened:
+        yield opened
+
+
+def numbered(body, n: int):
+    return completion(f'{{"answer":"reply {n}"}}')
+
+
+def closing(journal: Journal) -> dict[str, int]:
+    return {row["item"]: row["closes"] for row in rows(journal) if "closes" in row}
+
+
+def test_a_conversation_ends_before_the_next_question_is_asked(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.script = numbered
+    items = [make_item(n) for n in range(3)]
+    done, talks = converse(endpoint, journal, Programmed(three_turns, 3), items, concurrency=1)
+    assert done
+    assert [text.split(":")[0] for text in asked(endpoint)] == [
+        f"demo/{item} turn {turn}" for item in range(3) for turn in range(3)
+    ]
+    assert asked(endpoint)[2] == 'demo/0 turn 2: {"answer":"reply 1"}{"answer":"reply 2"}'
+    found = rows(journal)
+    assert [(row["item"], row["turn"], row.get("closes")) for row in found] == [
+        (f"demo/{item}", turn, 3 if turn == 2 else None) for item in range(3) for turn in range(3)
+    ]
+    assert not any("conclusion" in row for row in found)
+    assert (len(talks), talks.grown) == (0, 0)
+
+
+def test_few_conversations_are_open_at_a_time(endpoint: Endpoint, journal: Journal) -> None:
+    most = 0
+
+    def watched(body, n: int):
+        nonlocal most
+        most = max(most, len({text[:8] for text in asked(endpoint)} - {item[:8] for item in closing(journal)}))
+        return
+
+    endpoint.script = watched
+    items = [make_item(n) for n in range(1000, 1060)]
+    done, talks = converse(endpoint, journal, Programmed(three_turns, 3), items, concurrency=4)
+    assert done
+    assert most <= 5
+    assert len(closing(journal)) == 60
+    assert len(talks) == 0
+
+
+def test_a_list_of_turns_is_asked_at_the_same_time(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.delay = 0.05
+    strategy = Programmed(fan_out)
+    done, talks = converse(endpoint, journal, strategy, [make_item(1)], concurrency=8)
+    assert done
+    assert endpoint.peak == 5, "workers that had nothing to do are started again"
+    assert (len(endpoint.requests), closing(journal), talks.grown) == (7, {"demo/1": 7}, 6)
+    endpoint.peak = 0
+    assert converse(endpoint, journal, strategy, [make_item(2)], concurrency=2)[0]
+    assert endpoint.peak == 2
+
+
+def test_the_answer_of_a_program_stands_beside_the_row_that_ended_it(endpoint: Endpoint, journal: Journal) -> None:
+    def concluding(item: Item) -> Talk:
+        replies: list[Reply] = yield [says("first"), says("second")]
+        return " and ".join(reply.text for reply in replies)
+
+    endpoint.script = lambda body, n: completion(body["messages"][0]["content"])
+    assert converse(endpoint, journal, Programmed(concluding), [make_item(1)], concurrency=1)[0]
+    first, second = rows(journal)
+    assert "closes" not in first
+    assert (second["closes"], second["conclusion"], second["text"]) == (2, "first and second", "second")
+
+
+def test_equal_first_turns_are_sent_once(endpoint: Endpoint, journal: Journal) -> None:
+    """As for all the questions about a story: each goes on by itself."""
+
+    def shared(item: Item) -> Talk:
+        reply: Reply = yield says("about the story")
+        yield says(f"{item.id}: {reply.text}")
+        return
+
+    endpoint.script = numbered
+    items = [make_item(n) for n in range(6)]
+    assert converse(endpoint, journal, Programmed(shared, 2), items, concurrency=4)[0]
+    assert sorted(asked(endpoint)) == ["about the story"] + [f'demo/{n}: {{"answer":"reply 1"}}' for n in range(6)]
+    found = rows(journal)
+    assert len(found) == 12
+    assert sum(row["reused"] for row in found) == 5
+    assert closing(journal) == {f"demo/{n}": 2 for n in range(6)}
+
+
+def test_a_copied_row_does_not_end_the_conversation_it_was_copied_to(endpoint: Endpoint, journal: Journal) -> None:
+    def longer(item: Item) -> Talk:
+        yield says("the same")
+        if item.id == "demo/2":
+            yield says("one more")
+        return
+
+    items = [make_item(1), make_item(2)]
+    assert converse(endpoint, journal, Programmed(longer), items, concurrency=1)[0]
+    assert [(row["item"], row["turn"], row.get("closes")) for row in rows(journal)] == [
+        ("demo/1", 0, 1),
+        ("demo/2", 0, None),
+        ("demo/2", 1, 2),
+    ]
+
+
+def test_a_turn_that_fails_for_a_while_is_asked_again(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.script = lambda body, n: page(500) if n in (2, 3) else None
+    assert converse(endpoint, journal, Programmed(three_turns, 3), [make_item(1)], concurrency=1)[0]
+    assert [(row["turn"], row["status"], row["attempts"]) for row in rows(journal)] == [
+        (0, "ok", 1),
+        (1, "ok", 3),
+        (2, "ok", 1),
+    ]
+
+
+def test_a_turn_that_has_no_answer_leaves_the_conversation_for_later(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.script = lambda body, n: page(500) if "turn 1" in body["messages"][0]["content"] else None
+    strategy, items = Programmed(three_turns, 3), [make_item(1), make_item(2)]
+    done, talks = converse(endpoint, journal, strategy, items, concurrency=1)
+    assert done
+    assert len(talks) == 0, "it is not kept in memory"
+    assert [(row["item"], row["turn"], row["status"]) for row in rows(journal)] == [
+        (f"demo/{item}", turn, status) for item in (1, 2) for turn, status in ((0, "ok"), (1, "http_500"))
+    ]
+    endpoint.script = lambda body, n: None
+    before = len(endpoint.requests)
+    assert converse(endpoint, journal, strategy, items, concurrency=1)[0]
+    assert [text[:13] for text in asked(endpoint)[before:]] == [
+        f"demo/{item} turn {turn}" for item in (1, 2) for turn in (1, 2)
+    ]
+    assert closing(journal) == {"demo/1": 3, "demo/2": 3}
+
+
+def test_a_failure_in_a_list_leaves_the_others_their_answers(endpoint: Endpoint, journal: Journal) -> None:
+    endpoint.script = lambda body, n: page(500) if "part 2" in body["messages"][0]["content"] else None
+    done, talks = converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)
+    assert (done, len(talks), closing(journal)) == (True, 0, {})
+    assert sum(row["status"] == "ok" for row in rows(journal)) == 5
+    endpoint.script = lambda body, n: None
+    before = len(endpoint.requests)
+    assert converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)[0]
+    assert [text.split(" {")[0].split(" [")[0] for text in asked(endpoint)[before:]] == ["demo/1 part 2", "demo/1 ends"]
+    assert closing(journal) == {"demo/1": 7}
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        (lambda: page(400, '{"error": {"message": "too long"}}'), "http_400"),
+        (lambda: completion(None, refusal="I would rather not."), "refusal"),
+    ],
+)
+def test_a_refusal_ends_the_conversation(endpoint: Endpoint, journal: Journal, reply, status: str) -> None:
+    endpoint.script = lambda body, n: reply() if "demo/1 turn 1" in body["messages"][0]["content"] else None
+    strategy, items = Programmed(three_turns, 3), [make_item(1), make_item(2)]
+    done, talks = converse(endpoint, journal, strategy, items, concurrency=1)
+    assert done
+    assert (len(talks), talks.grown) == (0, -1)
+    assert [(row["item"], row["turn"], row["status"], row.get("closes")) for row in rows(journal)] == [
+        ("demo/1", 0, "ok", None),
+        ("demo/1", 1, status, 2),
+        ("demo/2", 0, "ok", None),
+        ("demo/2", 1, "ok", None),
+        ("demo/2", 2, "ok", 3),
+    ]
+    assert Identity("demo/1", "talk", 0) in journal.closed
+    before = len(endpoint.requests)
+    assert converse(endpoint, journal, strategy, items)[0]
+    assert len(endpoint.requests) == before, "it is final"
+
+
+def test_a_refusal_in_a_list_ends_what_was_not_asked_yet(endpoint: Endpoint, journal: Journal) -> None:
+    refuse = completion(None, refusal="I would rather not.")
+    endpoint.script = lambda body, n: refuse if "part 1" in body["messages"][0]["content"] else None
+    assert converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)[0]
+    assert [text[:13] for text in asked(endpoint)] == ["demo/1 begins", "demo/1 part 0", "demo/1 part 1"]
+    assert closing(journal) == {"demo/1": 6}
+
+
+def test_a_reply_that_was_cut_off_goes_to_the_program(endpoint: Endpoint, journal: Journal) -> None:
+    def careful(item: Item) -> Talk:
+        reply: Reply = yield says("think")
+        yield says("again, please" if reply.cut else "good")
+        return
+
+    endpoint.script = lambda body, n: completion("half", finish="length") if n == 1 else None
+    assert converse(endpoint, journal, Programmed(careful, 2), [make_item(1)])[0]
+    assert asked(endpoint) == ["think", "again, please"]
+
+
+@pytest.mark.parametrize("answered", range(7))
+def test_a_run_goes_on_at_any_turn_of_a_list(endpoint: Endpoint, tmp_path: Path, answered: int) -> None:
+    """After a run that was killed when so many replies had been written."""
+    endpoint.script = lambda body, n: completion(f"reply to {body['messages'][0]['content'][:13]}")
+    whole = tmp_path / "whole.jsonl"
+    with Journal(whole) as journal:
+        assert converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)[0]
+    lines = whole.read_bytes().splitlines(keepends=True)
+    first = asked(endpoint)
+    part = tmp_path / "part.jsonl"
+    part.write_bytes(b"".join(lines[:answered]))
+    with Journal(part) as journal:
+        assert converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)[0]
+        assert asked(endpoint)[7:] == first[answered:], "what was answered is not asked again"
+        found = rows(journal)
+        assert [(row["turn"], row["key"], row.get("closes")) for row in found] == [
+            (row["turn"], row["key"], row.get("closes")) for row in map(orjson.loads, lines)
+        ]
+
+
+def test_a_program_that_changes_its_mind_is_refused(endpoint: Endpoint, tmp_path: Path) -> None:
+    wording = iter(["first", "second", "third"])
+
+    def fickle(item: Item) -> Talk:
+        yield says(next(wording))
+        yield says("now fail")
+        return
+
+    endpoint.script = lambda body, n: page(500) if "fail" in body["messages"][0]["content"] else None
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        assert converse(endpoint, journal, Programmed(fickle), [make_item(1)])[0]
+        asked_before = len(endpoint.requests)
+        with pytest.raises(ConfigError, match=r"strategy 'talk', item 'demo/1', turn 0 \(counted from 0\): the progr"):
+            converse(endpoint, journal, Programmed(fickle), [make_item(1)])
+        assert len(endpoint.requests) == asked_before
+
+
+def test_a_mistake_of_a_program_in_mid_run_keeps_every_reply(endpoint: Endpoint, journal: Journal) -> None:
+    def endless(item: Item) -> Talk:
+        number = 0
+        while True:
+            yield says(f"{item.id} {number}")
+            number += 1
+
+    with pytest.raises(ConfigError, match=r"strategy talk, item 'demo/1': wants more than 3 calls for one question"):
+        converse(endpoint, journal, Programmed(endless, calls=3), [make_item(1)], concurrency=1)
+    assert [row["turn"] for row in rows(journal)] == [0, 1, 2]
+    assert len(endpoint.requests) == 3
+    with pytest.raises(ConfigError, match="wants more than 5 calls"):
+        converse(endpoint, journal, Programmed(endless, calls=5), [make_item(1)], concurrency=1)
+    assert [row["turn"] for row in rows(journal)] == [0, 1, 2, 3, 4], "with a larger budget it goes on"
+
+
+def test_a_later_turn_goes_where_the_turn_before_went(journal: Journal) -> None:
+    with running() as one, running() as other:
+        for endpoint in (one, other):
+            endpoint.delay = 0.01
+        items = [make_item(n) for n in range(30)]
+        strategy = Programmed(three_turns, 3)
+        assert converse(one, journal, strategy, items, endpoints=[one.url, other.url], concurrency=4)[0]
+        assert one.requests
+        assert other.requests
+    places: dict[str, set[str]] = {}
+    for row in rows(journal):
+        places.setdefault(row["item"], set()).add(row["endpoint"])
+    assert sum(len(where) == 1 for where in places.values()) >= 28
+
+
+def test_a_busy_replica_does_not_get_a_later_turn() -> None:
+    fleet = Fleet(["a", "b"], 60, concurrency=8)
+    talk = Programmed(three_turns, 3)
+    request = BUILD(Identity("demo/1", "talk", 1), talk.turn(make_item(1)))
+    assert fleet.pick(request, near="b") == "b"
+    for number in range(2):
+        fleet.sent("b", Identity(f"other/{number}", "talk", 0))
+    assert fleet.pick(request, near="b") == "a", "b has half of its share in flight, a has nothing"
+    assert fleet.pick(request, avoid="a", near="a") == "b"

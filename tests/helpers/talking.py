@@ -1,0 +1,129 @@
+"""Strategies of several turns whose programs a test writes, and a run of the engine over their conversations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Endpoint
+from tests.helpers.asking import SCHEMA, ask
+from tomserve.engine.request import Request, Sampling
+from tomserve.items import Item
+from tomserve.prompting.conversation import Conversation
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Reply, Turn
+from tomserve.runs import planning
+from tomserve.runs.journal import Journal
+from tomserve.runs.questions import Questions, counted, finished
+from tomserve.runs.stock import Stock
+from tomserve.runs.talking import Talks
+
+Talk = Generator[Turn | list[Turn], Any, str | None]
+BUILD = functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling())
+
+
+def says(text: str, **more: Any) -> Turn:
+    """A turn that asks just that, for a reply of the schema that scripted endpoints fill."""
+    return Turn(({"role": "user", "content": text},), SCHEMA, 16, **more)
+
+
+class Programmed(Strategy):
+    """A strategy called `name` that asks by a program of the test's own. turns: None where only the program knows."""
+
+    def __init__(
+        self, program: Callable[[Item], Talk], turns: int | None = None, calls: int = 16, name: str = "talk"
+    ) -> None:
+        super().__init__(Strategy.load("vanilla").folder)
+        self.name, self.program = name, program
+        self.__dict__["own"] = (turns, turns or calls)
+
+    @property
+    def turns(self) -> int | None:
+        return self.__dict__["own"][0]  # type: ignore[no-any-return]
+
+    @property
+    def calls(self) -> int:
+        return self.__dict__["own"][1]  # type: ignore[no-any-return]
+
+    @property
+    def several(self) -> bool:
+        return self.turns != 1
+
+    def turn(self, item: Item) -> Turn:
+        return self.conversation(item).open[0]
+
+    def conversation(self, item: Item) -> Conversation:
+        return Conversation(self.program(item), self.calls, f"strategy {self.name}, item {item.id!r}")
+
+
+def three_turns(item: Item) -> Talk:
+    """Three turns, each of which repeats what was said before."""
+    said = ""
+    for number in range(3):
+        reply: Reply = yield says(f"{item.id} turn {number}: {said}")
+        said += reply.text
+    return None
+
+
+def fan_out(item: Item) -> Talk:
+    """One turn, then five at the same time, then one that ends it."""
+    first: Reply = yield says(f"{item.id} begins")
+    replies: list[Reply] = yield [says(f"{item.id} part {number} {first.text}") for number in range(5)]
+    yield says(f"{item.id} ends {[reply.text for reply in replies]}")
+    return None
+
+
+def write_strategy(folder: Path, turns: int, program: str | None = None) -> Path:
+    """Write a strategy of so many turns, each of which is asked for one of the choices, and return its folder.
+
+    program: the text of its program.py, which knows the turns by the names turn1, turn2 and so on; a template sees
+    `said`, which a program hands to it. None has the turns asked one after the other.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    said = "{% for reply in replies %}{{ reply.text }} {% endfor %}" if program is None else "{{ said | default('') }}"
+    lines = ["schema: 1", "description: A strategy of several turns.", "max_tokens: 64", "turns:"]
+    for number in range(1, turns + 1):
+        lines += [f"  - name: turn{number}", *(["    continues: false"] if program is None else [])]
+        text = f"Turn {number}. {said}\n{{{{ story | join(' ') }}}} {{{{ question }}}}"
+        (folder / f"turn{number}.user.j2").write_text(text)
+        (folder / f"turn{number}.schema.j2").write_text(
+            '{"type": "object", "properties": {"answer": {"enum": {{ choices | tojson }}}}, "required": ["answer"]}'
+        )
+    (folder / "strategy.yaml").write_text("\n".join(lines) + "\n")
+    if program is not None:
+        (folder / "program.py").write_text(program)
+    return folder
+
+
+FAN_OUT = """
+def program(item, ask):
+    first = yield ask("turn1")
+    replies = yield [ask("turn2", said=f"part {number} {first.text}") for number in range(5)]
+    yield ask("turn3", said=" ".join(reply.text for reply in replies))
+"""
+"""A program.py of three kinds of turns: one request, then five at the same time, then the one that ends it."""
+
+
+def converse(
+    endpoint: Endpoint, journal: Journal, strategy: Strategy, items: Sequence[Item], **options: Any
+) -> tuple[bool, Talks]:
+    """Ask what is left of these items through a real transport; returns whether all was asked, and the open talks."""
+    talks = Talks(BUILD)
+    questions = Questions(Stock(items), [strategy])
+    talks.ahead = counted(journal, questions).open
+    requests = questions.requests(talks, lambda question: not finished(journal, question))
+    return ask(endpoint, journal, requests, follower=talks, **options), talks
+
+
+def asked(endpoint: Endpoint) -> list[str]:
+    """What the endpoint was asked, in order."""
+    return [body["messages"][-1]["content"] for body in endpoint.requests]
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *strategies: Strategy) -> None:
+    """Let every evaluation ask by these strategies."""
+    monkeypatch.setattr(planning, "_strategies", lambda *_: list(strategies))

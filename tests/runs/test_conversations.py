@@ -1,0 +1,255 @@
+"""Runs of strategies of several turns, from the command line to the scores."""
+
+import functools
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, completion, make_item
+from tests.helpers.asking import FAST, page
+from tests.helpers.talking import FAN_OUT, asked, write_strategy
+from tomserve.items import write_items
+from tomserve.runs import planning
+from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.scores import score_run
+
+ITEMS = 12
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with items and two strategies: "two" of two turns and "fan" of seven, of which five go out together."""
+    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(ITEMS)])
+    write_strategy(tmp_path / "two", 2)
+    write_strategy(tmp_path / "fan", 3, FAN_OUT)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command of this process waits between two attempts."""
+    monkeypatch.setattr(planning, "EvalOptions", functools.partial(planning.EvalOptions, policy=FAST))
+
+
+def job(folder: Path, endpoint: Endpoint, *strategies: str, **options: object) -> tuple[object, ...]:
+    """The arguments of `tomserve` for a run r of these strategies."""
+    named = [part for name in strategies or ("two", "fan") for part in ("--strategy", folder / name)]
+    more = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    where = ("--path", folder / "items.jsonl", "--base-url", endpoint.url, "--run", "r", "--quiet")
+    return ("eval", "--benchmark", "items", *where, *named, *more)
+
+
+def rows(folder: Path, name: str = "responses.jsonl") -> list[dict]:
+    return [row for _, row in read_rows(folder / "runs/r" / name)]
+
+
+def closed(folder: Path) -> Counter[tuple[str, str]]:
+    return Counter((row["item"], row["strategy"]) for row in rows(folder) if "closes" in row)
+
+
+def test_a_run_asks_scores_and_has_nothing_left(folder: Path, endpoint: Endpoint, cli) -> None:
+    done = cli(*job(folder, endpoint))
+    assert done.code == 0, done.err
+    assert f"asking tiny at {endpoint.url}: {ITEMS * 3} of {ITEMS * 3} requests to go" in done.out
+    assert f"{ITEMS * 9} rows in" in done.out
+    assert len(endpoint.requests) == ITEMS * 9
+    manifest = tomserve.Run.open("r").manifest
+    assert manifest.complete
+    assert {name: one.turns for name, one in manifest.strategies.items()} == {"two": 2, "fan": 0}
+    scores = tomserve.load_scores("r")
+    assert scores.select("strategy", "status").unique().sort("strategy").rows() == [("fan", "ok"), ("two", "ok")]
+    assert len(scores) == ITEMS * 2
+    again = cli(*job(folder, endpoint))
+    assert "nothing left to ask" in again.out
+    assert len(endpoint.requests) == ITEMS * 9
+
+
+def test_turns_ask_by_what_was_answered(folder: Path, endpoint: Endpoint, cli) -> None:
+    endpoint.script = lambda body, n: completion(f'{{"answer": "tea", "n": {n}}}')
+    assert cli(*job(folder, endpoint, "fan", limit=1, concurrency=1)).code == 0
+    texts = [text.split("\n")[0] for text in asked(endpoint)]
+    assert texts[0] == "Turn 1. "
+    assert texts[1:6] == [f'Turn 2. part {number} {{"answer": "tea", "n": 1}}' for number in range(5)]
+    assert texts[6] == "Turn 3. " + " ".join(f'{{"answer": "tea", "n": {n}}}' for n in range(2, 7))
+    assert [(row["turn"], row.get("closes")) for row in rows(folder)] == [(n, 7 if n == 6 else None) for n in range(7)]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5, 8])
+def test_an_interrupted_run_sends_no_follow_up_and_goes_on(folder: Path, endpoint: Endpoint, cli, after: int) -> None:
+    """Ctrl-C while the request with that number is being answered; the next session asks what is left, once."""
+
+    def interrupting(body, n: int):
+        if n == after:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)  # so that it is heard before the answer comes
+
+    endpoint.script = interrupting
+    stopped = cli(*job(folder, endpoint, limit=1, concurrency=1))
+    assert stopped.code == 130, stopped.err
+    assert len(endpoint.requests) == len(rows(folder)) == after
+    finished = after in (2, 9)
+    assert tomserve.Run.open("r").failures == ({} if finished else {"unfinished": 1})
+    endpoint.script = lambda body, n: None
+    assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
+    assert len(endpoint.requests) == 9
+    assert closed(folder) == {(rows(folder)[0]["item"], name): 1 for name in ("two", "fan")}
+    assert tomserve.Run.open("r").failures == {}
+
+
+def test_what_is_left_is_said_in_requests(folder: Path, endpoint: Endpoint, cli) -> None:
+    endpoint.script = lambda body, n: page(500) if "part 3" in body["messages"][0]["content"] else None
+    failed = cli(*job(folder, endpoint, "fan", limit=2, concurrency=8))
+    assert failed.code == 1
+    assert "failures: 2 http_500; repeat the command to ask again" in failed.out
+    assert tomserve.load_scores("r")["status"].to_list() == ["unfinished"] * 2
+    assert tomserve.Run.open("r").failures == {"http_500": 2}
+    endpoint.script = lambda body, n: None
+    again = cli(*job(folder, endpoint, "fan", limit=2, concurrency=8))
+    assert ": 2 of 12 requests to go" in again.out, "as far as is known: one more for each"
+    assert "4 rows in" in again.out
+    assert tomserve.load_scores("r")["status"].to_list() == ["ok"] * 2
+
+
+def test_a_program_that_is_at_its_budget_ends_the_run_and_keeps_what_was_answered(
+    folder: Path, endpoint: Endpoint, cli
+) -> None:
+    file = folder / "fan/strategy.yaml"
+    file.write_text(file.read_text().replace("max_tokens: 64", "max_tokens: 64\ncalls: 6"))
+    ended = cli(*job(folder, endpoint, "fan", concurrency=1))
+    assert ended.code == 2
+    said = r"tomserve: strategy fan, item 'demo/\d+': wants more than 6 calls .*raise `calls` in strategy.yaml\n"
+    assert re.fullmatch(said, ended.err), ended.err
+    assert [row["turn"] for row in rows(folder)] == [0, 1, 2, 3, 4, 5]
+    file.write_text(file.read_text().replace("calls: 6", "calls: 7"))
+    assert cli(*job(folder, endpoint, "fan", concurrency=1)).code == 0
+    assert len(endpoint.requests) == ITEMS * 7, "the replies before are not asked for again"
+
+
+def test_a_program_that_is_not_deterministic_is_named(folder: Path, endpoint: Endpoint, cli) -> None:
+    clock = "import time\n\ndef program(item, ask):\n"
+    clock += '    yield ask("turn1", said=str(time.monotonic()))\n    yield ask("turn2", said="now fail")\n'
+    write_strategy(folder / "clock", 2, clock)
+    endpoint.script = lambda body, n: page(500) if "now fail" in body["messages"][0]["content"] else None
+    assert cli(*job(folder, endpoint, "clock", limit=1)).code == 1
+    refused = cli(*job(folder, endpoint, "clock", limit=1))
+    assert refused.code == 2
+    assert "strategy 'clock', item 'demo/" in refused.err
+    assert "turn 0 (counted from 0): the program asks something else" in refused.err
+
+
+def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpoint, cli) -> None:
+    """Later turns differ, as replies do; what the conversations came to is compared all the same."""
+
+    def changing(body, n: int):
+        again = n > ITEMS * 9
+        if "Turn 3." in body["messages"][0]["content"]:
+            return completion('{"answer": "salt"}' if again else '{"answer": "tea"}')
+        return completion('{"answer": "tea"}' + " " * again)
+
+    endpoint.script = changing
+    done = cli(*job(folder, endpoint, noise_check=1, concurrency=4))
+    assert done.code == 0, done.err
+    noise = rows(folder, "noise.jsonl")
+    assert Counter(row["concurrency"] for row in noise) == {1: ITEMS * 9, 64: ITEMS * 9}
+    assert sum("closes" in row for row in noise) == 2 * 2 * ITEMS
+    first = {(row["item"], row["strategy"], row["turn"]): row["key"] for row in rows(folder)}
+    assert any(row["key"] != first[row["item"], row["strategy"], row["turn"]] for row in noise), "a later turn's"
+    scores = tomserve.load_scores("r")
+    assert [list(found) for found in scores["noise_compared"]] == [[1, 64]] * 2 * ITEMS
+    changed = scores.group_by("strategy").agg(pl.col("noise_answer").is_not_null().all()).rows()
+    assert dict(changed) == {"fan": True, "two": False}
+    assert "nothing left to ask" in cli(*job(folder, endpoint, noise_check=1, concurrency=4)).out
+
+
+@pytest.mark.parametrize("name", ["two", "fan"])
+def test_kill_9_between_turns_loses_and_repeats_nothing(folder: Path, endpoint: Endpoint, name: str) -> None:
+    """bench/kill.py does this many more times."""
+    endpoint.delay = 0.02
+    command = [sys.executable, "-m", "tomserve", *map(str, job(folder, endpoint, name, concurrency=4)), "--no-report"]
+    moments = random.Random(11)
+    kept: set[tuple[str, str, int]] = set()
+    for _ in range(3):
+        with subprocess.Popen(command, stdout=-3, stderr=-3) as process:
+            seen = len(endpoint.requests) + 1 + moments.randrange(10)
+            deadline = time.monotonic() + 60
+            while len(endpoint.requests) < seen and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.002)
+            time.sleep(moments.random() * 0.05)
+            process.kill()
+        now = {(row["item"], row["strategy"], row["turn"]) for row in rows(folder)} if _begun(folder) else set()
+        assert now >= kept, "a completed row was lost"
+        kept = now
+    assert subprocess.run(command, check=False, stdout=-3).returncode == 0
+    turns = {"two": 2, "fan": 7}[name]
+    counts = Counter((row["item"], row["turn"]) for row in rows(folder))
+    assert (len(counts), set(counts.values())) == (ITEMS * turns, {1})
+    assert closed(folder) == {(f"demo/{number}", name): 1 for number in range(ITEMS)}
+    assert len(endpoint.requests) <= ITEMS * turns + 3 * 4, "at most what was in flight is asked again"
+
+
+def _begun(folder: Path) -> bool:
+    return (folder / "runs/r/responses.jsonl").exists()
+
+
+def test_a_resume_asks_every_turn_as_if_nothing_had_happened(folder: Path, endpoint: Endpoint, cli) -> None:
+    """The journal of a whole run, cut after every row: the rows that follow are the same."""
+    endpoint.script = lambda body, n: completion('{"answer": "tea"}')
+    assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
+    path = folder / "runs/r/responses.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    whole = [(row["strategy"], row["turn"], row["key"], row.get("closes")) for row in rows(folder)]
+    for cut in (1, 2, 4, 8):
+        path.write_bytes(b"".join(lines[:cut]))
+        before = len(endpoint.requests)
+        assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
+        assert len(endpoint.requests) - before == 9 - cut
+        assert [(row["strategy"], row["turn"], row["key"], row.get("closes")) for row in rows(folder)] == whole
+
+
+@pytest.mark.parametrize(("field", "value"), [("closes", "two"), ("closes", True), ("conclusion", 7)])
+def test_a_field_of_the_wrong_kind_is_named(folder: Path, endpoint: Endpoint, cli, field: str, value: object) -> None:
+    """Somebody else's run folder: scoring counts the line, and a session refuses to go on with it."""
+    assert cli(*job(folder, endpoint, "two", limit=2)).code == 0
+    path = folder / "runs/r/responses.jsonl"
+    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines[-1][field] = value
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    told: list[str] = []
+    scores = score_run(folder / "runs/r", note=told.append)
+    assert sorted(scores["status"].to_list()) == ["ok", "unfinished"]
+    kind = "text" if field == "conclusion" else "whole number"
+    assert f"1 lines not read: 1 with a {field} that is no {kind} (line 4)" in told[0]
+    refused = cli(*job(folder, endpoint, "two", limit=2))
+    assert refused.code == 2
+    assert f"responses.jsonl:4: not a response row (field {field!r} is {value!r})" in refused.err
+
+
+def test_a_conclusion_is_what_is_scored(folder: Path, endpoint: Endpoint, cli) -> None:
+    concluding = 'def program(item, ask):\n    yield ask("turn1")\n    return \'{"answer": "salt"}\'\n'
+    write_strategy(folder / "says", 1, concluding)
+    assert cli(*job(folder, endpoint, "says")).code == 0
+    assert set(tomserve.load_scores("r")["answer"]) == {"salt"}
+    assert {row["text"] for row in rows(folder)} == {'{"answer":"tea"}'}
+
+
+def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> None:
+    base = {"item": "a", "strategy": "s", "key": "k", "status": "ok"}
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.append({**base, "turn": 0})
+        assert (("a", "s", 0) in journal.closed, ("a", "s", 0) in journal.further) == (False, False)
+        journal.append({**base, "turn": 1, "closes": 2, "status": "timeout"})
+        assert ("a", "s", 0) not in journal.closed, "a failure that may go away ends nothing"
+        journal.append({**base, "turn": 1, "closes": 2})
+    with Journal(tmp_path / "j.jsonl") as journal:
+        assert (("a", "s", 0) in journal.closed, ("a", "s", 0) in journal.further) == (True, True)
