@@ -56,6 +56,15 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
     assert "1 retries" in summary
 
 
+def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.StringIO) -> None:
+    progress = RunProgress(Console(file=shown, width=120), total=10, done=2)
+    progress.status(Status(grown=30))
+    assert progress.total == 40
+    progress.row({"status": "ok", "reused": False, "attempts": 1, "usage": None})
+    progress.status(Status(grown=29))
+    assert "  3/39  " in shown.getvalue()
+
+
 def test_a_fixed_concurrency_is_not_called_found(shown: io.StringIO) -> None:
     assert "found" not in watch(shown, found=False).summary()
 

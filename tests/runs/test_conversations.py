@@ -98,10 +98,13 @@ def test_an_interrupted_run_sends_no_follow_up_and_goes_on(folder: Path, endpoin
     stopped = cli(*job(folder, endpoint, limit=1, concurrency=1))
     assert stopped.code == 130, stopped.err
     assert len(endpoint.requests) == len(rows(folder)) == after
+    finished = after in (2, 9)
+    assert tomserve.Run.open("r").failures == ({} if finished else {"unfinished": 1})
     endpoint.script = lambda body, n: None
     assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
     assert len(endpoint.requests) == 9
     assert closed(folder) == {(rows(folder)[0]["item"], name): 1 for name in ("two", "fan")}
+    assert tomserve.Run.open("r").failures == {}
 
 
 def test_what_is_left_is_said_in_requests(folder: Path, endpoint: Endpoint, cli) -> None:
@@ -110,6 +113,7 @@ def test_what_is_left_is_said_in_requests(folder: Path, endpoint: Endpoint, cli)
     assert failed.code == 1
     assert "failures: 2 http_500; repeat the command to ask again" in failed.out
     assert tomserve.load_scores("r")["status"].to_list() == ["unfinished"] * 2
+    assert tomserve.Run.open("r").failures == {"http_500": 2}
     endpoint.script = lambda body, n: None
     again = cli(*job(folder, endpoint, "fan", limit=2, concurrency=8))
     assert ": 2 of 12 requests to go" in again.out, "as far as is known: one more for each"

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, make_item
+from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve import benchmarks
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.errors import ConfigError
@@ -110,15 +111,23 @@ def test_a_plan_counts_requests_and_what_can_be_found() -> None:
     assert rows["prompting, late_label"]["minimum_detectable_effect, SD 0.2"] > 0.4
 
 
-def test_a_plan_counts_samples_and_says_of_which_programs_it_knows_the_beginning_only(cli) -> None:
-    once = plan(benchmarks.get("perturbed"), None, ("vanilla", "forced_choice"))
-    thrice = plan(benchmarks.get("perturbed"), None, ("vanilla", "forced_choice"), repeats=3)
-    assert once.cost["requests"].to_list() == [1088, 3 * 1088]  # one request for each of three options
+def test_a_plan_counts_every_sample(cli) -> None:
+    once, thrice = (plan(benchmarks.get("perturbed"), None, ("vanilla",), repeats=n) for n in (1, 3))
     assert (thrice.requests, thrice.tokens) == (3 * once.requests, 3 * once.tokens)
-    assert once.programs == ("forced_choice",)
-    done = cli("plan", "--repeats", "3", "--strategy", "vanilla", "--strategy", "forced_choice")
-    assert "1088 items x 3 samples, 1 model: 13056 requests" in done.out
-    assert "only the first requests are counted of forced_choice" in done.out
+    done = cli("plan", "--repeats", "3", "--strategy", "vanilla")
+    assert "1088 items x 3 samples, 1 model: 3264 requests" in done.out
+
+
+def test_a_plan_counts_the_requests_of_several_turns(tmp_path: Path) -> None:
+    two = str(write_strategy(tmp_path / "two", 2))
+    found = plan(benchmarks.get("perturbed"), None, ("vanilla", two))
+    assert found.requests == 1088 * 3
+    assert found.cost["strategy"].to_list() == ["vanilla", "two"]
+    assert re.fullmatch(r"3264 requests, about \d\.\d million prompt tokens of first turns", str(found))
+    fan = str(write_strategy(tmp_path / "fan", 3, FAN_OUT))
+    found = plan(benchmarks.get("perturbed"), None, ("vanilla", fan), models=2)
+    assert found.cost["requests at most"].to_list() == [1088 * 2, 1088 * 2 * 64]
+    assert str(found).startswith("at least 4352 requests, about ")
 
 
 def test_a_plan_takes_the_spread_of_a_run(cli) -> None:

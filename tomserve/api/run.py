@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tomserve.engine.rows import CLOSES
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run, without_manifest
-from tomserve.status import ANSWERS
+from tomserve.status import ANSWERS, UNFINISHED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +54,7 @@ class Run:
         Raises ConfigError where there is no such run.
         """
         folder = existing_run(str(run.absolute()) if isinstance(run, Path) else run)
-        return cls(folder, _failures(folder / "responses.jsonl"))
+        return cls(folder, _failures(folder))
 
     @property
     def manifest(self) -> Manifest:
@@ -90,12 +91,22 @@ class Run:
         return write_report([f"{self.folder.absolute()}/"], None if path is None else Path(path).expanduser())
 
 
-def _failures(journal: Path) -> dict[str, int]:
-    """How many questions have a last row that is no answer, by its status."""
+def _failures(folder: Path) -> dict[str, int]:
+    """How many requests have a last row that is no answer, by its status; and how many conversations were begun and
+    not finished although none of their turns failed."""
     failed: dict[Identity, str] = {}
-    for _, row in read_rows(journal):
+    manifest = Manifest.read(folder)
+    talking = {name for name, one in manifest.strategies.items() if one.turns != 1} if manifest else set()
+    begun: set[Identity] = set()
+    closed: set[Identity] = set()
+    for _, row in read_rows(folder / "responses.jsonl"):
+        identity = identity_of(row)
         if row["status"] in ANSWERS:
-            failed.pop(identity_of(row), None)
+            failed.pop(identity, None)
         else:
-            failed[identity_of(row)] = row["status"]
-    return dict(sorted(Counter(failed.values()).items()))
+            failed[identity] = row["status"]
+        if identity.strategy in talking:
+            (closed if row.get(CLOSES) else begun).add(identity._replace(turn=0))
+    waiting = begun - closed - {identity._replace(turn=0) for identity in failed}
+    failures = Counter(failed.values()) + Counter({UNFINISHED: len(waiting)})
+    return dict(sorted(failures.items()))

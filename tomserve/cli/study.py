@@ -195,12 +195,7 @@ def plan(
     names = tuple(strategy or asked.strategies)
     found = planning.plan(asked, path, names, models=models, repeats=repeats, power=power, alpha=alpha, like=known)
     samples = f" x {repeats} samples" if repeats > 1 else ""
-    print(
-        f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found.requests} requests, "
-        f"about {found.tokens / 1e6:.1f} million prompt tokens"
-    )
-    if found.programs:
-        print(f"only the first requests are counted of {', '.join(found.programs)}, whose programs decide about more")
+    print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
     tables.show(shown, console())
 

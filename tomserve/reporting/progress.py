@@ -81,7 +81,7 @@ class RunProgress:
     """
 
     def __init__(self, console: Console, total: int, done: int, *, quiet: bool = False) -> None:
-        self.console, self.total, self.before, self.quiet = console, total, done, quiet
+        self.console, self.announced, self.before, self.quiet = console, total, done, quiet
         self.statuses: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
         self.written = self.reused = self.retries = 0
@@ -106,6 +106,11 @@ class RunProgress:
     ) -> None:
         if self._live:
             self._live.stop()
+
+    @property
+    def total(self) -> int:
+        """Rows of the whole run, as far as is known by now: programs find out while they run what they have to ask."""
+        return self.announced + self.now.grown
 
     @property
     def rate(self) -> float:
@@ -181,7 +186,7 @@ class RunProgress:
         done = self.before + self.written
         if self._live:
             self._live.more = self._more()
-            self._live.update(self._task, completed=done)
+            self._live.update(self._task, completed=done, total=self.total)
         elif not self.quiet and time.monotonic() - self._printed >= PLAIN_EVERY:
             self._printed = time.monotonic()
             left = (self.total - done) / self.rate if self.written else float("nan")

@@ -50,8 +50,9 @@ class Plan:
     """What a study costs and what it can find.
 
     `cost` has a row for each strategy, `comparisons` one for each comparison. `items` are questions, `requests` all
-    that is sent to all models, and `tokens` the prompt tokens of these. `programs`: the strategies whose program
-    decides in each conversation how many requests it takes; of these only the first ones are counted.
+    that is sent to all models, and `tokens` the prompt tokens of these. Where a strategy takes several turns, the
+    prompts of the later ones follow from replies: `later` is then true, and tokens are those of the first turns. Where
+    a program decides how many turns, `open` is true, and requests are the fewest that there can be.
     """
 
     cost: pl.DataFrame
@@ -59,7 +60,13 @@ class Plan:
     items: int
     requests: int
     tokens: int
-    programs: tuple[str, ...] = ()
+    later: bool = False
+    open: bool = False
+
+    def __str__(self) -> str:
+        """What is sent, in a sentence."""
+        fewest, whose = "at least " * self.open, " of first turns" * self.later
+        return f"{fewest}{self.requests} requests, about {self.tokens / 1e6:.1f} million prompt tokens{whose}"
 
 
 def plan(
@@ -82,21 +89,22 @@ def plan(
     strategies cannot be loaded.
     """
     items = list(benchmark.items(path))
-    cost, programs, times = [], [], models * repeats
+    cost, times = [], models * repeats
     strategies = list(dict.fromkeys(strategies))
-    for name in strategies:
-        strategy = Strategy.load(name)
-        programs += [name] if strategy.turns is None else []
-        first = [strategy.conversation(item).open if strategy.several else [strategy.turn(item)] for item in items]
-        lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
-        tokens, requests = sum(lengths) // CHARACTERS_A_TOKEN, max(len(lengths), len(items) * (strategy.turns or 1))
+    loaded = [Strategy.load(name) for name in strategies]
+    later, free = any(one.several for one in loaded), any(one.turns is None for one in loaded)
+    tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
+    for strategy in loaded:
+        lengths = [sum(len(m["content"]) for m in strategy.turn(item).messages) for item in items]
+        tokens = sum(lengths) // CHARACTERS_A_TOKEN
         cost.append(
             {
-                "strategy": name,
-                "requests": requests * times,
-                "prompt tokens (about)": tokens * times,
+                "strategy": strategy.name,
+                "requests": len(items) * (strategy.turns or 1) * times,
+                **({"requests at most": len(items) * strategy.calls * times} if free else {}),
+                tokens_column: tokens * times,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
-                "answer tokens at most": strategy.max_tokens * requests * times,
+                "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * times,
             }
         )
     frame = pl.DataFrame(cost)
@@ -104,8 +112,8 @@ def plan(
     comparisons = pl.DataFrame(
         _comparisons(_units(items, len(strategies)), known, power, alpha), infer_schema_length=None
     )
-    totals = frame.select(pl.col("requests").sum(), pl.col("prompt tokens (about)").sum()).row(0)
-    return Plan(frame, comparisons, len(items), totals[0], totals[1], tuple(programs))
+    requests, tokens = frame.select(pl.col("requests").sum(), pl.col(tokens_column).sum()).row(0)
+    return Plan(frame, comparisons, len(items), requests, tokens, later, free)
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
