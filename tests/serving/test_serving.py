@@ -12,7 +12,9 @@ import orjson
 import polars as pl
 import pytest
 
+from tests.conftest import ROOT
 from tests.helpers.command import TOMSERVE, environment, ready, tomserve
+from tomserve.prompting.strategy import Strategy, names
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -137,6 +139,32 @@ def test_killed_and_resumed(served: Path) -> None:
     assert rows[: len(kept)] == kept
     assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 120
     assert f"{120 - len(kept)} of 120 questions to go" in done.stdout
+
+
+@pytest.mark.parametrize("benchmark", ["perturbed", "hitom", "items"])
+def test_every_strategy_that_comes_with_tomserve(served: Path, items_file: Path, benchmark: str) -> None:
+    """Its answers need not be good; every conversation comes to its end, and what is bound by a schema can be read."""
+    run = f"every-{benchmark}"
+    files = {"hitom": ROOT / "tests/data/hitom_small.json", "items": items_file}
+    given = ["--path", str(files[benchmark])] if benchmark in files else []
+    asked = [word for name in names() for word in ("--strategy", name)]
+    limits = ["--limit", "2", "--max-tokens", "400", "--no-report"]
+    done = tomserve(served, "eval", "--benchmark", benchmark, *given, *limits, *asked, "--run", run)
+    assert done.returncode in (0, 1), done.stderr  # 1 where more than one reply in ten cannot be read
+    rows = journal(served, run)
+    assert {row["status"] for row in rows} <= {"ok", "length"}
+    scores = pl.read_parquet(served / run / "scores.parquet")
+    assert scores.group_by("strategy").len().sort("strategy")["strategy"].to_list() == names()
+    assert set(scores["status"]) <= {"ok", "length", "invalid"}  # none is unfinished
+    assert scores.height == 2 * len(names())
+    guided = scores.filter((pl.col("status") == "ok") & (pl.col("strategy") != "vanilla_free"))
+    assert set(guided["parse"]) == {"json"}
+    several = [Strategy.load(name) for name in names() if Strategy.load(name).several]
+    for strategy in several:
+        closed = [row["closes"] for row in rows if row["strategy"] == strategy.name and "closes" in row]
+        assert len(closed) == 2
+        assert all(turns <= strategy.calls for turns in closed)
+    assert orjson.loads((served / run / "manifest.json").read_bytes())["complete"] is True
 
 
 def test_errors_of_a_real_server(served: Path) -> None:
