@@ -2,12 +2,12 @@
 
     tomserve analyze items-mymodel --study accuracy
 
-The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low and ci_high; `prompting_effects`
-compares every strategy with vanilla on the same items; `baselines` has what rules that follow nobody's belief score;
-`metrics` has the means of what the benchmark computes from replies; `samples` compares majority, mean, any and all of
-the samples where each question was asked several times. With recommended intervals the unit is the
-cluster (a story or a task; an item that names none is a cluster of its own) and a failure counts as wrong; with
-published ones every item counts as independent of the others.
+The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low, ci_high and unread (replies that
+could not be read and count as wrong); `prompting_effects` compares every strategy with vanilla on the same items;
+`baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark computes
+from replies; `samples` compares majority, mean, any and all of the samples where each question was asked several times.
+With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
+and a failure counts as wrong; with published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
+from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, cell
 
 NOTES = {
@@ -83,7 +84,8 @@ def _share(rows: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> dict[s
         return {**share(rows), **baselines.beside(rows, kinds)}
     correct, total = int(rows["correct"].sum()), rows.height
     low, high = accuracy_interval(correct, total)
-    return {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    return {**found, "unread": int(rows["unread"].sum())}
 
 
 def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
@@ -117,7 +119,8 @@ def _reading(tables: Tables) -> str:
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: the columns of each table that a reader needs first."""
     accuracy = tables["accuracy"]
-    excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",), _reading(tables))]
+    shown = accuracy.select(*accuracy.columns[:7], "unread")
+    excerpts = [Excerpt("accuracy", shown, ("accuracy",), f"{_reading(tables)} {ABOUT_UNREAD}")]
     excerpts += baselines.excerpts(accuracy, ("strategy",))
     if (effects := tables.get("prompting_effects")) is not None:
         shares = (_cell("share_treated").alias("strategy's"), _cell("share_control").alias(f"{BASELINE}'s"))

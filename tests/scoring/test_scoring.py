@@ -319,6 +319,8 @@ def test_chains() -> None:
         (1, "salt"),
         (3, "tea"),
     )
+    longer = chain('["unknown", "tea", "tea", "salt"]')  # a plain list numbers no sentence, so none is out of range
+    assert longer.chain == ((1, "unknown"), (2, "tea"), (3, "tea"), (4, "salt"))
     twice = '[{"sentence": 1, "belief": "tea"}, {"sentence": 1, "belief": "salt"}]'
     assert chain(twice).chain == ((1, "salt"),)
 
@@ -363,14 +365,11 @@ def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "My first answer is salt. My final answer is tea.",
-        "A common wrong answer is salt. The right answer is tea.",
-        "the answer is tea. Wait, the answer is salt.",
+        "The answer is tea. The answer is salt.",
         "Answer: tea. No, salt.",
         "Answer: tea. Or salt.",
         "Answer: Tea; Salt",
-        "Answer: tea\nNo wait, answer: salt",
-        "First answer: salt\nFinal answer: tea",
+        "Answer: tea\nBut then again, answer: salt",
         "The wrong answer is tea.",
         "I doubt that the answer is tea.",
         "Answer: salt?\nNo.\nIt's tea",

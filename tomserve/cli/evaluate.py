@@ -123,7 +123,7 @@ def evaluate_command(
     where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than one
     in ten of the answers could not be read.
     """
-    from tomserve.cli.rescore import warn
+    from tomserve.cli.rescore import tell_unread, warn
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation, planning
@@ -179,9 +179,7 @@ def evaluate_command(
     if result.failures:
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
         screen.print(f"failures: {listed(result.failures)}{again}", markup=False)
-    unread = sum(gap.unread for gap in lacking if gap.many_unread)
-    if unread:
-        screen.print(f"unreadable: {unread} answers, more than {gaps.UNREAD_SHARE:.0%} of all", markup=False)
+    unread = tell_unread(lacking)
     return 1 if unread or set(result.failures) - {REFUSAL} else 0
 
 

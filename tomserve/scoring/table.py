@@ -24,6 +24,7 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
+from tomserve.scoring.choices import Choices
 from tomserve.scoring.metric import Kind, Metric, Rules, columns_of, plain
 from tomserve.scoring.samples import SAMPLED, grouped, majority, sample_fields, sample_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, noise_fields, score_row
@@ -63,12 +64,14 @@ def write_scored(
     chains: Collection[str] = (),
     again: NoiseFile | None = None,
     rules: Rules = plain,
+    reader: Choices | None = None,
 ) -> None:
     """Score every response into a Parquet file, part by part.
 
     items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
     for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. again: the replies of the noise check,
-    which are compared and not scored. rules: what the benchmarks of the items add. Raises ConfigError or ContentError
+    which are compared and not scored. rules: what the benchmarks of the items add. reader: the choices of a model that
+    has read what the rules could not. Raises ConfigError or ContentError
     where a metric of a benchmark fails, OSError where the file cannot be written.
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled)
@@ -84,7 +87,7 @@ def write_scored(
                 for place, rows in chunk
             )
             with _uncollected():
-                frame = _table(run, answered, chains, columns)
+                frame = _table(run, answered, chains, columns, reader)
             if sum(len(rows) for _, rows in chunk) == len(responses):  # all rows fit into one part
                 frame.write_parquet(path)
                 return
@@ -193,7 +196,9 @@ def _kind(kinds: set[type]) -> type[pl.DataType]:
     return pl.Float64 if kinds and kinds <= {int, float} else pl.String
 
 
-def _table(run: str, answered: Iterable[Answered], chains: Collection[str], columns: _Columns) -> pl.DataFrame:
+def _table(
+    run: str, answered: Iterable[Answered], chains: Collection[str], columns: _Columns, reader: Choices | None = None
+) -> pl.DataFrame:
     """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
     for each item and then repeated for its rows."""
     places: dict[str, int] = {}
@@ -207,7 +212,8 @@ def _table(run: str, answered: Iterable[Answered], chains: Collection[str], colu
         if place == len(fields):
             fields.append(item_fields(item, scoring))
         place_of.append(place)
-        scored = [score_row(run, row["model"], item, row, row["strategy"] in chains, others, scoring) for row in rows]
+        chain = rows[0]["strategy"] in chains
+        scored = [score_row(run, row["model"], item, row, chain, others, scoring, reader=reader) for row in rows]
         chosen = majority(scored) if len(scored) > 1 else 0
         row, record = rows[chosen], scored[chosen]
         if again:

@@ -95,14 +95,15 @@ def plan(
     later, free = any(one.several for one in loaded), any(one.turns is None for one in loaded)
     tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
     for strategy in loaded:
-        lengths = [sum(len(m["content"]) for m in strategy.turn(item).messages) for item in items]
-        tokens = sum(lengths) // CHARACTERS_A_TOKEN
+        first = [strategy.conversation(item).open if strategy.several else [strategy.turn(item)] for item in items]
+        lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
+        requests = max(len(lengths), len(items) * (strategy.turns or 1))
         cost.append(
             {
                 "strategy": strategy.name,
-                "requests": len(items) * (strategy.turns or 1) * times,
+                "requests": requests * times,
                 **({"requests at most": len(items) * strategy.calls * times} if free else {}),
-                tokens_column: tokens * times,
+                tokens_column: sum(lengths) // CHARACTERS_A_TOKEN * times,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
                 "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * times,
             }

@@ -266,6 +266,11 @@
       const edges = gold[1].map(([at, from, to]) => `into sentence ${at + 1}: ${words[from]} → ${words[to]}`);
       parts.push(make("p", { class: "legend" }, `Changes of belief that the gold chain allows: ${edges.join("; ")}.`));
     }
+    for (const row of chains) {
+      const [numbers, labels] = data.chains[rows.chain[row]];
+      const beyond = numbers.flatMap((number, at) => (number > item.story.length ? [word(labels[at] ?? -1) ?? "no label"] : []));
+      if (beyond.length) parts.push(make("p", { class: "legend" }, `${readable(strategy(row))}: the chain goes on beyond the story's last sentence: ${beyond.join(", ")}.`));
+    }
     const unread = own.filter((row) => rows.broken[row] >= 0);
     for (const row of unread) parts.push(make("p", { class: "legend" }, `${readable(strategy(row))}: the chain could not be read (${texts[rows.broken[row]]}).`));
     if (!chains.length && !unread.length) parts.push(make("p", { class: "legend" }, "The strategies shown here do not ask for a belief chain."));
