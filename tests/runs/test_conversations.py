@@ -19,6 +19,7 @@ import tomserve
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.asking import FAST, page
 from tests.helpers.talking import FAN_OUT, asked, write_strategy
+from tomserve.engine.request import Identity
 from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
