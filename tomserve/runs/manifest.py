@@ -49,18 +49,21 @@ class AskedStrategy(_Record):
     max_tokens: how many tokens a reply may have.
     chain: whether its replies are asked to hold a belief chain.
     turns: how many requests one question takes; written only where it is more than one.
+    lettered: whether it shows the choices as A, B, C; written only where it does.
     """
 
     digest: str | None = None
     max_tokens: int | None = None
     chain: bool = False
     turns: int = 1
+    lettered: bool = False
 
     @classmethod
     def of(cls, strategy: Strategy) -> AskedStrategy:
         """The record of a loaded strategy."""
         several = {"turns": strategy.turns} if strategy.turns > 1 else {}
-        return cls(digest=strategy.digest, max_tokens=strategy.max_tokens, chain=strategy.chain, **several)
+        letters = {"lettered": True} if strategy.lettered else {}
+        return cls(digest=strategy.digest, max_tokens=strategy.max_tokens, chain=strategy.chain, **several, **letters)
 
 
 class Session(_Record):

@@ -88,7 +88,16 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
-    write_scored(questions, responses, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
+    write_scored(
+        questions,
+        responses,
+        path,
+        run=asked.run,
+        chains=asked.chains,
+        lettered=asked.lettered,
+        again=again,
+        rules=benchmarks.scoring,
+    )
     return asked.read(file.file for file in (responses, questions, again) if file is not None)
 
 

@@ -264,8 +264,8 @@ def _in_sentence(
         label = _first_of(rest, choices)
         if label is None and not mentions(rest, choices):
             continue  # "the answer is not easy to see": it says nothing of any choice
-        doubted = doubted or sentence.endswith("?") or _TAKEN_BACK.search(following)
-        yield (None if doubted else label), _HEDGED.search(cue[0]) is not None
+        unsure = doubted or sentence.endswith("?") or _TAKEN_BACK.search(following)
+        yield (None if unsure else label), _HEDGED.search(cue[0]) is not None
 
 
 def _one(text: str, choices: Sequence[str]) -> str | None:
