@@ -100,7 +100,7 @@ DOUBT = re.compile(
     re.I,
 )
 NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
+    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
     re.I,
 )
 CLAUSE = re.compile(
@@ -118,7 +118,7 @@ MOVED = re.compile(
     re.I,
 )
 BELIEF = re.compile(
-    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|imagin|guess|reckon)\w*",
+    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess|reckon)\w*",
     re.I,
 )
 FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)

@@ -34,7 +34,7 @@ from tomserve.scoring.subjects import Question
 from tomserve.scoring.told import Told, without
 
 _OPEN = re.compile(
-    r"\W*(?:or|and|no|not|wait|actually(?! (?:it|the|there|in)\b)|rather|instead|correction|hmm|but (?:no|not|also|maybe|perhaps|then|wait|actually))\b"
+    r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b"
     r"|\s*\?|\s*[/|]",
     re.I,
 )
@@ -58,7 +58,7 @@ _UNKNOWN = re.compile(
 )
 _HEADING = re.compile(
     r"\W*(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)|takeaways?|notes?"
-    r"|caveats?|verification|why)\b[^.]{0,40}$",
+    r"|caveats?|verification|why|not(?= ?:))\b[^.]{0,40}$",
     re.I,
 )
 _DENIED_AFTER = re.compile(
@@ -68,6 +68,7 @@ _DENIED_AFTER = re.compile(
 _REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
 _ROW = re.compile(r"[^:]{2,60}: ")
+_FACT = re.compile(r"(?<=[.!]) (?=(?:Actually|In fact|In reality|Really),? (?:it|the|there)\b)")
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
@@ -86,11 +87,13 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     if not lines:
         return None
     whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
+    told = Told(_before_heading(lines, choices) if whole else [], choices, question)
+    if not told.asked.of_reality:
+        lines[0] = _FACT.split(lines[0])[0]
     begins = _edge(lines, 0, 1, choices)
     if begins is None and question is not None and not question.rstrip().endswith("?"):
-        begins = leading(sentences(lines[0])[0], choices)[0]  # the reply goes on where the question stops
+        begins = leading(sentences(lines[0])[0].split(", but ")[0], choices)[0]  # it goes on where the question stops
     by_rung = {"first": begins}
-    told = Told(_before_heading(lines, choices) if whole else [], choices, question)
     if whole:
         by_rung |= {
             "last": _ending(_before_reasons(told.lines), choices, told.asked),
@@ -174,7 +177,7 @@ def _of_line(
         return None
     rest = line[line.index(words) + len(words) :]
     if label.casefold() in ("yes", "no"):
-        reasons += r"|(?:he|she|they|it|i|we|there|\w+ (?:does|do|did|is|has|knows?|thinks?))\b"
+        reasons += r"|(?:he|she|they|it|i|we)\b"
     ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b{reasons}))"
     return label if re.match(ends, rest, re.I) else None
 

@@ -70,8 +70,8 @@ _CUE = re.compile(
 )
 _IS_ANSWER = re.compile(
     r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
-    r"(?: (?:the|my|our|a))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting|suitable|sensible"
-    r"|plausible|reasonable|probable|natural|safest|obvious)){0,3}"
+    r"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting|suitable|sensible"
+    r"|plausible|reasonable|probable|safest)){0,3}"
     rf" (?:{_NOUN}|one|correct|right)\b"
     r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct|right)\b"
     r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"

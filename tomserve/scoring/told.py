@@ -90,7 +90,8 @@ class Told:
             named = mentions(sentence, self.choices)
             if not named or not self.asked.said_in(sentence, named[0].start):
                 continue
-            if SUPPOSED.search(sentence) or (REALLY.search(sentence) and not self.asked.of_reality):
+            lead = sentence[: named[0].start]
+            if SUPPOSED.search(sentence) or (REALLY.search(lead) and not self.asked.of_reality):
                 continue
             said[place] = None if self.doubted(sentence) else self.asserted(sentence)
         if not said or len(set(said.values())) != 1:
@@ -131,6 +132,10 @@ class Told:
         others = [earlier for earlier, other in found if other != label]
         if others and not (_decides(self.sentences[place]) or self._turns(others[-1], place + 1)):
             return None
+        for sentence in self.sentences[place + 1 :]:
+            others_named = {one.choice for one in mentions(sentence, self.choices)} - {label}
+            if others_named and self.doubted(sentence) and not SUPPOSED.search(sentence):
+                return None
         for given_up, sentence in enumerate(self.sentences):
             bare = without(sentence, 0, len(sentence), mentions(sentence, self.choices))
             if GIVEN_UP.search(bare) and not (given_up < place and self._turns(given_up + 1, place + 1)):
@@ -178,7 +183,7 @@ class Told:
                 return True
             if sentence.startswith("(") or (REALLY.search(sentence) and not self.asked.of_reality):
                 continue
-            if self._kept(sentence) - {label} and not self.asked.of_others(sentence):
+            if self._kept(sentence, seen=True) - {label} and not self.asked.of_others(sentence):
                 return False
         return True
 
@@ -187,8 +192,11 @@ class Told:
         kept = self._kept(sentence)
         return next(iter(kept)) if len(kept) == 1 else None
 
-    def _kept(self, sentence: str) -> set[str | None]:
-        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what."""
+    def _kept(self, sentence: str, seen: bool = False) -> set[str | None]:
+        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what.
+
+        seen: whether clauses about what was so before, or what somebody saw, count nevertheless.
+        """
         kept: set[str | None] = set()
         if "(wrong)" in sentence:
             return kept
@@ -196,9 +204,11 @@ class Told:
             if not here or NEGATION.search(bare):
                 continue
             believes = BELIEF.search(clause)
-            if MOVED.search(clause) and not believes:
+            if not believes and MOVED.search(clause) and not NECESSARY.search(clause):
                 continue
-            if not self.asked.of_past and not believes and PAST.search(clause):
+            if not believes and not self.asked.of_reality and REALLY.search(bare):
+                continue
+            if not seen and not self.asked.of_past and not believes and PAST.search(clause):
                 continue
             kept |= here
         return kept
