@@ -33,8 +33,10 @@ _NO_NAMES = frozenset((
 # fmt: on
 """Words that begin a sentence and are no names, though a verb may follow them."""
 _ANSWER_HEAD = re.compile(
-    r"\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer|emotion|feelings?|mood|action"
-    r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary|motive|reaction)\W*",
+    r"\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer"
+    r"|emotion|feelings?|mood|action"
+    r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary"
+    r"|motive|reaction)\W*",
     re.I,
 )
 _HEAD_WORDS = frozenset(
@@ -57,7 +59,8 @@ _HEAD_WORDS = frozenset(
     )
 )
 _KIN = re.compile(
-    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend|neighbou?r"
+    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister"
+    r"|friend|neighbou?r"
     r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author"
     r"|(?:label|lid|sticker|picture|sign)(?= (?:says?|said|reads?|shows?|suggests?|claims?)))s?\b",
     re.I,
@@ -135,7 +138,8 @@ class Question:
         return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
 
     def restated(self, head: str) -> bool:
-        """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "What does she think?"
+        """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "So what does she
+        think?"
 
         It may leave out words of the question, but adds none; it speaks of belief where the question does.
         """
@@ -160,10 +164,9 @@ class Question:
         """Whether a sentence speaks of what other people than the question's first one believe."""
         if not (self.names and self.believes):
             return False
-        people = self.people(sentence)
+        people, told = self.people(sentence), _stems(sentence)
         if not people or self.names[0] in people:
-            return False
-        told = _stems(sentence)
+            return set(self.names) <= people and not _in_order(self.names, told)
         first = min(told.index(one) if one in told else len(told) for one in people)
         return not {"he", "she", "they", "i"} & set(told[:first])  # "she thinks that Bo ..." speaks of her
 

@@ -69,8 +69,9 @@ def write_scored(
 
     items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
     for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. lettered: the strategies that show the
-    choices as A, B, C. again: the replies of the noise check, which are compared and not scored. rules: what the benchmarks of the items add. Raises ConfigError or ContentError
-    where a metric of a benchmark fails, OSError where the file cannot be written.
+    choices as A, B, C. again: the replies of the noise check, which are compared and not scored. rules: what the
+    benchmarks of the items add. Raises ConfigError or ContentError where a metric of a benchmark fails, OSError where
+    the file cannot be written.
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled)
     questions = grouped(responses.rows())
@@ -134,8 +135,8 @@ def table(
 
     run, model: their names. answered: the pairs; a response has `strategy`, `status` and `text`, and a `sample` from 1
     on where it is a further sample of a question. chains: the strategies that ask for a chain of beliefs. rules: what
-    the benchmarks of the items add. lettered: the strategies that show the choices as A, B, C. Every factor of the items becomes a column. Raises ConfigError or ContentError
-    where a metric of a benchmark fails.
+    the benchmarks of the items add. lettered: the strategies that show the choices as A, B, C. Every factor of the
+    items becomes a column. Raises ConfigError or ContentError where a metric of a benchmark fails.
     """
     questions: dict[tuple[str, Any, Any, int], tuple[Item, list[Mapping[str, Any]]]] = {}
     factors: dict[str, set[type]] = {}

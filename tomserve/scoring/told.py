@@ -42,6 +42,7 @@ from tomserve.scoring.mentions import LETTER, Mention, mentions
 from tomserve.scoring.statements import sentences
 from tomserve.scoring.subjects import Question
 
+_OPEN_AGAIN = re.compile(r"\bnot sure\b|\b(?:it|that|this) (?:may|might|could) (?:also |as well )?be\b", re.I)
 _WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
 _ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
 _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
@@ -97,7 +98,9 @@ class Told:
         if not said or len(set(said.values())) != 1:
             return None
         (place, label) = list(said.items())[-1]
-        return label if label is not None and (place == 0 or self._stands(place, label)) else None
+        if label is None or self._reopened(place, label):
+            return None
+        return label if place == 0 or self._stands(place, label) else None
 
     def headed(self) -> str | None:
         """The choice that stands under a heading, or after a question, that asks the same as the question itself.
@@ -175,6 +178,8 @@ class Told:
 
     def _stands(self, place: int, label: str) -> bool:
         """Whether what follows a sentence leaves its choice standing: it asserts no other, or only explains."""
+        if self._reopened(place, label):
+            return False
         for later in range(place + 1, len(self.sentences)):
             sentence = self.sentences[later]
             if TAKEN_BACK.search(sentence):
@@ -186,6 +191,11 @@ class Told:
             if self._kept(sentence, seen=True) - {label} and not self.asked.of_others(sentence):
                 return False
         return True
+
+    def _reopened(self, place: int, label: str) -> bool:
+        """Whether a later sentence says that it may be another choice."""
+        later = (one for one in self.sentences[place + 1 :] if _OPEN_AGAIN.search(one))
+        return any({one.choice for one in mentions(sentence, self.choices)} - {label} for sentence in later)
 
     def asserted(self, sentence: str) -> str | None:
         """The one choice that a sentence asserts, None where it asserts none or several."""
