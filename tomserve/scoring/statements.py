@@ -134,7 +134,7 @@ _SENTENCE = re.compile(
     r"|Although|As|When|Then"
     r"|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
 )
-_STRUCK = re.compile(r"^\W*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
+_STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
 _TICKED = re.compile(r"^\s*[-*] \[[xX]\] ", re.M)
 _UNTICKED = re.compile(r"^\s*[-*] \[ \] .*$", re.M)
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)

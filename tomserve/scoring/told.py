@@ -12,6 +12,7 @@ sentence that doubts, asks or supposes ("if she were ...") asserts nothing.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -229,16 +230,22 @@ class Told:
         Of "from the red box to the blue box" only the second is counted. What stands after a colon is no aside.
         """
         named = mentions(sentence, self.choices)
-        inside = [one for one in CLAUSE.finditer(sentence) if not any(n.start <= one.start() < n.end for n in named)]
+        starts = [one.start for one in named]
+        inside = []
+        for one in CLAUSE.finditer(sentence):
+            place = bisect_right(starts, one.start()) - 1
+            if place < 0 or named[place].end <= one.start():
+                inside.append(one)
         ends = [0, *(one.start() for one in inside), len(sentence)]
         for start, end in pairwise(ends):
             clause = sentence[start:end].lstrip(",;:) ")
             if start and ASIDE.match(clause):
                 continue
-            here = [one for one in named if start <= one.start < end]
+            here = named[bisect_left(starts, start) : bisect_left(starts, end)]
+            bare = without(sentence, start, end, here)
             if len(here) > 1 and FROM.search(sentence[start : here[0].start]):
                 here = here[1:]
-            yield without(sentence, start, end, named), clause, {one.choice for one in here}
+            yield bare, clause, {one.choice for one in here}
 
 
 def _plain(lead: str) -> bool:
