@@ -54,6 +54,13 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
+def test_letters_are_read_of_a_strategy_that_showed_the_choices_by_letter(run: Path) -> None:
+    (run / "responses.jsonl").write_bytes(row(1, "B"))
+    assert scores_of(run)["answer"].to_list() == [None]
+    manifest(run, strategies={"vanilla": {"digest": "sha256:0", "chain": False, "lettered": True}})
+    assert scores_of(run)["answer"].to_list() == [make_item(1).choices[1]]  # made again, as the manifest says more
+
+
 @pytest.fixture
 def scorings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders that were scored, in order."""

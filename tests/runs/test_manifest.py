@@ -67,6 +67,12 @@ def test_turns_are_recorded_only_where_there_are_several(tmp_path: Path) -> None
     assert AskedStrategy.of(program).model_dump(exclude_unset=True)["turns"] == 0, "only its program knows"
 
 
+def test_choices_shown_by_letter_are_recorded_only_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "strategy.yaml").write_text("schema: 1\ndescription: x\nmax_tokens: 5\nlettered: true\n")
+    (tmp_path / "user.j2").write_text("{{ question }} A. {{ choices[0] }} B. {{ choices[1] }}")
+    assert AskedStrategy.of(Strategy(tmp_path)).model_dump(exclude_unset=True)["lettered"] is True
+
+
 def test_one_turn_leaves_the_manifest_as_it_was() -> None:
     assert AskedStrategy.of(Strategy.load("vanilla")).model_fields_set == {"digest", "max_tokens", "chain"}
 

@@ -184,3 +184,10 @@ def test_a_room_imports_nothing_of_later_rooms(room: str) -> None:
 def test_scoring_loads_no_benchmark() -> None:
     code = "import sys, tomserve.scoring.table, tomserve.prompting.strategy\n"
     assert run(f"{code}print([name for name in sys.modules if name.startswith('tomserve.benchmarks')])") == "[]\n"
+
+
+def test_letters_are_read_of_a_strategy_that_shows_the_choices_by_letter() -> None:
+    asked = make_item(choices=["tea", "salt"], gold=None)
+    rows = [(asked, {"strategy": name, "status": "ok", "text": "B"}) for name in ("by_letter", "by_name")]
+    scores = table("r", "m", rows, lettered=("by_letter",))
+    assert scores["answer"].to_list() == ["salt", None]

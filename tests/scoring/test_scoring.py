@@ -1,8 +1,6 @@
 """Reading answers, and the score table."""
 
-import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -271,23 +269,9 @@ def test_other_words_for_not_knowing_name_the_choice_that_says_so() -> None:
     assert read("I cannot tell.", OFFERED).answer is None  # unknown is a label of chains there, and was not offered
 
 
-def test_prose_of_five_kinds_of_models_is_read_as_a_second_reader_reads_it() -> None:
-    """On the half of bench/replies.jsonl that was seen while the rules were written; bench/reading.py tells of both."""
-    there = right = got = wrong = 0
-    for line in (Path(__file__).parents[2] / "bench" / "replies.jsonl").read_text("utf-8").splitlines():
-        reply = json.loads(line)
-        if reply["half"] == "seen":
-            choices = Lettered(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
-            found = read(reply["text"], choices, None, reply["question"]).answer
-            there, right = there + (reply["label"] is not None), right + (found is not None and found == reply["label"])
-            got, wrong = got + (found is not None), wrong + (found not in (None, reply["label"]))
-    assert right >= 0.9 * there
-    assert wrong <= 0.01 * got
-
-
 def test_long_prose_costs_linear_time() -> None:
     began = time.perf_counter()
-    for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - "):
+    for part in ("B. ", "not in the ", "red_box ", "A, ", "therefore ", "(", "so - ", "- [x] ", "B, ", "~~\n-"):
         read(part * 10_000, OFFERED)
     assert time.perf_counter() - began < 8
 

@@ -83,7 +83,7 @@ class StrategyFile(Settings):
 
     max_tokens: how many tokens a reply may have. turns: the turns, where there are several, or where a program asks
     them by their names. calls: how many requests a program may make for one question. depth: how deep it may call
-    itself.
+    itself. lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -93,6 +93,7 @@ class StrategyFile(Settings):
     turns: list[TurnFile] = []
     calls: int = Field(default=CALLS, gt=0)
     depth: int = Field(default=DEPTH, gt=0)
+    lettered: bool = False
 
 
 class Folder:

@@ -66,6 +66,8 @@ class Strategy:
         A digest of everything that shapes a request.
     chain
         Whether the reply that answers is asked to hold a belief chain.
+    lettered
+        Whether the choices are shown as A, B, C, so that a reply may name one by its letter.
 
     Raises ContentError by file and line for a mistake in the folder.
     """
@@ -82,7 +84,7 @@ class Strategy:
         self.name, self.folder, self.system_role = folder.name, folder, system_role
         self._files = Folder(folder, overrides or {})
         config = self._files.config
-        self.description = config.description
+        self.description, self.lettered = config.description, config.lettered
         self._environment = environment(folder)
         sources = {part: self._files.source(part) for part in self._files.parts}
         self._templates = {

@@ -75,6 +75,7 @@ class Sources:
     files: the files by their names, each with its `bytes` (length) and `digest`.
     benchmark_file: the digest of the file that declares the run's benchmark, where this process was given that file;
     None for a built-in benchmark, and where only the standard metrics are computed.
+    lettered: the strategies that show the choices as A, B, C.
     """
 
     run: str
@@ -83,6 +84,7 @@ class Sources:
     turns: Mapping[str, int]
     files: Mapping[str, Mapping[str, Any]]
     benchmark_file: str | None = None
+    lettered: tuple[str, ...] = ()
 
     @classmethod
     def asked(cls, folder: Path) -> Sources:
@@ -95,7 +97,8 @@ class Sources:
         turns = {name: strategy.turns for name, strategy in manifest.strategies.items() if strategy.turns != 1}
         benchmark = benchmarks.known(manifest.benchmark)
         digest = benchmark.digest if benchmark is not None else None
-        return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest)
+        lettered = sorted(name for name, strategy in manifest.strategies.items() if strategy.lettered)
+        return cls(run_name(folder), manifest.model, tuple(chains), turns, {}, digest, tuple(lettered))
 
     def having(self, files: Iterable[tuple[str, int, str]]) -> Sources:
         """The same sources with files, each given as (name, length in bytes, digest)."""
@@ -118,6 +121,9 @@ class Sources:
         made = {"schema": 1, **asdict(self), "chains": list(self.chains), "scorer": SCORER, "table": digest_of(table)}
         if self.benchmark_file is None:
             del made["benchmark_file"]
+        made["lettered"] = list(self.lettered)
+        if not self.lettered:
+            del made["lettered"]
         return made
 
 

@@ -49,18 +49,22 @@ class AskedStrategy(_Record):
     max_tokens: how many tokens a reply may have.
     chain: whether its replies are asked to hold a belief chain.
     turns: how many requests one question takes, 0 where a program decides; written only where it is not one.
+    lettered: whether it shows the choices as A, B, C; written only where it does.
     """
 
     digest: str | None = None
     max_tokens: int | None = None
     chain: bool = False
     turns: int = 1
+    lettered: bool = False
 
     @classmethod
     def of(cls, strategy: Strategy) -> AskedStrategy:
         """The record of a loaded strategy."""
         several = {"turns": strategy.turns or 0} if strategy.several else {}
-        return cls(digest=strategy.digest, max_tokens=strategy.max_tokens, chain=strategy.chain, **several)
+        letters = {"lettered": True} if strategy.lettered else {}
+        fields = {"digest": strategy.digest, "max_tokens": strategy.max_tokens, "chain": strategy.chain}
+        return cls.model_validate({**fields, **several, **letters})
 
 
 class Session(_Record):

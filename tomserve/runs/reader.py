@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import PurePath
@@ -144,7 +144,7 @@ class Survey:
     """The replies of a file: which the rules could not read, and a sample of those that they could.
 
     known, found, rules: the items, the responses, and what the benchmarks add to their scoring. size: how many replies
-    the sample has at most. After `look`: unread, sample: the replies to ask about, by their content. counts: how many
+    the sample has at most. lettered: the strategies that show the choices as A, B, C, beside benchmarks that do. After `look`: unread, sample: the replies to ask about, by their content. counts: how many
     replies have the same content, of those that could not be read. silent: how many replies say nothing after their
     thinking, and are not shown to the reader. models: the names of the models that replied.
     """
@@ -153,6 +153,7 @@ class Survey:
     found: ResponseFile
     rules: Rules
     size: int
+    lettered: Collection[str] = ()
     unread: dict[str, Asked] = field(default_factory=dict)
     sample: dict[str, Asked] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -172,7 +173,7 @@ class Survey:
         for place, row in self.found.rows():
             self.models |= {name for name in (row["model"], row.get("served_model")) if isinstance(name, str)}
             item, text = self.known.item(place), row.get("text") or ""
-            reading = reading_of(item, row, self.rules(item.benchmark).lettered)
+            reading = reading_of(item, row, self.letters(item, row["strategy"]))
             if not unread(row, reading):
                 if reading.answer is not None:
                     short = (reading.parse or "").startswith(_SHORT)
@@ -184,6 +185,10 @@ class Survey:
             name = content(item, text)
             self.counts[name] += 1
             self.unread.setdefault(name, Asked(place, item.id, row["strategy"], None))
+
+    def letters(self, item: Item, strategy: str) -> bool:
+        """Whether the choices of an item were shown as A, B, C by that strategy."""
+        return strategy in self.lettered or self.rules(item.benchmark).lettered
 
     @property
     def wanted(self) -> Mapping[str, Asked]:
@@ -208,10 +213,11 @@ def identity(name: str) -> Identity:
 
 def requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iterator[Request]:
     """The requests to the reader about the replies of these contents, the sample last."""
-    names = set(left)
+    names, wanted = set(left), survey.wanted
     ordered = (survey.texts(names & part.keys()) for part in (survey.unread, survey.sample))
     for name, item, text in chain.from_iterable(ordered):
-        turn = reader.strategy.turn(shown(name, item, text, lettered=survey.rules(item.benchmark).lettered))
+        letters = survey.letters(item, wanted[name].strategy)
+        turn = reader.strategy.turn(shown(name, item, text, lettered=letters))
         yield reader.request(identity(name), turn)
 
 

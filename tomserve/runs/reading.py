@@ -203,7 +203,8 @@ def read_run(
         manifest = read_manifest(folder) or {}
         server = manifest.get("server")
         root = server.get("root") if isinstance(server, dict) else None
-        survey = Survey(replies.items, replies.responses, benchmarks.scoring, sample)
+        lettered = replies.asked.lettered
+        survey = Survey(replies.items, replies.responses, benchmarks.scoring, sample, lettered)
         job = Job(reader, survey, Place.of_run(folder), listener or Silent(), held.log, stop or Stop(), own)
         job.evaluated = (manifest.get("model"), manifest.get("preset"), root)
         return read_replies(job, drive)

@@ -96,8 +96,17 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
     reader = reader_of(folder)
-    rules, chains = benchmarks.scoring, asked.chains
-    write_scored(questions, responses, path, run=asked.run, chains=chains, again=again, rules=rules, reader=reader)
+    write_scored(
+        questions,
+        responses,
+        path,
+        run=asked.run,
+        chains=asked.chains,
+        lettered=asked.lettered,
+        again=again,
+        rules=benchmarks.scoring,
+        reader=reader,
+    )
     read = [file.file for file in (responses, questions, again) if file is not None]
     return asked.read([*read, *(reader.files if reader is not None else ())])
 

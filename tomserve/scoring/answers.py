@@ -11,8 +11,9 @@ holds an object or an answer decides, and its name is recorded in the column ``p
 | json5      | like one of these, but JSON5: trailing commas, single quotes, bare keys, comments                |
 | unclosed   | a JSON object that was cut off after its answer was complete                                     |
 | label      | a label and nothing else                                                                         |
-| stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike               |
-| first, last, concluded, echoed, sole | free prose (see tomserve.scoring.prose)                                |
+| stated     | prose with "Answer: x", "the answer is x" or <answer>x</answer>, all of them alike, or the last of |
+|            | them after those before were taken back ("wait", "hold on") or only supposed                     |
+| first, last, concluded, echoed, headed, settled, sole | free prose (see tomserve.scoring.prose)               |
 
 Choices that were offered by letter (see Lettered in tomserve.scoring.labels) may also be named by their letter
 (``+letter``), and with spaces for underscores (``+words``). Where a letter stands beside the words of another choice
@@ -84,9 +85,9 @@ def read(
     """Read one reply, in time proportional to its length.
 
     text: the reply. choices: the labels, one of which is the answer. sentences: how many sentences the story has; a
-    chain that names a later one by its number is not read. None for no such bound. question: what was asked, so that prose that says
-    it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no conclusion is
-    sought, as it may not have been reached.
+    chain that names a later one by its number is not read. None for no such bound. question: what was asked, so that
+    prose that says it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no
+    conclusion is sought, as it may not have been reached.
     """
     suffix = ""
     text = _SPECIAL.sub("", text) if text.endswith(("|>", "</s>")) else text

@@ -22,15 +22,18 @@ THEREFORE = re.compile(
     re.I,
 )
 INNER = re.compile(
-    r"(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves|makes)|meaning)"
+    r"(?:[,;:.]|\s?[\u2013\u2014\u2192-]| and) (?:so|therefore|thus|hence|consequently|which (?:means|leaves"
+    r"|makes)|meaning)"
     r"(?: that)?,? ",
     re.I,
 )
 """Where a conclusion begins within a sentence."""
 
 NECESSARY = re.compile(
-    r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves|gives|makes)\b"
-    r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s|ing)? with\b"
+    r"\b(?:it|this|that|which) (?:has to|must|can only|should|would|will) be\b|\b(?:that|this|which) (?:leaves"
+    r"|gives|makes)\b"
+    r"|\bmust (?:still )?(?:think|believe|be)\b|\bin the end\b|\b(?:so|then) it(?:['\u2019]s| is)\b|\bstick(?:s"
+    r"|ing)? with\b"
     r"|\b(?:i|we)(?:['\u2019]d|['\u2019]ll| would| will)? (?:go|settle|say|expect|stick|conclude|answer)\b|\bonly\b"
     r"|\bas far as\b|\bmy (?:answer|conclusion|guess|verdict)\b",
     re.I,
@@ -64,11 +67,14 @@ PAST = re.compile(
 """What was so before, or what somebody saw: evidence, not yet what is asked."""
 
 GIVEN_UP = re.compile(
-    r"\b(?:inconclusive|undetermined|undecidable|indeterminate|ambiguous|(?:remains?|is|it['\u2019]s) (?:unclear|uncertain|unknown))\b"
-    r"|\b(?:can(?:no|['\u2019])t|can not|could(?:n['\u2019]t| not)|impossible to|unable to|hard to|difficult to|no way (?:to|of)"
+    r"\b(?:inconclusive|undetermined|undecidable|indeterminate|ambiguous|(?:remains?|is"
+    r"|it['\u2019]s) (?:unclear|uncertain|unknown))\b"
+    r"|\b(?:can(?:no|['\u2019])t|can not|could(?:n['\u2019]t| not)|impossible to|unable to|hard to|difficult to"
+    r"|no way (?:to|of)"
     r"|does(?:n['\u2019]t| not)|do(?:n['\u2019]t| not)) (?:\w+ )?(?:be )?"
     r"(?:determin\w*|decid\w*|tell which|say which|settle\w*|conclud\w*|infer\w*|say for sure|be sure|know for)\b"
-    r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info\w*|\b(?:either|both) (?:\w+ )?(?:is|are|could be) (?:possible|plausible)"
+    r"|\b(?:not|n['\u2019]t|in)[ -]?(?:enough|sufficient) info\w*|\b(?:either|both) (?:\w+ )?(?:is|are"
+    r"|could be) (?:possible|plausible)"
     r"|\b(?:could|can) go either way\b|\bdepend(?:s|ing) (?:on|upon|whether)\b|\bnot sure\b|\bno answer\b",
     re.I,
 )
@@ -100,25 +106,30 @@ DOUBT = re.compile(
     re.I,
 )
 NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
+    r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
+    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
     re.I,
 )
 CLAUSE = re.compile(
-    r"[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"
+    r"[,;:] |[()]| [\u2013\u2014-] |\band not\b|\bnot (?=(?:in|at|on|the|under|behind|a|an)\b)|\b(?:because"
+    r"|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before(?!\W*$)"
     r"|after|when|until|having|where|unlike)\b",
     re.I,
 )
 ASIDE = re.compile(
-    r"\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before|after|when"
+    r"\W*(?:and not|because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before"
+    r"|after|when"
     r"|until|unlike|having|where|who|not)\b|\(",
     re.I,
 )
 MOVED = re.compile(
-    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells|went|goes|carried|brought)\b",
+    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells"
+    r"|went|goes|carried|brought)\b",
     re.I,
 )
 BELIEF = re.compile(
-    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|imagin|guess|reckon)\w*",
+    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|sure|imagin|guess"
+    r"|reckon)\w*",
     re.I,
 )
 FROM = re.compile(r"\b(?:from|out of|off) (?:the |an? )?[\"'\u201c]?$", re.I)

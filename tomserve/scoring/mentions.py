@@ -41,6 +41,8 @@ _LETTERS = re.compile(
     re.I,
 )
 _GOES_ON = re.compile(r"\W*$|[.,;:)]| (?:is|because|since|as|would|seems|must)\b")
+_DETERMINER = re.compile(r"no (?!(?:he|she|they|it|i|we|because|since|as)\b)[a-z]", re.I)
+"""A "no" that belongs to the word after it, as in "no one" and "no reason", and names no choice."""
 _AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
 _BESIDE = re.compile(
     r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
@@ -61,6 +63,7 @@ def mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
 def _mentions(text: str, choices: tuple[str, ...], lettered: bool) -> tuple[Mention, ...]:
     pattern, named = wordings(tuple(choices))
     found = [Mention(one.start(), one.end(), named.get(key(one[0])), WORDS) for one in pattern.finditer(text)]
+    found = [one for one in found if one.choice is None or not _DETERMINER.match(text, one.start)]
     if not lettered or not isinstance(choices, Lettered):
         return tuple(found)
     starts = [one.start for one in found]

@@ -1,7 +1,7 @@
 """Find the answer in free prose that never says "the answer is ...".
 
-These forms (rungs) are tried where a text holds no JSON and states no answer (see tomserve.scoring.statements). All of
-those before the last one that find a choice must find the same one; the last is tried where they find none.
+These forms (rungs) are tried where a text holds no JSON and states no answer (see tomserve.scoring.statements). Of the
+first four all that find a choice must find the same one; each of the others is tried where those above find none.
 
 | rung      | the text                                                                                              |
 |-----------|-------------------------------------------------------------------------------------------------------|
@@ -10,10 +10,14 @@ those before the last one that find a choice must find the same one; the last is
 | concluded | has a last sentence "Therefore, ..." (thus, so, hence, ...) that asserts one choice alone, without      |
 |           | doubt; what follows it asserts no other choice, or only explains                                        |
 | echoed    | says the question as a statement ("Ann thinks that Bo thinks the pen is in the blue box")               |
+| headed    | has it below a heading or question that asks the same ("Ann's belief: blue box")                         |
+| settled   | has a last sentence that answers the question in words of its own ("she would look in the blue box")     |
 | sole      | names one choice alone, be it several times, and holds no negation, doubt, condition, question, apology  |
 
 What stands in brackets or in a clause that begins with "although", "because" and the like is an aside and asserts
-nothing. Where a choice says that one cannot know ("unknown", "not enough information"), other words for that name it.
+nothing; nor does a sentence that supposes ("if she were ...", "one might think"). Of a text that breaks off in the
+middle only the beginning is read. Where a choice says that one cannot know ("unknown", "not enough information"), other
+words for that name it.
 
     >>> prose("Blue box. Ann saw nothing else.", ("red_box", "blue_box"))
     ('first', 'blue_box')
@@ -34,12 +38,13 @@ from tomserve.scoring.subjects import Question
 from tomserve.scoring.told import Told, without
 
 _OPEN = re.compile(
-    r"\W*(?:or|and|no|not|wait|actually(?! (?:it|the|there|in)\b)|rather|instead|correction|hmm|but (?:no|not|also|maybe|perhaps|then|wait|actually))\b"
+    r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b"
     r"|\s*\?|\s*[/|]",
     re.I,
 )
 _CUT = re.compile(
-    r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from|with|at|on|so"
+    r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from"
+    r"|with|at|on|so"
     r"|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved|affect))\s*$"
 )
 """The end of a text that goes on, so that it was cut off there."""
@@ -58,16 +63,18 @@ _UNKNOWN = re.compile(
 )
 _HEADING = re.compile(
     r"\W*(?:explanation|reasoning|rationale|recap|summary|(?:\w+ )?key (?:points?|steps?|takeaways?)|takeaways?|notes?"
-    r"|caveats?|verification|why)\b[^.]{0,40}$",
+    r"|caveats?|verification|why|not(?= ?:))\b[^.]{0,40}$",
     re.I,
 )
 _DENIED_AFTER = re.compile(
-    r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect|false)\b",
+    r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect"
+    r"|false)\b",
     re.I,
 )
 _REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
 _ROW = re.compile(r"[^:]{2,60}: ")
+_FACT = re.compile(r"(?<=[.!]) (?=(?:Actually|In fact|In reality|Really),? (?:it|the|there)\b)")
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
@@ -86,11 +93,13 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     if not lines:
         return None
     whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
+    told = Told(_before_heading(lines, choices) if whole else [], choices, question)
+    if not told.asked.of_reality:
+        lines[0] = _FACT.split(lines[0])[0]
     begins = _edge(lines, 0, 1, choices)
     if begins is None and question is not None and not question.rstrip().endswith("?"):
-        begins = leading(sentences(lines[0])[0], choices)[0]  # the reply goes on where the question stops
+        begins = leading(sentences(lines[0])[0].split(", but ")[0], choices)[0]  # it goes on where the question stops
     by_rung = {"first": begins}
-    told = Told(_before_heading(lines, choices) if whole else [], choices, question)
     if whole:
         by_rung |= {
             "last": _ending(_before_reasons(told.lines), choices, told.asked),
@@ -107,7 +116,7 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     for rung, label in (("headed", told.headed()), ("settled", told.settled())):
         if label is not None:
             return rung, label
-    return _sole(lines, choices)
+    return _sole(lines, choices, told.asked)
 
 
 def leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
@@ -174,7 +183,7 @@ def _of_line(
         return None
     rest = line[line.index(words) + len(words) :]
     if label.casefold() in ("yes", "no"):
-        reasons += r"|(?:he|she|they|it|i|we|there|\w+ (?:does|do|did|is|has|knows?|thinks?))\b"
+        reasons += r"|(?:he|she|they|it|i|we)\b"
     ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b{reasons}))"
     return label if re.match(ends, rest, re.I) else None
 
@@ -233,7 +242,7 @@ def _before_reasons(lines: Sequence[str]) -> Sequence[str]:
     return next((lines[:place] for place, line in enumerate(lines) if place and _REASONS.match(line)), lines)
 
 
-def _sole(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
+def _sole(lines: Sequence[str], choices: Sequence[str], asked: Question) -> Outcome:
     """The one choice that a text names in words, or by letters with a mark ("(c)", "option c") where it names none in
     words; or the choice that says that one cannot know."""
     text = "\n".join(lines)
@@ -251,6 +260,8 @@ def _sole(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
     telling = [one for line in lines for one in sentences(line) if mentions(one, choices)]
     if telling and all(MOVED.search(one) and not BELIEF.search(one) for one in telling):
         return None  # it retells who moved what, which says nothing of the question
+    if telling and all(asked.of_others(one) and asked.people(one) != set(asked.names[-1:]) for one in telling):
+        return None  # "Bo thinks it is there" may be said for "Ann thinks that Bo thinks", but of nobody else
     label = next(iter(found))
     if told and any(one.by == LETTER and one.choice not in (None, label) for _, one in named):
         return DIFFERENT  # such as a choice in words and the letter of another one elsewhere

@@ -2,7 +2,7 @@
 ("the correct choice is x", "x is the right answer", "I choose x").
 
     >>> stated("So the correct choice is the red box, not the blue box.", ("red box", "blue box"))
-    Said(forms=set(), sentences={'red box'})
+    Said(forms=set(), sentences={'red box'}, final='red box')
 
 Of the choices that are named after "the answer is" the first one counts that is not denied. What is doubted ("might
 be"), asked ("?"), taken back ("no, wait"), or followed by another choice with "or" is None: a reader would not know.
@@ -51,17 +51,20 @@ time."""
 
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
-    r"(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
+    r"(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is"
+    r"| choice| option| letter)?"
     r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
     re.I,
 )
 _TAGGED = re.compile(
     r"<(?:final_)?answer>(?=([^<\n]{0,300})</(?:final_)?answer>)"
-    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^|\n)#{4}[ ]?(?=([^\n:?]{0,60}(?:\n|$)))",
+    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^"
+    r"|\n)#{4}[ ]?(?=([^\n:?]{0,60}(?:\n|$)))",
     re.I,
 )
 _CUE = re.compile(
-    rf"\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
+    rf"\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of"
+    rf"|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
     r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
     r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
     r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
@@ -70,8 +73,9 @@ _CUE = re.compile(
 )
 _IS_ANSWER = re.compile(
     r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
-    r"(?: (?:the|my|our|a))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting|suitable|sensible"
-    r"|plausible|reasonable|probable|natural|safest|obvious)){0,3}"
+    r"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting"
+    r"|suitable|sensible"
+    r"|plausible|reasonable|probable|safest)){0,3}"
     rf" (?:{_NOUN}|one|correct|right)\b"
     r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct|right)\b"
     r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
@@ -116,7 +120,8 @@ _TURNS = re.compile(
     r"\b(?:wait|hold on|hmm+|but|however|actually|no,|correction|looking back|on second thoughts?|let me re\w*)\b", re.I
 )
 _AGAIN = re.compile(
-    r"\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error|wrong|mistaken)"
+    r"\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error"
+    r"|wrong|mistaken)"
     r"|looking (?:back|again)|scratch that)\b",
     re.I,
 )
@@ -125,10 +130,11 @@ _HEAD_ALONE = re.compile(
 )
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
-    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If|Although|As|When|Then"
-    r"|There|Now|Hence|Thus|I|We|You)\b)"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
+    r"|Although|As|When|Then"
+    r"|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
 )
-_STRUCK = re.compile(r"^\W*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
+_STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
 _TICKED = re.compile(r"^\s*[-*] \[[xX]\] ", re.M)
 _UNTICKED = re.compile(r"^\s*[-*] \[ \] .*$", re.M)
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
@@ -264,8 +270,8 @@ def _in_sentence(
         label = _first_of(rest, choices)
         if label is None and not mentions(rest, choices):
             continue  # "the answer is not easy to see": it says nothing of any choice
-        doubted = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
-        yield (None if doubted else label), _HEDGED.search(cue[0]) is not None
+        unsure = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
+        yield (None if unsure else label), _HEDGED.search(cue[0]) is not None
 
 
 def _one(text: str, choices: Sequence[str]) -> str | None:

@@ -33,17 +33,36 @@ _NO_NAMES = frozenset((
 # fmt: on
 """Words that begin a sentence and are no names, though a verb may follow them."""
 _ANSWER_HEAD = re.compile(
-    r"\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer|emotion|feelings?|mood|action"
-    r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary|motive|reaction)\W*",
+    r"\W*(?:(?:the|my|so|final|short|predicted|expected|likely|most|correct|overall|in)\W+){0,3}(?:answer"
+    r"|emotion|feelings?|mood|action"
+    r"|prediction|behaviou?r|conclusions?|verdict|result|decision|choice|pick|tl;?dr|short|bottom line|summary"
+    r"|motive|reaction)\W*",
     re.I,
 )
 _HEAD_WORDS = frozenset(
-    map(stem, ("step", "belief", "perspective", "view", "mind", "current", "answer", "so", "now", "what"))
+    map(
+        stem,
+        (
+            "step",
+            "belief",
+            "perspective",
+            "view",
+            "mind",
+            "current",
+            "answer",
+            "so",
+            "now",
+            "what",
+            "contents",
+            "location",
+        ),
+    )
 )
 _KIN = re.compile(
-    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister|friend|neighbou?r"
-    r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author|label"
-    r"|lid|sticker|picture|sign)s?\b",
+    r"(?:\b(?:his|her|their|the|my|an?) |^\W*)(?P<kin>aunt|uncle|mother|father|mom|mum|dad|brother|sister"
+    r"|friend|neighbou?r"
+    r"|teacher|boss|grand(?:ma|pa|mother|father)|cousin|wife|husband|colleague|son|daughter|narrator|reader|author"
+    r"|(?:label|lid|sticker|picture|sign)(?= (?:says?|said|reads?|shows?|suggests?|claims?)))s?\b",
     re.I,
 )
 """Who or what may believe or say something without a name; a question about them names them, too."""
@@ -69,6 +88,7 @@ class Question:
         self.names = [stem(word) for word in later if word[0].isupper() and word.casefold() not in COMMON]
         others = {stem(word) for word in words if word.casefold() not in COMMON} - set(self.names)
         self.others = {word for word in others if not any(word in choice.casefold() for choice in choices)}
+        self.own = {stem(word) for word in words} - {"the", "that", "is", "and", "of", "to", "in", "a"}
         self.stems = {stem(word) for word in words} | {stem(word) for word in COMMON}
         self.of_choices = {stem(word) for choice in choices for word in WORD.findall(choice)}
         self.believes = BELIEF.search(asked) is not None
@@ -84,14 +104,17 @@ class Question:
         and one about nobody has to be said word by word.
         """
         if self.of_who and not sentence[:start].strip(" \"'(*"):
-            after = WORD.findall(sentence)[1:3]
-            verbs = self.others | {"do", "does", "did", "is", "has", "would", "will", "was", "can"}
-            return bool(verbs & set(map(stem, after))) or BELIEF.search(" ".join(after)) is not None
+            after = [stem(word) for word in WORD.findall(sentence)[1:4]]
+            return bool(self.own & set(after[:2])) or (
+                len(after) == 1 and after[0] in ("do", "does", "did", "is", "has")
+            )
         if not (self.names or self.others) or (self.believes and not BELIEF.search(sentence)):
             return False
         told = _stems(sentence)
         lead = sentence[:start] if len(WORD.findall(sentence[:start])) > 2 else sentence
         by_name = _in_order(self.names, _stems(lead)) and (bool(self.names) or self.others <= set(told))
+        if self.people(lead) - set(self.names):
+            return False
         if by_name and self.names and not BELIEF.search(lead):
             by_name = not self.believes
         by_pronoun = len(self.names) == 1 and bool({"he", "she", "they"} & set(told)) and self.others <= set(told)
@@ -115,7 +138,8 @@ class Question:
         return decides or (len(self.names) < 2 and bool(_PRONOUNS & set(told)))
 
     def restated(self, head: str) -> bool:
-        """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "What does she think?"
+        """Whether a heading or a question in a reply asks for the same: "Emotion", "Ann's belief", "So what does she
+        think?"
 
         It may leave out words of the question, but adds none; it speaks of belief where the question does.
         """
@@ -140,10 +164,9 @@ class Question:
         """Whether a sentence speaks of what other people than the question's first one believe."""
         if not (self.names and self.believes):
             return False
-        people = self.people(sentence)
+        people, told = self.people(sentence), _stems(sentence)
         if not people or self.names[0] in people:
-            return False
-        told = _stems(sentence)
+            return set(self.names) <= people and not _in_order(self.names, told)
         first = min(told.index(one) if one in told else len(told) for one in people)
         return not {"he", "she", "they", "i"} & set(told[:first])  # "she thinks that Bo ..." speaks of her
 

@@ -11,7 +11,7 @@ import contextlib
 import gc
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from operator import itemgetter
@@ -62,6 +62,7 @@ def write_scored(
     *,
     run: str,
     chains: Collection[str] = (),
+    lettered: Collection[str] = (),
     again: NoiseFile | None = None,
     rules: Rules = plain,
     reader: Choices | None = None,
@@ -69,10 +70,10 @@ def write_scored(
     """Score every response into a Parquet file, part by part.
 
     items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
-    for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. again: the replies of the noise check,
-    which are compared and not scored. rules: what the benchmarks of the items add. reader: the choices of a model that
-    has read what the rules could not. Raises ConfigError or ContentError
-    where a metric of a benchmark fails, OSError where the file cannot be written.
+    for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. lettered: the strategies that show the
+    choices as A, B, C. again: the replies of the noise check, which are compared and not scored. rules: what the
+    benchmarks of the items add. reader: the choices of a model that has read what the rules could not. Raises
+    ConfigError or ContentError where a metric of a benchmark fails, OSError where the file cannot be written.
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled)
     if again is not None:
@@ -87,7 +88,7 @@ def write_scored(
                 for place, rows in chunk
             )
             with _uncollected():
-                frame = _table(run, answered, chains, columns, reader)
+                frame = _table(run, answered, chains, lettered, columns, reader)
             if sum(len(rows) for _, rows in chunk) == len(responses):  # all rows fit into one part
                 frame.write_parquet(path)
                 return
@@ -96,7 +97,7 @@ def write_scored(
         if parts:
             pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
         else:
-            _table(run, (), (), columns).write_parquet(path)
+            _table(run, (), (), (), columns).write_parquet(path)
 
 
 def tell(note: Note | None, *files: ResponseFile | None) -> None:
@@ -108,7 +109,7 @@ def tell(note: Note | None, *files: ResponseFile | None) -> None:
 
 def empty(run: str) -> pl.DataFrame:
     """The score table of a run in which nothing was answered."""
-    return _table(run, (), (), _Columns.of({}, (), plain))
+    return _table(run, (), (), (), _Columns.of({}, (), plain))
 
 
 @contextlib.contextmanager
@@ -133,13 +134,14 @@ def table(
     answered: Iterable[tuple[Item, Mapping[str, Any]]],
     chains: Collection[str] = (),
     rules: Rules = plain,
+    lettered: Collection[str] = (),
 ) -> pl.DataFrame:
     """Score pairs of an item and its response into a table in memory; samples of one question become one row.
 
     run, model: their names. answered: the pairs; a response has `strategy`, `status` and `text`, and a `sample` from 1
     on where it is a further sample of a question. chains: the strategies that ask for a chain of beliefs. rules: what
-    the benchmarks of the items add. Every factor of the items becomes a column. Raises ConfigError or ContentError
-    where a metric of a benchmark fails.
+    the benchmarks of the items add. lettered: the strategies that show the choices as A, B, C. Every factor of the
+    items becomes a column. Raises ConfigError or ContentError where a metric of a benchmark fails.
     """
     questions: dict[tuple[str, Any, Any, int], tuple[Item, list[Mapping[str, Any]]]] = {}
     factors: dict[str, set[type]] = {}
@@ -151,7 +153,8 @@ def table(
         for name, value in item.factors.items():
             factors.setdefault(name, set()).add(type(value))
     pairs: list[Answered] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
-    return _table(run, pairs, chains, _Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled))
+    columns = _Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled)
+    return _table(run, pairs, chains, lettered, columns)
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,12 @@ def _kind(kinds: set[type]) -> type[pl.DataType]:
 
 
 def _table(
-    run: str, answered: Iterable[Answered], chains: Collection[str], columns: _Columns, reader: Choices | None = None
+    run: str,
+    answered: Iterable[Answered],
+    chains: Collection[str],
+    lettered: Collection[str],
+    columns: _Columns,
+    reader: Choices | None = None,
 ) -> pl.DataFrame:
     """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
     for each item and then repeated for its rows."""
@@ -208,6 +216,8 @@ def _table(
     rules = cache(columns.rules)
     for item, rows, others, again in answered:
         scoring = rules(item.benchmark)
+        if rows[0]["strategy"] in lettered and not scoring.lettered:
+            scoring = replace(scoring, lettered=True)
         place = places.setdefault(item.id, len(fields))
         if place == len(fields):
             fields.append(item_fields(item, scoring))

@@ -12,6 +12,7 @@ sentence that doubts, asks or supposes ("if she were ...") asserts nothing.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -42,6 +43,7 @@ from tomserve.scoring.mentions import LETTER, Mention, mentions
 from tomserve.scoring.statements import sentences
 from tomserve.scoring.subjects import Question
 
+_OPEN_AGAIN = re.compile(r"\bnot sure\b|\b(?:it|that|this) (?:may|might|could) (?:also |as well )?be\b", re.I)
 _WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
 _ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
 _HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
@@ -90,13 +92,16 @@ class Told:
             named = mentions(sentence, self.choices)
             if not named or not self.asked.said_in(sentence, named[0].start):
                 continue
-            if SUPPOSED.search(sentence) or (REALLY.search(sentence) and not self.asked.of_reality):
+            lead = sentence[: named[0].start]
+            if SUPPOSED.search(sentence) or (REALLY.search(lead) and not self.asked.of_reality):
                 continue
             said[place] = None if self.doubted(sentence) else self.asserted(sentence)
         if not said or len(set(said.values())) != 1:
             return None
         (place, label) = list(said.items())[-1]
-        return label if label is not None and (place == 0 or self._stands(place, label)) else None
+        if label is None or self._reopened(place, label):
+            return None
+        return label if place == 0 or self._stands(place, label) else None
 
     def headed(self) -> str | None:
         """The choice that stands under a heading, or after a question, that asks the same as the question itself.
@@ -131,6 +136,10 @@ class Told:
         others = [earlier for earlier, other in found if other != label]
         if others and not (_decides(self.sentences[place]) or self._turns(others[-1], place + 1)):
             return None
+        for sentence in self.sentences[place + 1 :]:
+            others_named = {one.choice for one in mentions(sentence, self.choices)} - {label}
+            if others_named and self.doubted(sentence) and not SUPPOSED.search(sentence):
+                return None
         for given_up, sentence in enumerate(self.sentences):
             bare = without(sentence, 0, len(sentence), mentions(sentence, self.choices))
             if GIVEN_UP.search(bare) and not (given_up < place and self._turns(given_up + 1, place + 1)):
@@ -170,6 +179,8 @@ class Told:
 
     def _stands(self, place: int, label: str) -> bool:
         """Whether what follows a sentence leaves its choice standing: it asserts no other, or only explains."""
+        if self._reopened(place, label):
+            return False
         for later in range(place + 1, len(self.sentences)):
             sentence = self.sentences[later]
             if TAKEN_BACK.search(sentence):
@@ -178,17 +189,25 @@ class Told:
                 return True
             if sentence.startswith("(") or (REALLY.search(sentence) and not self.asked.of_reality):
                 continue
-            if self._kept(sentence) - {label} and not self.asked.of_others(sentence):
+            if self._kept(sentence, seen=True) - {label} and not self.asked.of_others(sentence):
                 return False
         return True
+
+    def _reopened(self, place: int, label: str) -> bool:
+        """Whether a later sentence says that it may be another choice."""
+        later = (one for one in self.sentences[place + 1 :] if _OPEN_AGAIN.search(one))
+        return any({one.choice for one in mentions(sentence, self.choices)} - {label} for sentence in later)
 
     def asserted(self, sentence: str) -> str | None:
         """The one choice that a sentence asserts, None where it asserts none or several."""
         kept = self._kept(sentence)
         return next(iter(kept)) if len(kept) == 1 else None
 
-    def _kept(self, sentence: str) -> set[str | None]:
-        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what."""
+    def _kept(self, sentence: str, seen: bool = False) -> set[str | None]:
+        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what.
+
+        seen: whether clauses about what was so before, or what somebody saw, count nevertheless.
+        """
         kept: set[str | None] = set()
         if "(wrong)" in sentence:
             return kept
@@ -196,9 +215,11 @@ class Told:
             if not here or NEGATION.search(bare):
                 continue
             believes = BELIEF.search(clause)
-            if MOVED.search(clause) and not believes:
+            if not believes and MOVED.search(clause) and not NECESSARY.search(clause):
                 continue
-            if not self.asked.of_past and not believes and PAST.search(clause):
+            if not believes and not self.asked.of_reality and REALLY.search(bare):
+                continue
+            if not seen and not self.asked.of_past and not believes and PAST.search(clause):
                 continue
             kept |= here
         return kept
@@ -209,16 +230,22 @@ class Told:
         Of "from the red box to the blue box" only the second is counted. What stands after a colon is no aside.
         """
         named = mentions(sentence, self.choices)
-        inside = [one for one in CLAUSE.finditer(sentence) if not any(n.start <= one.start() < n.end for n in named)]
+        starts = [one.start for one in named]
+        inside = []
+        for one in CLAUSE.finditer(sentence):
+            place = bisect_right(starts, one.start()) - 1
+            if place < 0 or named[place].end <= one.start():
+                inside.append(one)
         ends = [0, *(one.start() for one in inside), len(sentence)]
         for start, end in pairwise(ends):
             clause = sentence[start:end].lstrip(",;:) ")
             if start and ASIDE.match(clause):
                 continue
-            here = [one for one in named if start <= one.start < end]
+            here = named[bisect_left(starts, start) : bisect_left(starts, end)]
+            bare = without(sentence, start, end, here)
             if len(here) > 1 and FROM.search(sentence[start : here[0].start]):
                 here = here[1:]
-            yield without(sentence, start, end, named), clause, {one.choice for one in here}
+            yield bare, clause, {one.choice for one in here}
 
 
 def _plain(lead: str) -> bool:

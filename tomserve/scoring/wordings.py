@@ -110,7 +110,8 @@ def _with_pronoun(middle: list[str], others: Sequence[Sequence[str]], before: Se
         return []
     start = shared.index(True)
     end = next((place for place in range(start, len(middle)) if not shared[place]), len(middle))
-    found = [[*middle[:start], word, *middle[end:]] for word in ("it", "them", "him", "her")]
+    short = [[word] for word in ("it", "them", "him", "her")] + [["the", middle[end - 1]]]
+    found = [[*middle[:start], *words, *middle[end:]] for words in short]
     if list(before) == ["will"]:
         found += [[f"{one[0]}s", *one[1:]] for one in (*found, middle)]
     return found

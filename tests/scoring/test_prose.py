@@ -1,0 +1,166 @@
+"""Answers in free prose: who a sentence speaks of, what it supposes or takes back, where it turns, what ends early."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tomserve.scoring.answers import read
+from tomserve.scoring.labels import Lettered
+from tomserve.scoring.statements import plain_lines
+from tomserve.scoring.subjects import Question
+from tomserve.scoring.wordings import key, wordings
+
+BOXES = Lettered(("red_box", "blue_box", "plum_bin"))
+NESTED = "Where does Ann think Bo thinks the pen is?"
+WALLET = Lettered(("Carlos believes the wallet is in his backpack.", "Carlos believes the wallet is in the taxi."))
+SEEDLINGS = Lettered(("Tariq will water the seedlings.", "Tariq will leave the seedlings alone."))
+BAG = ("popcorn", "chocolate", "unknown")
+SAM = "What does Sam believe is in the bag?"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("I want to check the lines. As he saw nothing, he must still think that it is in the taxi.", 1),
+        ("Carlos has not noticed. He believes it is in his backpack.", 0),
+        ("Nobody told him. So, b).", 1),
+        ("It is option b because he was told.", 1),
+        ("Carlos believes that the wallet is in the taxi (option b). Option a would have been right if he slept.", 1),
+        ("**a) Carlos believes the wallet is in his backpack.** \u2714\ufe0f\n\nb) in the taxi \u274c", 0),
+    ],
+)
+def test_choices_that_are_sentences_are_named_by_what_tells_them_apart(text: str, answer: int) -> None:
+    assert read(text, WALLET, None, "Where does Carlos believe his wallet is?").answer == WALLET[answer]
+
+
+def test_what_choices_are_about_may_be_a_pronoun() -> None:
+    assert read("He'll water them, I'd say.", SEEDLINGS, None, "What will Tariq do?").answer == SEEDLINGS[0]
+    assert read("Tariq leaves them alone.", SEEDLINGS, None, "What will Tariq do?").answer == SEEDLINGS[1]
+
+
+@pytest.mark.parametrize(
+    ("choices", "name", "choice"),
+    [
+        (("first locker", "second locker"), "locker two", "second locker"),
+        (("green bag", "brown bag"), "the green one", "green bag"),
+        (("under the sofa", "on the top shelf"), "top shelf", "on the top shelf"),
+        (("The lake is frozen.", "The lake is not frozen."), "frozen", None),  # a "not" may stand before it
+    ],
+)
+def test_shorter_names_of_a_choice(choices: tuple[str, ...], name: str, choice: str | None) -> None:
+    assert wordings(choices)[1].get(key(name)) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is red_box. Wait, Bo had left. The answer is blue_box.", "blue_box"),
+        ("Bo would trust him, and the answer would be A. However, he had left. Answer: B", "blue_box"),
+        ("If she had seen it, A would be the answer. She had not, so it has to be B.", "blue_box"),
+        ("My first answer is A. My final answer is B.", "blue_box"),
+        ("The answer is B: blue_box. Let me know!", "blue_box"),
+        ("Answer: A\nAnswer: B", None),
+        ("The answer is A. The answer is B.", None),
+    ],
+)
+def test_a_statement_is_taken_back_only_where_the_text_turns(text: str, answer: str | None) -> None:
+    assert read(text, BOXES, None, NESTED).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("So Bo thinks that Ann thinks it is in the red_box.", None),
+        ("Bo thinks it is in the red_box. Ann thinks that Bo thinks it is in the blue_box.", "blue_box"),
+        ("Ann knows the rules. Hence she has no reason to think Bo would look anywhere other than the blue_box.",
+         "blue_box"),
+        ("She does not expect it in the red_box any more, so in the end it must be the plum_bin.", "plum_bin"),
+        ("The red_box can be ruled out. The plum_bin can be ruled out, too. That leaves the blue_box.", "blue_box"),
+        ("**Reasoning**\n1. Bo left.\n\n| Who | Where |\n|---|---|\n| Ann about Bo | red_box |\n\n**B**", "blue_box"),
+    ],
+)  # fmt: skip
+def test_what_a_sentence_says_counts_for_the_persons_of_the_question(text: str, answer: str | None) -> None:
+    assert read(text, BOXES, None, NESTED).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The label says chocolate. His aunt thinks it is popcorn.", None),
+        ("Sam's belief: chocolate\nReality: popcorn", "chocolate"),
+        ("Sam thinks: chocolate\nHer brother thinks: popcorn", "chocolate"),
+        ("What is in it? Popcorn.\nSo what does Sam believe? That it is chocolate.", "chocolate"),
+        ("Sam believes it is chocolate, but it is really popcorn.", "chocolate"),
+        ("chocolate. Actually it is popcorn.", "chocolate"),
+        ("- [ ] popcorn\n- [x] chocolate\n- [ ] unknown", "chocolate"),
+        ("~~popcorn~~ (she has not looked)\n**chocolate**", "chocolate"),
+        ("#### Answer\n**chocolate**\n\n#### Explanation\nShe has only read the label.", "chocolate"),
+        ("The bag is transparent, so she can see it. She'd know it's popcorn.", "popcorn"),
+        ("It could be popcorn or chocolate; I cannot decide between the two.", None),
+        ("Sam believes it is chocolate. I am not sure, it may be popcorn.", None),
+    ],
+)
+def test_belief_is_told_from_reality_and_from_what_others_think(text: str, answer: str | None) -> None:
+    assert read(text, BAG, None, SAM).answer == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. Bo: red_box \u2192 blue_box\n2. Ann:",
+        "Bo saw the red_box. Therefore Ann thinks that Bo thinks of the blue_box and the",
+        "Ann thinks Bo thinks the pen is in the",
+    ],
+)
+def test_of_a_text_that_breaks_off_in_the_middle_nothing_is_concluded(text: str) -> None:
+    assert read(text, BOXES, None, NESTED).answer is None
+
+
+def test_a_completion_goes_on_where_the_question_stops() -> None:
+    assert (
+        read("chocolate, but it is full of popcorn.", BAG, None, "Sam believes that it is full of").answer
+        == "chocolate"
+    )
+    assert read("chocolate, but it is full of popcorn.", BAG, None, "What is in it?").answer is None
+
+
+def test_who_is_asked_for_is_named_first() -> None:
+    people = ("Marta", "Leon", "Ida")
+    asked = "Who still believes that the dog is lost?"
+    assert read("Leon still believes it. The others have seen the dog.", people, None, asked).answer == "Leon"
+    assert not Question(asked, people).said_in("Leon knows that the dog is at home.", 0)
+
+
+def test_no_one_is_not_the_answer_no() -> None:
+    assert read("No one knows what happened there.", ("yes", "no"), None, "Does Paul know?").answer is None
+    assert read("No he doesn't know it.", ("yes", "no"), None, "Does Paul know?").answer == "no"
+
+
+def test_plain_lines_read_marks_and_tables() -> None:
+    assert plain_lines("| Who | Where |\n|---|:-:|\n| Ann | **red** |") == ["Who: Where", "Ann: red"]
+    assert plain_lines("a) red \u2705\nb) blue \u274c") == ["a) red (correct)", "b) blue (wrong)"]
+    assert plain_lines("Does he? \u274c No.") == ["Does he? No."]
+
+
+def test_of_whom_a_sentence_speaks() -> None:
+    asked = Question(NESTED, BOXES)
+    assert (asked.names, asked.of_reality) == (["ann", "bo"], False)
+    assert not asked.about("Bo thinks it is in the ", False)
+    assert asked.of_others("Bo, however, thinks of the red_box")
+    assert not asked.of_others("She thinks that Bo is right")
+    assert Question("Where is the pen really?", BOXES).of_reality
+
+
+def test_prose_of_all_kinds_of_models_is_read_as_a_reader_reads_it() -> None:
+    """On all replies of bench/replies.jsonl but the held out ones; bench/reading.py tells more."""
+    there = right = got = wrong = 0
+    for line in (Path(__file__).parents[2] / "bench" / "replies.jsonl").read_text("utf-8").splitlines():
+        reply = json.loads(line)
+        if reply["half"] != "held out":
+            choices = Lettered(reply["choices"]) if reply["lettered"] else tuple(reply["choices"])
+            found = read(reply["text"], choices, None, reply["question"]).answer
+            there, right = there + (reply["label"] is not None), right + (found is not None and found == reply["label"])
+            got, wrong = got + (found is not None), wrong + (found not in (None, reply["label"]))
+    assert right >= 0.96 * there
+    assert wrong <= 0.003 * got
