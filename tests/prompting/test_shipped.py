@@ -36,11 +36,13 @@ TEXTS = ROOT / "tests/data/prompts"
 FIRST = ["cot", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla"]
 NEW = [
     *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
-    "vanilla_free",
+    *("vanilla_free", "vanilla_open"),
 ]
+WEIGHED = ["forced_choice"]
+"""Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
-OTHERS = ["forced_choice", "reader", "vanilla_open"]
-"""Strategies that are tested where the ways of asking and the reading of replies are."""
+READERS = ["reader"]
+"""Strategies that read the replies to others; tests/runs/test_reader.py has their requests."""
 
 
 @cache
@@ -84,8 +86,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert {*FIRST, *NEW, *OTHERS} == set(names())
-    for name in NEW:
+    assert names() == sorted([*FIRST, *NEW, *WEIGHED, *READERS])
+    for name in [*NEW, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):
