@@ -1,5 +1,7 @@
 """Whose minds a question goes through, by its text or by the factor of its item."""
 
+import time
+
 import pytest
 
 from tests.conftest import data_file, make_item
@@ -77,3 +79,10 @@ def test_every_bigtom_question_asks_about_its_protagonist() -> None:
 def test_the_factor_of_an_item_wins_over_its_question(factor: str | None, people: tuple[str, ...]) -> None:
     assert people_of(make_item(factors={"person": factor})) == people
     assert people_of(make_item()) == ("Ada",)
+
+
+@pytest.mark.parametrize("text", ["does " + "Aa " * 2000, "Aa " * 5000, "A'" * 8000, "is " + "Ann's " * 3000])
+def test_a_strange_question_takes_no_long_time(text: str) -> None:
+    began = time.process_time()
+    assert asked_about(text) == ()
+    assert time.process_time() - began < 1  # it took seconds where every beginning was tried with every end

@@ -9,11 +9,14 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import orjson
+import polars as pl
 import pytest
 
-from tests.conftest import ROOT, data_file, fill, make_item
+from tests.conftest import ROOT, Endpoint, completion, data_file, fill, make_item
 from tests.helpers.strategies import shown, talk
 from tomserve.benchmarks import load
 from tomserve.benchmarks.hitom.events import Move, Place, Story
@@ -243,6 +246,42 @@ def test_the_oracle_says_where_there_is_no_truth_to_take() -> None:
 def test_the_oracle_reads_every_released_hitom_story() -> None:
     strategy = Strategy.load("simtom_oracle")
     assert all(strategy.turn(item).schema for item in load("hitom", data_file("Hi-ToM_data.json")))
+
+
+@pytest.mark.parametrize("kind", ["perturbed", "hitom", "own"])
+def test_a_server_receives_these_prompts_and_nothing_else(kind: str, cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    def script(body: dict[str, Any], n: int) -> dict[str, Any]:
+        form = body.get("response_format")
+        return completion(scripted(Turn(body["messages"], form and form["json_schema"]["schema"])))
+
+    endpoint.script, endpoint.max_model_len = script, 16384
+    file = tmp_path / "one.jsonl"
+    file.write_bytes(items()[kind].to_json() + b"\n")
+    asked = [word for name in NEW for word in ("--strategy", name)]
+    where = ("--benchmark", "hitom" if kind == "hitom" else "items")
+    done = cli(
+        "eval", *where, "--path", file, "--base-url", endpoint.url, *asked, "--quiet", "--no-report", "--run", kind
+    )
+    assert done.code in (0, 1), done.err
+    item = next(load("hitom" if kind == "hitom" else "items", file))
+    expected: set[str] = set()
+    for name in NEW:
+        for turn in talk(Strategy.load(name), item, scripted)[0]:
+            body = {"messages": turn.messages, "max_tokens": turn.max_tokens, "schema": turn.schema}
+            expected.add(orjson.dumps(body).decode())
+    received = [
+        {
+            "messages": body["messages"],
+            "max_tokens": body["max_tokens"],
+            "schema": body["response_format"]["json_schema"]["schema"] if "response_format" in body else None,
+        }
+        for body in endpoint.requests
+        if body["max_tokens"] > 1  # the first request only asks whether the server answers
+    ]
+    assert {orjson.dumps(body).decode() for body in received} == expected
+    rows = pl.read_parquet(tmp_path / f"runs/{kind}/scores.parquet")
+    assert set(rows["strategy"]) == set(NEW)
+    assert "unfinished" not in set(rows["status"])
 
 
 def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None:

@@ -181,8 +181,9 @@ class Folder:
                 raise self.mistake(reason, "turns", place, "continues")
         for key in self._overrides:
             strategy, slash, part = key.rpartition("/")
-            if part not in (self.parts if slash else PARTS) and strategy in ("", self.path.name):
-                raise ConfigError(f"a prompt part that is overridden: {one_of('part', part, self.parts)}")
+            known = self.parts if slash else PARTS
+            if part not in known and strategy in ("", self.path.name):
+                raise ConfigError(f"prompt_parts: {key}: {one_of('part', part, known)}")
 
     def mistake(self, reason: str, *loc: str | int) -> ContentError:
         """The error of a mistake in strategy.yaml. loc: the path to the field, such as "turns", 0, "continues"."""

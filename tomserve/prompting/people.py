@@ -58,7 +58,8 @@ _ADVERB = (
     "(?:(?:really|truly|actually|now|still|then|first|most|likely|probably|currently|falsely|wrongly|also|always|at"
     " first|at last) )*"
 )
-_NAME = r"(?:(?:Mr|Mrs|Ms|Dr|Prof|St)\. )?[^\W\d_a-zß-öø-ÿ][\w'’-]*?(?: [^\W\d_a-zß-öø-ÿ][\w'’-]*?)*(?!\w)"
+_WORD = r"[^\W\d_a-zß-öø-ÿ][\w'’-]{0,40}?"
+_NAME = rf"(?:(?:Mr|Mrs|Ms|Dr|Prof|St)\. )?{_WORD}(?: {_WORD}){{0,4}}(?!\w)"
 _ROLE = r"(?:the|her|his|their|my) [a-zß-öø-ÿ-]+(?: [a-zß-öø-ÿ-]+){0,2}?"
 _SOMEBODY = f"{_NAME}|{_ROLE}"
 _ASKED = rf"{_NAME}(?:['’]s? [a-z]+)?|{_ROLE}|he|she|they"
