@@ -14,18 +14,19 @@ FIELDS = {"continue_final_message": True, "add_generation_prompt": False, "promp
 
 def program(item, ask):
     question = ask("weigh")
+    options = [one for one in item.choices if one != "unknown" or item.benchmark != "hitom"]  # those that are shown
     turns = [
         question._replace(
             messages=(*question.messages, {"role": "assistant", "content": option}),
             max_tokens=1,  # a completion cannot be empty
             fields={**question.fields, **FIELDS},
         )
-        for option in item.choices
+        for option in options
     ]
     replies = yield turns
     scores = mean_log_probabilities(replies)
     best = max(range(len(scores)), key=scores.__getitem__)  # of equals the first
-    return json.dumps({"answer": item.choices[best]}, ensure_ascii=False)
+    return json.dumps({"answer": options[best]}, ensure_ascii=False)
 
 
 def mean_log_probabilities(replies):

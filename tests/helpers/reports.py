@@ -128,6 +128,23 @@ def talking_run(folder: Path) -> Path:
     return folder
 
 
+def sampled_run(folder: Path) -> Path:
+    """A run of three samples of two questions: the majority of the first is the second sample's answer, and the first
+    sample of the second question failed."""
+    texts = {
+        "demo/1": ('{"answer": "salt"}', '{"answer": "tea"}', '{"answer": "tea"}'),
+        "demo/2": (None, '{"answer": "salt"}', "hm"),
+    }
+    run_folder(folder, {"vanilla": {}}, [make_item(1), make_item(2)], sampling={"temperature": 0.7, "repeats": 3})
+    with (folder / "responses.jsonl").open("ab") as journal:
+        for item, samples in texts.items():
+            for sample, text in enumerate(samples):
+                row = {"item": item, "strategy": "vanilla", "turn": 0, "key": f"{item}{sample}", "text": text}
+                more = {"status": "ok" if text else "timeout", **({"sample": sample} if sample else {})}
+                journal.write(orjson.dumps({"schema": 1, **row, **more}) + b"\n")
+    return folder
+
+
 class Elements(HTMLParser):
     """The elements of a page with their attributes, and the text of each kind."""
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run, talking_run
+from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run, sampled_run, talking_run
 from tomserve.reporting.html.build import write_report
 from tomserve.reporting.html.sources import load
 from tomserve.scoring.tablefile import write_scores
@@ -435,6 +435,25 @@ def test_a_fan_out_shows_its_replies_and_what_was_made_of_them(visit: Any, tmp_p
     assert set(PAYLOADS[:5]) <= set(texts)  # they are text, and nothing of them ran: `visit` saw no word of it
     assert page.locator("dialog .turn :is(img, script, svg, a)").count() == 0
     assert page.locator("dialog .turn.answered pre").last.inner_text() == '{"answer": "tea"}'
+
+
+def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any, tmp_path: Path) -> None:
+    path = write_report([str(sampled_run(tmp_path / "sampled"))], tmp_path / "r.html")
+    found = visit(path, "#item=demo%2F1")
+    page = found.page
+    page.wait_for_selector("dialog[open] .turn")
+    assert page.locator("dialog .turn summary").all_inner_texts() == [
+        "vanilla, sample 1 of 3",
+        "vanilla, sample 2 of 3 (the answer)",
+        "vanilla, sample 3 of 3",
+    ]
+    assert page.locator("dialog .turn.answered pre").all_inner_texts() == ['{"answer": "tea"}']
+    page.locator("dialog [data-step='1']").click()
+    page.wait_for_function("document.getElementById('item-title').textContent === 'demo/2'")
+    assert "vanilla, sample 1 of 3 (timeout): no text came back." in page.inner_text("dialog .inside")
+    assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
+    page.locator("dialog [data-close]").click()
+    assert found.count() == "2 of 2 answers, 1 right (50%)"  # one for a question, however many samples
 
 
 def test_conversations_without_an_answer_say_so(visit: Any, tmp_path: Path) -> None:

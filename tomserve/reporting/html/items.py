@@ -18,6 +18,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
+from tomserve.scoring.samples import sample_of
 from tomserve.status import OK, inert
 from tomserve.studies.showing import Versions
 
@@ -67,7 +68,8 @@ class Browser:
     def add(self, source: Source, chosen: Collection[str] | None = None) -> None:
         """Add the scored answers of a run. chosen: the ids of the items whose answers are wanted; None for all."""
         scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
-        wanted = {row[:3]: row[3:] for row in _selected(scores).iter_rows()}
+        wanted = {row[:3]: row[3:-1] for row in _selected(scores).iter_rows()}
+        chosen_sample = {row[:3]: row[-1] for row in _selected(scores).iter_rows()}
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
         turns = source.turns(chosen)
@@ -75,7 +77,8 @@ class Browser:
             strategy = str(row["strategy"])
             # A label renames the run's model; several models in one run keep their names.
             model = next(iter(names.values())) if len(names) == 1 else str(row["model"])
-            if (scored := wanted.get((model, strategy, item.id))) is None:
+            asked = (model, strategy, item.id)
+            if (scored := wanted.get(asked)) is None or sample_of(row) != (chosen_sample[asked] or 0):
                 continue
             if model not in arms:
                 arms[model] = len(self.arms)
@@ -132,7 +135,7 @@ class Browser:
             "kind": self.words.place(kind),
             "text": self.texts.place(_string(row.get("text"))),
             "reasoning": self.texts.place(_string(row.get("reasoning"))),
-            "sample": row["sample"] if type(row.get("sample")) is int else 0,
+            "sample": sample_of(row),
         }
         for name, value in values.items():
             self.columns[name].append(value)
@@ -234,6 +237,7 @@ def _selected(scores: pl.DataFrame) -> pl.DataFrame:
     return scores.select(
         *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
         *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),
+        pl.col("sample") if "sample" in scores.columns else pl.lit(0).alias("sample"),
     )
 
 
