@@ -359,3 +359,33 @@ def test_from_python_also_inside_a_running_loop(endpoint: Endpoint, run: Path) -
     endpoint.models = ["evaluated"]
     with pytest.raises(ConfigError, match="is the evaluated model"):
         Run.open("mine").read_by(endpoint.url)
+
+
+def test_every_sample_of_a_question_is_read_and_then_they_vote(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    endpoint.script = careful
+    folder = run_folder(tmp_path / "runs/mine", {"vanilla": {"demo/1": {"text": "Answer: salt"}}}, ITEMS, "evaluated")
+    further = [{"text": UNREAD.format(7), "sample": 1}, {"text": UNREAD.format(8), "sample": 2}]
+    row = {"item": "demo/1", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok"}
+    with (folder / "responses.jsonl").open("ab") as journal:
+        journal.writelines(orjson.dumps({**row, **one}) + b"\n" for one in further)
+    assert scores_of(folder).select("answer", "samples_read").row(0) == ("salt", 1)
+    assert "found an answer in 2, none in 0" in cli("score", "mine", "--reader", endpoint.url).out
+    assert scores_of(folder).select("answer", "parse", "samples_read").row(0) == ("tea", "reader", 3)
+
+
+def test_what_a_conversation_came_to_is_read_and_its_other_turns_are_not(
+    endpoint: Endpoint, cli, tmp_path: Path
+) -> None:
+    endpoint.script = careful
+    last = {"text": "first, number 9", "turn": 1, "closes": 2, "conclusion": UNREAD.format(3)}
+    fields = {"demo/1": {"text": "an earlier turn", "turn": 0}}
+    folder = run_folder(tmp_path / "runs/mine", {"two": fields}, ITEMS, "evaluated")
+    row = {"item": "demo/1", "strategy": "two", "key": "l", "status": "ok", **last}
+    with (folder / "responses.jsonl").open("ab") as journal:
+        journal.write(orjson.dumps(row) + b"\n")
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    manifest["strategies"]["two"]["turns"] = 2
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+    assert "found an answer in 1" in cli("score", "mine", "--reader", endpoint.url).out
+    assert [quoted(body) for body in endpoint.requests] == [UNREAD.format(3)]
+    assert scores_of(folder).select("answer", "parse").row(0) == ("tea", "reader")

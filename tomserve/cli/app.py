@@ -86,7 +86,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def _counted(arguments: list[str]) -> list[str]:
     """The arguments with a number after --unread, which may stand alone: then it lists UNREAD replies."""
-    following = [*arguments[1:], ""]
+    following = [*arguments, ""][1:]
     alone = [one == "--unread" and not after.isdecimal() for one, after in zip(arguments, following, strict=True)]
     return [f"{one}={runs.UNREAD}" if bare else one for one, bare in zip(arguments, alone, strict=True)]
 
