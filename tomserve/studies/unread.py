@@ -84,7 +84,7 @@ def listed(
     unread = table.filter("unread")
     shown = [Unread(*(value or "" for value in row)) for row in unread.head(count).select(_NAMES).iter_rows()]
     if known is not None and found is not None:
-        texts = dict(_texts(known, found, shown))
+        texts = dict(reversed([*_texts(known, found, shown)]))  # of several samples the first, as it is scored
         shown = [one._replace(text=texts.get(one[:3])) for one in shown]
     return Listed(shown, unread.height, int(table["came"].sum()))
 
