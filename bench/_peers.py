@@ -9,15 +9,17 @@ the process up to the end of the first run, less reading BODIES (making the item
 program alone: a child's ru_maxrss starts at what its parent had when it was forked.
 
 Ours does everything that an evaluation does: render the prompt, compute the key, send, validate, one row in the
-journal with its fsync a second; "ours+progress" shows progress beside, as plain lines to /dev/null. The others get
-ready bodies. Inspect and lm-eval run a task with their own scoring and log, at their defaults but for concurrency and
-display; "inspect-lean" has everything off that can be. Both send less than ours, since no schema goes with it.
+journal with its fsync a second; "ours+progress" shows progress beside, as plain lines to /dev/null; "ours+turns" holds
+a conversation of two turns about each item. The others get ready bodies. Inspect and lm-eval run a task with their
+own scoring and log, at their defaults but for concurrency and display; "inspect-lean" has everything off that can be.
+Both send less than ours, since no schema goes with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -53,6 +55,41 @@ async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observe
         await runner.run(requests)
         assert len(journal.final) == len(items), journal.failed
     await transport.close()
+
+
+async def with_turns(url: str, items: list[Any], in_flight: int, folder: Path) -> None:
+    """Send the items through tomserve's engine by a strategy of two turns, each as long as that of `ours`."""
+    from tomserve.engine.request import Request, Sampling
+    from tomserve.engine.runner import Runner
+    from tomserve.engine.transport import AiohttpTransport
+    from tomserve.runs.journal import Journal
+    from tomserve.runs.talking import Talks
+
+    strategy = _two_turns(folder / "two")
+    build = functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling())
+    talks = Talks(build)
+    requests = (request for item in items for request in talks.begin(strategy, item))
+    transport = AiohttpTransport()
+    with Journal(folder / "responses.jsonl") as journal:
+        await Runner([url], transport, journal, concurrency=in_flight, follower=talks).run(requests)
+        assert (len(journal.closed), len(journal.final)) == (len(items), 2 * len(items)), journal.failed
+    await transport.close()
+
+
+def _two_turns(folder: Path) -> Any:
+    """A strategy that asks what `ours` asks twice, the second time in a chat of its own with another first word."""
+    from tomserve.prompting.strategy import Strategy
+
+    one = Strategy.load("vanilla").folder
+    folder.mkdir()
+    lines = ["schema: 1", "description: Two turns.", "max_tokens: 64", "turns:"]
+    for name, word in (("turn1", ""), ("turn2", "Again. ")):
+        lines += [f"  - name: {name}", "    continues: false"]
+        for part in ("system", "user", "schema"):
+            text = (one / f"{part}.j2").read_text("utf-8")
+            (folder / f"{name}.{part}.j2").write_text(text if part == "schema" else word + text, "utf-8")
+    (folder / "strategy.yaml").write_text("\n".join(lines) + "\n", "utf-8")
+    return Strategy(folder)
 
 
 @contextlib.contextmanager
@@ -226,12 +263,16 @@ def with_lm_eval(url: str, bodies: Bodies, in_flight: int, folder: Path) -> None
     (folder / "results.json").write_text(json.dumps(found, default=str))
 
 
-OURS = ("ours", "ours+progress")
+OURS = ("ours", "ours+progress", "ours+turns")
+TURNS = {"ours+turns": 2}
+"""How many requests a client sends for one item, where it is not one."""
+
 CLIENTS: dict[str, Callable[..., Any]] = {
     "raw": raw,
     "bare": bare,
     "ours": ours,
     "ours+progress": with_progress,
+    "ours+turns": with_turns,
     "httpx": with_httpx,
     "openai": with_openai,
     "lm-eval": with_lm_eval,

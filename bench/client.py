@@ -10,7 +10,8 @@ short: CPU of the whole client, threads included, without start-up, which has a 
 
 Each run is a process of its own; a round runs every client once, every second round backwards. Ratios are to "bare"
 (aiohttp + orjson + one append a row) of the same round. Figures are medians over rounds, with lowest and highest.
-Slow clients (httpx, openai, Inspect) send --slow-count requests. Aim: ours at most 1.6 times bare at both levels.
+Slow clients (httpx, openai, Inspect) send --slow-count requests. Aims: ours at most 1.6 times bare at both levels, and
+a request of a conversation of two turns (ours+turns) at most 1.1 times one of a single turn, in the same rounds.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import _peers as peers
 
 AIM = 1.6
+AIM_TURNS = 1.1
 SLOW = ("httpx", "openai", "inspect", "inspect-lean")
 MODULES = {"openai": "openai", "httpx": "httpx", "inspect": "inspect_ai", "lm-eval": "lm_eval"}
 REPLY = {
@@ -129,17 +131,19 @@ def present(pythons: dict[str, str], only: list[str] | None) -> list[str]:
 
 
 def run(name: str, python: str, url: str, bodies: Path, count: int, in_flight: int) -> dict[str, float]:
-    """Run one client once; returns the figures of bench/_peers.py, and `ms`, its CPU milliseconds a request."""
+    """Run one client once over so many items; returns the figures of bench/_peers.py, and `ms`, its CPU milliseconds a
+    request."""
     before = asked(url)
     command = [python, str(Path(peers.__file__)), name, url, str(bodies), str(count), str(in_flight)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    sent, expected = asked(url) - before - 1, count + 2 * in_flight + 1
+    turns = peers.TURNS.get(name, 1)
+    sent, expected = asked(url) - before - 1, turns * (count + 2 * in_flight + 1)
     if not expected <= sent <= expected * 1.01 + 10:  # some look around beside: metrics, models
         raise SystemExit(f"{name}: nginx had {sent} requests where {expected} were to be sent")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return {**found, "ms": found["cpu"] / count * 1000}
+    return {**found, "ms": found["cpu"] / count / turns * 1000}
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -165,13 +169,19 @@ def show(found: dict[str, list[dict[str, float]]], counts: dict[str, int], in_fl
         startup, memory = (statistics.median(run[column] for run in runs) for column in ("startup", "peak"))
         print(
             f"  {name:14s} {spread(milliseconds, 3):26s} {spread(ratios[name], 2):23s} "
-            f"{1000 / statistics.median(milliseconds):17.0f} {startup:14.2f} {memory:7.0f} {counts[name]:8d}"
+            f"{1000 / statistics.median(milliseconds):17.0f} {startup:14.2f} {memory:7.0f} "
+            f"{counts[name] * peers.TURNS.get(name, 1):8d}"
         )
     for name in peers.OURS:
         if name in ratios:
             each = " ".join(f"{ratio:.2f}" for ratio in ratios[name])
             met = "met" if statistics.median(ratios[name]) <= AIM else "missed"
             print(f"  {name} / bare by round: {each}; aim of {AIM} {met}")
+    if {"ours", "ours+turns"} <= set(found):
+        pairs = zip(found["ours+turns"], found["ours"], strict=True)
+        turns = [two["ms"] / one["ms"] for two, one in pairs]
+        met = "met" if statistics.median(turns) <= AIM_TURNS else "missed"
+        print(f"  a request of two turns / of one: {spread(turns, 2)}; aim of {AIM_TURNS} {met}")
 
 
 def main() -> None:
@@ -189,6 +199,7 @@ def main() -> None:
         parser.error(f"--python: no peer {sorted(unknown)}; there are {sorted(MODULES)}")
     there = present(pythons, chosen.only and list(dict.fromkeys(["bare", *chosen.only])))
     counts = {name: min(chosen.slow_count, chosen.count) if name in SLOW else chosen.count for name in there}
+    counts = {name: count // peers.TURNS.get(name, 1) for name, count in counts.items()}
     with nginx() as url, tempfile.TemporaryDirectory() as scratch:
         bodies = Path(scratch) / "bodies.jsonl"
         write_bodies(bodies, chosen.count + max(chosen.in_flight))

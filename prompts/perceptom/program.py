@@ -7,9 +7,9 @@ NAME = re.compile(r"[A-Z][\w'’-]*(?: [A-Z][\w'’-]*)*")
 
 OPENERS = """
 A After All Although An And Another As At Because Before Behind Both But By During Each Early Every Everybody Everyone
-Everything Finally For From He Her Here His I If In Inside It Its Just Later Meanwhile Near Next No Nobody Nothing Now Of On
-Once One Only Out Outside Over She Since So Some Someone Soon Still Suddenly That The Their Then There These They This
-Though Through Today Two Under Until We What When Where Which While Who With Without You Your
+Everything Finally For From He Her Here His I If In Inside It Its Just Later Meanwhile Near Next No Nobody Nothing Now
+Of On Once One Only Out Outside Over She Since So Some Someone Soon Still Suddenly That The Their Then There These They
+This Though Through Today Two Under Until We What When Where Which While Who With Without You Your
 """
 """Words that begin a sentence with a capital and are no names."""
 

@@ -38,6 +38,9 @@ NEW = [
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
+READERS = ["reader"]
+"""Strategies that read the replies to others; tests/runs/test_reader.py has their requests."""
+
 
 @cache
 def items() -> dict[str, Item]:
@@ -80,7 +83,7 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *NEW, *WEIGHED])
+    assert names() == sorted([*FIRST, *NEW, *WEIGHED, *READERS])
     for name in [*NEW, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
@@ -247,7 +250,9 @@ def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None
     listed = re.findall(r"^\| `(\w+)`", page.split("## What templates see")[1].split("## Several turns")[0], re.M)
     assert listed == [*VARIABLES, "replies", "chain"]
     table = page.split("## Strategies that come with tomserve")[1]
-    assert sorted(set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", table, re.M))))) == names()
+    assert sorted(set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", table, re.M))))) == [
+        name for name in names() if name != "reader"
+    ]
     entries = page.split("| in an entry |")[1].split("## A program")[0]
     fields = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", entries, re.M)))
     assert sorted(fields) == sorted(TurnFile.model_fields)

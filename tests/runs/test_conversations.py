@@ -247,9 +247,12 @@ def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> Non
     base = {"item": "a", "strategy": "s", "key": "k", "status": "ok"}
     with Journal(tmp_path / "j.jsonl") as journal:
         journal.append({**base, "turn": 0})
-        assert (("a", "s", 0) in journal.closed, ("a", "s", 0) in journal.further) == (False, False)
-        journal.append({**base, "turn": 1, "closes": 2, "status": "timeout"})
+        assert (("a", "s", 0) in journal.closed, journal.further) == (False, set())
+        journal.append({**base, "turn": 2})
+        assert (("a", "s", 0) in journal.closed, journal.further) == (False, {("a", "s")})
+        journal.append({**base, "turn": 1, "closes": 3, "status": "timeout"})
         assert ("a", "s", 0) not in journal.closed, "a failure that may go away ends nothing"
-        journal.append({**base, "turn": 1, "closes": 2})
+        journal.append({**base, "turn": 1, "closes": 3})
+        journal.append({**base, "turn": 3})
     with Journal(tmp_path / "j.jsonl") as journal:
-        assert (("a", "s", 0) in journal.closed, ("a", "s", 0) in journal.further) == (True, True)
+        assert (("a", "s", 0) in journal.closed, journal.further) == (True, set())

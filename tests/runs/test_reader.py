@@ -1,5 +1,6 @@
 """A model as the reader of what the rules cannot read: what it sees, what it may say, what is kept, what it may not."""
 
+import asyncio
 import signal
 import subprocess
 import time
@@ -15,10 +16,13 @@ from aiohttp import web
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.reports import run_folder
+from tomserve import Run
+from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs import reading
 from tomserve.runs.journal import read_rows
 from tomserve.runs.reader import BEGINNING, END, excerpt, shown
+from tomserve.runs.reading import Outcome
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.choices import Choices, Place, content
 
@@ -339,3 +343,19 @@ def test_files_of_others_are_not_trusted(tmp_path: Path, run: Path, cli) -> None
     place.record.symlink_to(tmp_path / "elsewhere")
     done = cli("score", "mine")
     assert (done.code, "is a symbolic link" in done.err) == (2, True)
+
+
+def test_from_python_also_inside_a_running_loop(endpoint: Endpoint, run: Path) -> None:
+    endpoint.script = careful
+
+    async def notebook() -> Outcome:
+        return Run.open("mine").read_by(endpoint.url, sample=2)
+
+    outcome = asyncio.run(notebook())
+    assert (outcome.read, outcome.none, outcome.unread) == (7, 1, 8)
+    assert outcome.agreement is not None
+    assert outcome.agreement[:4] == (2, 2, 0, 0)
+    assert (Run.open("mine").scores()["parse"] == "reader").sum() == 7
+    endpoint.models = ["evaluated"]
+    with pytest.raises(ConfigError, match="is the evaluated model"):
+        Run.open("mine").read_by(endpoint.url)

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
 from tomserve.items import write_items
+from tomserve.reporting import latex
 from tomserve.reporting.html.build import report
 from tomserve.reporting.unread import LINES, WIDTH, end_of, show_unread
 from tomserve.runs.scores import scores_of
@@ -69,7 +70,7 @@ def test_every_accuracy_stands_beside_its_unread_replies(cli, tmp_path: Path) ->
         assert "unread" in cli("analyze", "mine", "--study", "accuracy", "--format", form).out
     page = report([str(folder)])
     assert "3 of 10 answers (30.0%) could not be read" in page
-    assert "--unread" in page
+    assert "`tomserve runs mine --unread`" in page
 
 
 def test_the_list_has_the_reason_and_the_last_lines_and_says_how_many(cli, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     lines = end_of(hostile)
     assert (lines[0], lines[-1], len(lines)) == ("...", "end\ufffd", LINES)
     out = io.StringIO()
-    one = Unread("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, hostile)
+    one = Unread("a\x1b[31m", "s\n", "m", "invalid", "why \x9b" + "y" * 200, 0, hostile)
     show_unread("runs/[bold]x", Listed([one], 1, 1), Console(file=out, width=100_000))
     text = out.getvalue()
     assert text.startswith("runs/[bold]x: 1 of 1")
@@ -136,3 +137,7 @@ def test_two_strategies_share_a_narrow_column(tmp_path: Path) -> None:
     accuracy = next(one for one in found.summary() if "accuracy" in one.title)
     assert set(accuracy.frame["unread"]) == {"0 / 16"}
     assert found.tables["accuracy"].filter(pl.col("strategy") == "cot")["unread"].to_list()[0] == 16
+    shares = found.tables["accuracy"].filter(subset="all")
+    assert "\nunread, at most & 0 & 16 " in latex.render(shares, found.study.layouts["accuracy"])
+    read = shares.with_columns(unread=0)
+    assert "unread" not in latex.render(read, found.study.layouts["accuracy"])

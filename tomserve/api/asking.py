@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast
 
-from tomserve.api.run import Run
+from tomserve.api.run import LOOK_EVERY, Run
 from tomserve.errors import ConfigError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
@@ -21,10 +21,6 @@ from tomserve.runs.stopping import INTERRUPTED, Stop
 
 Place = str | Path
 """A file or folder, given as text or as a Path."""
-
-LOOK_EVERY = 0.2
-"""Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
-it, because Polars sets signals to restart the system call that they interrupt."""
 
 
 class AskOptions(TypedDict, total=False):

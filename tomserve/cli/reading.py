@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tomserve import benchmarks
 from tomserve.cli import signals
@@ -14,8 +13,6 @@ from tomserve.cli.options import console
 from tomserve.errors import ConfigError
 from tomserve.reporting.progress import Screen
 from tomserve.runs import reader, reading
-from tomserve.runs.runfolder import RunFolder, read_manifest
-from tomserve.runs.scores import replies_of
 from tomserve.scoring.choices import Place
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.serving.waiting import Waiting
@@ -49,6 +46,11 @@ class Wishes:
         return None
 
     @property
+    def size(self) -> int:
+        """How many replies the sample has at most."""
+        return reading.SAMPLE if self.sample is None else self.sample
+
+    @property
     def none(self) -> bool:
         """Whether the rules alone are to read from now on."""
         return self.given == NONE
@@ -61,28 +63,19 @@ NOTHING = Wishes()
 def of_run(folder: Path, found: reader.Reader, wishes: Wishes) -> int:
     """Have the reader read what the rules cannot read of a run, and say what came of it. Returns 1 where it did not
     reply about some of it, else 0."""
-    with RunFolder(folder) as held:
-        if (replies := replies_of(folder)) is None:
-            raise ConfigError(f"{folder}: nothing was asked yet, so there is nothing to read")
-        manifest = read_manifest(folder) or {}
-        server = manifest.get("server")
-        root = server.get("root") if isinstance(server, dict) else None
-        evaluated = (manifest.get("model"), manifest.get("preset"), root)
-        place = Place.of_run(folder)
-        return _read(found, (replies.items, replies.responses), place, wishes, evaluated=evaluated, log=held.log)
+    drive, screen = signals.heard, Screen(console())
+    outcome = reading.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
+    return _told(outcome)
 
 
 def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: reader.Reader, wishes: Wishes) -> int:
     """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
-    return _read(found, files, Place.beside(out), wishes)
+    survey = reader.Survey(*files, benchmarks.scoring, wishes.size)
+    job = reading.Job(found, survey, Place.beside(out), Screen(console()), own=wishes.own)
+    return _told(reading.read_replies(job, signals.heard))
 
 
-def _read(found: reader.Reader, files: tuple[ItemFile, ResponseFile], place: Place, wishes: Wishes, **more: Any) -> int:
-    sample = reading.SAMPLE if wishes.sample is None else wishes.sample
-    survey = reader.Survey(*files, benchmarks.scoring, sample)
-    outcome = reading.read_replies(
-        reading.Job(found, survey, place, Screen(console()), own=wishes.own, **more), signals.heard
-    )
+def _told(outcome: reading.Outcome) -> int:
     for line in outcome.lines():
         print(line)
     return int(bool(outcome.failures))

@@ -64,13 +64,15 @@ class PrefixMeter:
     def share(self, request: Request, before: Request | None = None) -> int:
         """How many bytes the prompt shares with earlier ones; to be called in the order of requests.
 
-        It is compared with the last prompt of the same turn and with that of the turn before in its own conversation,
-        whose request is `before`.
+        It is compared with the last prompt of the same turn, and with that of the turn before in its own conversation,
+        whose request is `before`: it may continue that chat.
         """
         prompt, turn = request.prefix, request.identity.turn
         shared = common(self._last.get(turn, b""), prompt)
         self._last[turn] = prompt
-        return shared if before is None else max(shared, common(before.prefix, prompt))
+        if before is not None and prompt.startswith(before.body[: before.prompt - 1]):  # all but the closing bracket
+            return max(shared, before.prompt - 1)
+        return shared
 
     def answered(self, shared: int, size: int, usage: Mapping[str, int] | None) -> None:
         """Count the prompt of an answer.

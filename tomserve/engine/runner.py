@@ -84,11 +84,10 @@ class Runner:
         self.prefix = PrefixMeter()
         self._pending: dict[str, list[Identity]] = {}
         self._fleet = self._new_fleet()
-        self._probed = -PROBE_EVERY
         self._refusals = FirstRefusals(decided=bool(self.journal.final))
         self._line = Line((), self.journal, self.follower, self._write)
         self._workers: set[asyncio.Task[None]] = set()
-        self._retrying = 0
+        self._retrying, self._probed = 0, -PROBE_EVERY
         self._room: asyncio.Future[None] | None = None
 
     def _new_fleet(self) -> Fleet:
@@ -226,7 +225,8 @@ class Runner:
                 self._write(*self._refusals.take(row))
         if following:
             self._line.push(following)
-            self._start_workers()
+            if self._line.waiting > 1:  # one of them is taken by this worker
+                self._start_workers()
 
     def _write(self, *rows: Row) -> None:
         for row in rows:

@@ -58,14 +58,18 @@ class Conversation:
 
         None are returned while other turns of the same list wait for their replies, or where the program has ended.
         """
+        if self._single:
+            self.open = []
+            self._advance(reply.said())
+            return self.open
         self.open = [turn for turn in self.open if turn.number != number]
         self._replies[number] = reply.said()
         if self.open:
             return []
         replies = [self._replies.pop(one) for one in self._asked]
-        if not self._single and number != self._asked[-1]:
+        if number != self._asked[-1]:
             self.conclusion = replies[-1].text  # unless the program returns another, or asks once more
-        self._advance(replies[0] if self._single else replies)
+        self._advance(replies)
         return self.open
 
     def _advance(self, value: Reply | list[Reply] | None) -> None:
@@ -82,14 +86,19 @@ class Conversation:
         self.conclusion = None
         self._single = isinstance(yielded, Turn)
         turns = [yielded] if isinstance(yielded, Turn) else yielded
-        if not isinstance(turns, list) or not turns or not all(isinstance(turn, Turn) for turn in turns):
+        if not self._single and (
+            not isinstance(turns, list) or not turns or not all(isinstance(t, Turn) for t in turns)
+        ):
             raise ConfigError(f"{self._what}: yielded {yielded!r:.60}; expected a Turn or a list of them")
         if self.count + len(turns) > self._calls:
             raise ConfigError(
                 f"{self._what}: wants more than {self._calls} calls for one question; mend what makes it go on, or "
                 "raise `calls` in strategy.yaml"
             )
-        self.open = [turn._replace(number=self.count + place) for place, turn in enumerate(turns)]
+        self.open = [
+            turn if turn.number == number else turn._replace(number=number)
+            for number, turn in enumerate(turns, self.count)
+        ]
         self._asked = [turn.number for turn in self.open]
         self.count += len(turns)
 

@@ -89,7 +89,8 @@ class Journal:
     in the same file, and are neither counted nor reused here.
     final: the identities that are never asked again.
     closed: the conversations of several turns that have ended, each by the identity of its first turn.
-    further: those that have a final row of a later turn than their first, by the same identity.
+    further: the conversations that have a final row of a later turn than their first and are not closed, each by its
+    item and strategy.
     asked: the strategies that have at least one row.
     failed: the status of each identity whose last row is no answer.
     models: the models that earlier answers name (field `served_model`), at most MODELS of them.
@@ -101,7 +102,8 @@ class Journal:
     def __init__(self, path: Path, marks: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self._marks = dict(marks or {})
-        self.final, self.closed, self.further = Seen(), Seen(), Seen()
+        self.final, self.closed = Seen(), Seen()
+        self.further: set[tuple[str, str, int]] = set()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
         self.models: set[str] = set()
@@ -138,10 +140,11 @@ class Journal:
             self.failed.pop(identity, None)
         if status in FINAL:
             self.final.add(identity)
-            if identity.turn:
-                self.further.add(identity._replace(turn=0))
             if row.get(CLOSES) is not None:
                 self.closed.add(identity._replace(turn=0))
+                self.further.discard(identity.question)
+            elif identity.turn and identity._replace(turn=0) not in self.closed:
+                self.further.add(identity.question)
             if not row.get("reused"):  # a reused row repeats one that has an offset already
                 self._offsets.add(short(row["key"]), offset)
 

@@ -97,7 +97,7 @@ def finished(journal: Journal, question: Question) -> bool:
 def begun(journal: Journal, question: Question) -> bool:
     """Whether any turn of a question has its final row."""
     first = question.turn(0)
-    return first in journal.final or (question.strategy.several and first in journal.further)
+    return first in journal.final or first.question in journal.further
 
 
 def answered(journal: Journal, questions: Iterable[Question]) -> Iterator[Question]:

@@ -30,6 +30,7 @@ from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Turn
 from tomserve.scoring.choices import content, none_of, said
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.metric import Rules
@@ -73,6 +74,11 @@ class Reader:
         own = (preset.name, preset.model) if preset is not None else ()
         return _names([self.target.model, self.target.server.get("root"), *own])
 
+    def request(self, identity: Identity, turn: Turn) -> Request:
+        """The request of a turn to the reader."""
+        at = self.target
+        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.sampling)
+
 
 def find(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
     """Find the model that is to read, and ask its server what it serves.
@@ -100,6 +106,8 @@ def find(given: str, model: str | None = None, waiting: Waiting | None = None) -
         system_role=preset.system_role if preset else True,
         thinking=preset.thinking_tokens() if preset else 0,
     )
+    if strategy.several:
+        raise ConfigError(f"{strategy.folder}: the reader asks once about each reply; it cannot take several turns")
     return Reader(chosen, strategy, Sampling(extra=preset.extra() if preset else {}))
 
 
@@ -204,8 +212,7 @@ def requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iterator[Re
     ordered = (survey.texts(names & part.keys()) for part in (survey.unread, survey.sample))
     for name, item, text in chain.from_iterable(ordered):
         turn = reader.strategy.turn(shown(name, item, text, lettered=survey.rules(item.benchmark).lettered))
-        model, revision = reader.target.model, reader.target.revision
-        yield Request.build(identity(name), turn, model=model, revision=revision, sampling=reader.sampling)
+        yield reader.request(identity(name), turn)
 
 
 def shown(name: str, item: Item, text: str, *, lettered: bool) -> Item:

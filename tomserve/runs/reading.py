@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 import tomserve
+from tomserve import benchmarks
 from tomserve.content import files
 from tomserve.engine.answering import Answering
 from tomserve.engine.request import Request
@@ -22,8 +23,12 @@ from tomserve.runs.journal import Journal, Row
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import portable
 from tomserve.runs.phases import Asker, Phase
+from tomserve.runs.questions import Question
 from tomserve.runs.reader import Asked, Reader, Survey, check_other, identity, requests
+from tomserve.runs.runfolder import RunFolder, read_manifest
+from tomserve.runs.scores import replies_of
 from tomserve.runs.stopping import Stop
+from tomserve.runs.talking import Talks
 from tomserve.scoring.choices import MARK, MISSING, NONSENSE, NOTHING, Choices, Place
 from tomserve.serving import keys
 from tomserve.serving.probe import Probe
@@ -122,14 +127,16 @@ class Job:
         chosen, journal = self.reader.target, self.journal
         where = f"{chosen.model} at {', '.join(chosen.endpoints)}"
 
-        def left() -> Iterator[Request]:
+        def left(talks: Talks) -> Iterator[Request]:
+            del talks  # a reader has no conversations
             names = [name for name in self.survey.wanted if identity(name) not in journal.final]
             return requests(self.survey, self.reader, names)
 
         phase = Phase(
             journal,
-            lambda: map(identity, self.survey.wanted),
+            lambda: (Question(name, self.reader.strategy) for name in self.survey.wanted),
             left,
+            self.reader.request,
             lambda left, total: f"reader {where}: {left} of {total} replies to read",
             what="to read",
         )
@@ -147,7 +154,12 @@ class Job:
             check_other(self.reader, [*self.evaluated, *self.survey.models], self.named)
 
 
-def read_replies(job: Job, drive: Callable[[Job], None] = lambda job: asyncio.run(job.ask())) -> Outcome:
+def _drive(job: Job) -> None:
+    """Ask in an event loop of its own; the calling thread must have none that runs."""
+    asyncio.run(job.ask())
+
+
+def read_replies(job: Job, drive: Callable[[Job], None] = _drive) -> Outcome:
     """Have the reader read what the rules cannot, and make its choices those that scoring uses.
 
     drive: runs `Job.ask` to its end; a command line gives its own, which handles signals meanwhile. Raises ConfigError
@@ -167,6 +179,34 @@ def read_replies(job: Job, drive: Callable[[Job], None] = lambda job: asyncio.ru
         job.check()
         failed = {one.item: status for one, status in journal.failed.items()}
     return _counted(job, failed)
+
+
+def read_run(
+    folder: Path,
+    reader: Reader,
+    *,
+    sample: int = SAMPLE,
+    own: bool = False,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+    drive: Callable[[Job], None] = _drive,
+) -> Outcome:
+    """Have the reader read what the rules cannot read of a run; its scores are made with the choices from then on.
+
+    folder: the run's folder, which is locked meanwhile. sample: how many replies that the rules have read are read,
+    too. own, listener, stop, drive: as in Job and `read_replies`. Raises as `read_replies` does, and ConfigError for a
+    run that holds no replies.
+    """
+    with RunFolder(folder) as held:
+        if (replies := replies_of(folder)) is None:
+            raise ConfigError(f"{folder}: nothing was asked yet, so there is nothing to read")
+        manifest = read_manifest(folder) or {}
+        server = manifest.get("server")
+        root = server.get("root") if isinstance(server, dict) else None
+        survey = Survey(replies.items, replies.responses, benchmarks.scoring, sample)
+        job = Job(reader, survey, Place.of_run(folder), listener or Silent(), held.log, stop or Stop(), own)
+        job.evaluated = (manifest.get("model"), manifest.get("preset"), root)
+        return read_replies(job, drive)
 
 
 def _check_chat(reader: Reader) -> None:

@@ -260,11 +260,11 @@ def _in_sentence(
             continue
         if _OTHERS.search(before):
             continue  # "the usual answer would be": it is somebody else's
-        doubted = _DOUBTED.search(before)
+        doubted = bool(_DOUBTED.search(before))
         label = _first_of(rest, choices)
         if label is None and not mentions(rest, choices):
             continue  # "the answer is not easy to see": it says nothing of any choice
-        doubted = doubted or sentence.endswith("?") or _TAKEN_BACK.search(following)
+        doubted = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
         yield (None if doubted else label), _HEDGED.search(cue[0]) is not None
 
 

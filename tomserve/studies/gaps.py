@@ -126,7 +126,7 @@ class Gaps:
             return ""
         return (
             f": {_of(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them (parse = "
-            "reader). How far it agrees with the rules, `tomserve score` with the same --reader says."
+            "reader). How far it agrees with the rules stands in the reader's record (reader.json)."
         )
 
     def _unasked(self) -> str:

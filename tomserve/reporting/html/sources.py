@@ -23,9 +23,9 @@ from tomserve.runs.scores import load_scores, scored
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import Asked, labelled
+from tomserve.studies import Asked, gaps, labelled
 from tomserve.studies.combining import combined
-from tomserve.studies.gaps import Gaps, of_scores
+from tomserve.studies.gaps import Gaps
 
 
 class Outline(NamedTuple):
@@ -54,7 +54,9 @@ class Source:
 
     def gaps(self) -> list[Gaps]:
         """What is lacking of the scores."""
-        return of_scores(self.scores, self.folder, f"{'run' if self.folder is not None else 'table'} {self.run}")
+        named = f"{'run' if self.folder is not None else 'table'} {self.run}"
+        given = gaps.given(self.file or self.run)
+        return [replace(gap, given=given) for gap in gaps.of_scores(self.scores, self.folder, named)]
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
