@@ -79,8 +79,8 @@ def main() -> None:
     for part, kind in sorted(counts, key=lambda one: (one[0], one[1] == "all")):
         there, right, known, wrong = counts[part, kind]
         print(f"{part:10s}{kind:14s}{there:8d}{right / there:10.1%}{known:6d}{wrong / max(known, 1):8.1%}")
-    for (part, rung), found in sorted(rungs.items()) if given.rungs else ():
-        print(f"{part:10s}{rung:14s}{found['right']:6d} right{found['wrong']:4d} wrong")
+    for (part, rung), tally in sorted(rungs.items()) if given.rungs else ():
+        print(f"{part:10s}{rung:14s}{tally['right']:6d} right{tally['wrong']:4d} wrong")
     print(f"{1000 * spent / len(replies):.2f} ms a reply")
 
 

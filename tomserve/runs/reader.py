@@ -144,9 +144,10 @@ class Survey:
     """The replies of a file: which the rules could not read, and a sample of those that they could.
 
     known, found, rules: the items, the responses, and what the benchmarks add to their scoring. size: how many replies
-    the sample has at most. lettered: the strategies that show the choices as A, B, C, beside benchmarks that do. After `look`: unread, sample: the replies to ask about, by their content. counts: how many
-    replies have the same content, of those that could not be read. silent: how many replies say nothing after their
-    thinking, and are not shown to the reader. models: the names of the models that replied.
+    the sample has at most. lettered: the strategies that show the choices as A, B, C, beside benchmarks that do.
+    After `look`: unread, sample: the replies to ask about, by their content. counts: how many replies have the same
+    content, of those that could not be read. silent: how many replies say nothing after their thinking, and are not
+    shown to the reader. models: the names of the models that replied.
     """
 
     known: ItemFile
