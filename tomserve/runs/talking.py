@@ -25,11 +25,14 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Reply, Turn
 from tomserve.status import ANSWERS, FINAL
 
+ENDING = FINAL - ANSWERS
+"""Statuses of replies that are no answer and never will be."""
+
 Build = Callable[[Identity, Turn], Request]
 """A function that makes the request of a turn."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Talk:
     """An open conversation.
 
@@ -109,17 +112,19 @@ class Talks:
         if status in ANSWERS:
             reply = Reply(row.get("text") or "", row.get("reasoning"), status)
             following = conversation.reply(row["turn"], reply)
-        if conversation.ended or status in FINAL - ANSWERS:
+        if conversation.ended or status in ENDING:
             row[CLOSES] = conversation.count
             if conversation.ended and conversation.conclusion is not None:
                 row[CONCLUSION] = conversation.conclusion
             self._end(talk, item, strategy)
             return []
-        talk.failed += status not in FINAL
+        if following:
+            self._count(talk)
+            return self._requests(item, strategy, following)
+        talk.failed += status not in ANSWERS
         if len(conversation.open) == talk.failed:
             del self._open[item, strategy]
-        self._count(talk)
-        return list(self._requests(item, strategy, following))
+        return []
 
     def _requests(self, item: str, strategy: str, turns: Iterable[Turn]) -> list[Request]:
         return [self._build(Identity(item, strategy, turn.number), turn) for turn in turns]
