@@ -2,11 +2,12 @@
 
     tomserve analyze items-mymodel --study accuracy
 
-The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low and ci_high; `prompting_effects`
-compares every strategy with vanilla on the same items; `baselines` has what rules that follow nobody's belief score;
-`metrics` has the means of what the benchmark computes from replies. With recommended intervals the unit is the
-cluster (a story or a task; an item that names none is a cluster of its own) and a failure counts as wrong; with
-published ones every item counts as independent of the others.
+The table `accuracy` has the columns model, strategy, correct, total, accuracy, ci_low, ci_high and unread (replies that
+could not be read and count as wrong); `prompting_effects` compares every strategy with vanilla on the same items;
+`baselines` has what rules that follow nobody's belief score; `metrics` has the means of what the benchmark computes
+from replies; `samples` compares majority, mean, any and all of the samples where each question was asked several times.
+With recommended intervals the unit is the cluster (a story or a task; an item that names none is a cluster of its own)
+and a failure counts as wrong; with published ones every item counts as independent of the others.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import polars as pl
 
 from tomserve.scoring.metric import BEGINNING
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import Excerpt, Study, baselines, metrics
+from tomserve.studies import Excerpt, Study, baselines, metrics, samples
 from tomserve.studies.contrasts import contrast, pair, share
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
+from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, cell
 
 NOTES = {
@@ -35,6 +37,7 @@ NOTES = {
     f"same items. {ABOUT_EFFECT} Read this difference and its interval: whether the intervals of two accuracies "
     f"overlap is no test. {ABOUT_TESTS} {ABOUT_WORST}",
     metrics.TABLE: metrics.NOTE,
+    samples.TABLE: samples.NOTE,
 }
 PUBLISHED = {
     "accuracy": "The share of right answers; its 95% interval takes the items as independent: (k + 2)/(n + 4) with the "
@@ -50,14 +53,14 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """The tables by name: `accuracy`, and with recommended intervals `prompting_effects` where vanilla was asked too,
-    and `metrics` where the benchmark computes some.
+    `metrics` where the benchmark computes some, and `samples` where each question was asked several times.
 
     scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
     lacks a column.
     """
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
     kinds = baselines.Kinds.of(scores)
-    rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns)).collect()
+    rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns, *samples.columns(scores))).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
     listed = [{"model": key[0], "strategy": key[1], **_share(part, kinds, intervals)} for key, part in arms]
     shares = pl.DataFrame(listed, infer_schema_length=None)
@@ -66,12 +69,13 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     if intervals == "published":
         return {"accuracy": shares, **ruled}
     effects = list(_effects(rows))
-    means = metrics.means(rows)
+    means, repeated = metrics.means(rows), samples.table(rows)
     return {
         "accuracy": shares,
         **ruled,
         **({"prompting_effects": pl.DataFrame(effects).fill_nan(None)} if effects else {}),
         **({metrics.TABLE: means} if means.height else {}),
+        **({samples.TABLE: repeated} if repeated.height else {}),
     }
 
 
@@ -80,7 +84,8 @@ def _share(rows: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> dict[s
         return {**share(rows), **baselines.beside(rows, kinds)}
     correct, total = int(rows["correct"].sum()), rows.height
     low, high = accuracy_interval(correct, total)
-    return {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    return {**found, "unread": int(rows["unread"].sum())}
 
 
 def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
@@ -114,7 +119,8 @@ def _reading(tables: Tables) -> str:
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: the columns of each table that a reader needs first."""
     accuracy = tables["accuracy"]
-    excerpts = [Excerpt("accuracy", accuracy.select(accuracy.columns[:7]), ("accuracy",), _reading(tables))]
+    shown = accuracy.select(*accuracy.columns[:7], "unread")
+    excerpts = [Excerpt("accuracy", shown, ("accuracy",), f"{_reading(tables)} {ABOUT_UNREAD}")]
     excerpts += baselines.excerpts(accuracy, ("strategy",))
     if (effects := tables.get("prompting_effects")) is not None:
         shares = (_cell("share_treated").alias("strategy's"), _cell("share_control").alias(f"{BASELINE}'s"))
@@ -127,6 +133,9 @@ def summary(tables: Tables) -> list[Excerpt]:
         excerpts.append(Excerpt(title, frame, ("prompting_effects",), _EFFECTS))
     if metrics.TABLE in tables:
         excerpts.append(Excerpt("metrics of the replies", tables[metrics.TABLE], (metrics.TABLE,)))
+    if (repeated := tables.get(samples.TABLE)) is not None:
+        shown = repeated.drop("tasks", "method")
+        excerpts.append(Excerpt("samples: what is right of several samples of a question", shown, (samples.TABLE,)))
     return excerpts
 
 

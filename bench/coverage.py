@@ -39,6 +39,7 @@ import _families
 import _missing
 import _perturbed
 import _prompting
+import _samples
 import numpy as np
 from _tally import TARGETS, Cell, Figure, Key, Tally, lines, record
 
@@ -64,6 +65,7 @@ SECTIONS = (
     Section("planning", _families.PLANNED, _families.planning_power, 1.5),
     Section("stories", _elsewhere.STORIES, _elsewhere.stories, 10.0),
     Section("chains", _elsewhere.CHAINS, _elsewhere.chains, 5.0),
+    Section("samples", _samples.SAMPLES, _samples.samples, 20.0),
 )
 
 

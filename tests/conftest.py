@@ -150,9 +150,9 @@ class Endpoint:
         if (refused := self._refused(request)) is not None:
             return refused
         body = await request.json()
-        if "response_format" not in body:  # the preflight's own request
+        if "response_format" not in body and body["messages"][0]["content"] in ("Hello.", "hi"):  # the preflight's own
             own = self.script({**body, "preflight": True}, 0)
-            return own if isinstance(own, web.StreamResponse) else web.json_response(completion("hi", body["model"]))
+            return own if isinstance(own, web.StreamResponse) else web.json_response(free(body) if own is None else own)
         self.requests.append(body)
         if self.drop(body):
             assert request.transport is not None
@@ -168,7 +168,9 @@ class Endpoint:
             self._active -= 1
         if isinstance(answer, web.StreamResponse):
             return answer
-        if answer is None:
+        if answer is None and "response_format" not in body:
+            answer = free(body)
+        elif answer is None:
             answer = completion(fill(body["response_format"]["json_schema"]["schema"]), body["model"])
         return web.json_response(answer)
 
@@ -184,6 +186,14 @@ def completion(text: str | None, model: str = "tiny", finish: str = "stop", **me
         ],
         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
     }
+
+
+def free(body: dict[str, Any]) -> dict[str, Any]:
+    """The completion of a request without a schema, a label that most items have; where the request asks for the tokens
+    of its prompt, with the last one."""
+    last = {"0": {"logprob": -1.0, "decoded_token": body["messages"][-1]["content"]}}
+    told = {"prompt_logprobs": [None, last]} if "prompt_logprobs" in body else {}
+    return {**completion("unknown", body["model"]), **told}
 
 
 def fill(schema: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from tomserve.scoring.table import named_gold
 from tomserve.stats.clustered import units_share
 from tomserve.stats.effects import FEW
 from tomserve.studies.contrasts import Record, contrast, pair, share
+from tomserve.studies.rows import counted_unread
 from tomserve.studies.rows import prepared as prepared_rows
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
@@ -119,7 +120,7 @@ def share_of(rows: pl.DataFrame, intervals: str) -> Record:
     if intervals == "published":
         right = int(rows["correct"].sum())
         counts = {"correct": right, "total": rows.height, "accuracy": right / rows.height if rows.height else None}
-        return {**counts, "ci_low": None, "ci_high": None}
+        return {**counts, "ci_low": None, "ci_high": None, "unread": counted_unread(rows)}
     counted = _by_story(share(rows))
     if counted["stories"] >= FEW:
         values = influences(rows["correct"].cast(pl.Float64).to_numpy(), rows["cluster"].to_numpy())

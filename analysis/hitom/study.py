@@ -68,7 +68,8 @@ LAYOUTS = {
     ),
 }
 SHARE = (
-    "correct total accuracy ci_low ci_high failed accuracy_dropped accuracy_high stories few_stories estimate method"
+    "correct total accuracy ci_low ci_high failed unread accuracy_dropped accuracy_high stories few_stories estimate "
+    "method"
 )
 EFFECT = (
     "risk_difference rd_low rd_high share_treated share_control p p_sign_flip p_smallest p_failure failed_treated "

@@ -7,6 +7,8 @@ import polars as pl
 from tomserve.studies import Excerpt, baselines
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
+from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
+from tomserve.studies.unread import with_unread
 from tomserve.studies.words import cell, percent, signed, worst
 
 from .rows import ALL, OVERALL
@@ -70,8 +72,9 @@ def summary(tables: Tables) -> list[Excerpt]:
     excerpts = []
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
         wide = part.with_columns(right.alias("cell")).pivot("strategy", index="deception", values="cell")
-        wide = baselines.with_best(wide, part, "deception")
-        excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",), READINGS["accuracy"]))
+        wide = with_unread(baselines.with_best(wide, part, "deception"), part, "deception")
+        reading = READINGS["accuracy"] + (f" {ABOUT_UNREAD}" if "unread" in wide.columns else "")
+        excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",), reading))
     excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
     if "prompting_effects" in tables and tables["prompting_effects"].height:
         effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")

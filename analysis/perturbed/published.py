@@ -32,7 +32,8 @@ Counts = dict[tuple[str, str, str, str], tuple[int, int]]
 
 
 def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy by class over complete items; `dropped`: rows left out because an output of the item was faulty."""
+    """Accuracy by class over complete items; `dropped`: rows left out because an output of the item was faulty;
+    `unread`: how many of all rows, the dropped ones included, hold a reply that could not be read."""
     keys = ["subset", "model", "strategy", "perturbation"]
     counted = (
         with_overall(subsets(rows))
@@ -41,9 +42,10 @@ def accuracy(rows: pl.DataFrame) -> pl.DataFrame:
             (pl.col("correct") & pl.col("complete")).sum().cast(pl.Int64).alias("correct"),
             pl.col("complete").sum().cast(pl.Int64).alias("total"),
             (~pl.col("complete")).sum().cast(pl.Int64).alias("dropped"),
+            pl.col("unread").sum().cast(pl.Int64),
         )
     )
-    return in_order(_shares(counted, "dropped"))
+    return in_order(_shares(counted, "dropped", "unread"))
 
 
 def _shares(counted: pl.DataFrame, *last: str) -> pl.DataFrame:

@@ -75,7 +75,8 @@ COLUMNS = {
     baselines.TABLE: "subset model perturbation rule kind right total accuracy said",
 }
 MORE = {
-    "accuracy": "failed accuracy_dropped accuracy_high tasks few_tasks estimate target method " + baselines.COLUMNS,
+    "accuracy": "failed unread accuracy_dropped accuracy_high tasks few_tasks estimate target method "
+    + baselines.COLUMNS,
     "perturbation_effects": f"{TESTS} p_permutation mh_risk_difference mh_risk_ratio",
     "prompting_effects": f"{TESTS} gained lost both neither mcnemar_exact mcnemar_mid_p tango_low tango_high n",
     "faithfulness": "within within_low within_high minimum maximum both only_chain only_answer neither "

@@ -11,6 +11,8 @@ from tomserve.studies.contrasts import NEW
 from tomserve.studies.families import WORTH
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.showing import Tables
+from tomserve.studies.unread import ABOUT as ABOUT_UNREAD
+from tomserve.studies.unread import with_unread
 from tomserve.studies.words import cell
 
 from .rows import CONTROL, OVERALL, PERTURBED, SUBSETS
@@ -75,9 +77,10 @@ def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
     reading = _ACCURACY if "method" in tables["accuracy"].columns else _PUBLISHED
     for (subset, model), part in tables["accuracy"].group_by(["subset", "model"], maintain_order=True):
         wide = part.with_columns(counted.alias("cell")).pivot("strategy", index="perturbation", values="cell")
-        wide = baselines.with_best(wide, part, "perturbation")
+        wide = with_unread(baselines.with_best(wide, part, "perturbation"), part, "perturbation")
         title = f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})"
-        excerpts.append(Excerpt(title, wide, ("accuracy",), reading))
+        said = f"{reading} {ABOUT_UNREAD}" if "unread" in wide.columns else reading
+        excerpts.append(Excerpt(title, wide, ("accuracy",), said))
     return excerpts
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, make_item
 from tomserve import benchmarks
 from tomserve.benchmarks.hitom.explain import places
 from tomserve.items import Item, write_items
@@ -97,6 +97,52 @@ def hostile_run(tmp_path: Path, model: str = "<b>m</b>") -> Path:
     cot[items[0].id] = {"text": None, "status": "http_500", "error": PAYLOADS[0]}
     server = {"command": ["vllm", PAYLOADS[0], "--api-key", "sk-verysecret"], "<b>": PAYLOADS[2]}
     return run_folder(tmp_path / "hostile", {"vanilla": vanilla, "cot": cot}, items, model, server=server)
+
+
+def talking_run(folder: Path) -> Path:
+    """A run with a strategy of two turns and one whose program asks for five replies at once, as `eval` writes it.
+
+    Of the second item the first strategy lacks its last turn and the second one ends by a refusal; every text of the
+    fan-out is a payload."""
+    items = [make_item(number) for number in (1, 2)]
+    run_folder(folder, {"two": {}, "fan": {}}, items)
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    manifest["strategies"]["two"]["turns"], manifest["strategies"]["fan"]["turns"] = 2, 0
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+    answer = '{"answer": "tea"}'
+    long = " ".join(["A long thought."] * 100)
+    rows: list[dict[str, Any]] = [
+        {"item": "demo/1", "strategy": "two", "text": None, "status": "timeout"},
+        {"item": "demo/1", "strategy": "two", "text": f"Ada saw it. {long}", "reasoning": "Whom do they ask about?"},
+        {"item": "demo/2", "strategy": "two", "text": f"Ada saw it. {long}", "reused": True},
+        {"item": "demo/1", "strategy": "two", "turn": 1, "text": answer, "closes": 2},
+        *({"item": "demo/1", "strategy": "fan", "turn": turn, "text": PAYLOADS[turn]} for turn in (3, 0, 1, 4)),
+        {"item": "demo/1", "strategy": "fan", "turn": 2, "text": PAYLOADS[2], "closes": 5, "conclusion": answer},
+        {"item": "demo/2", "strategy": "fan", "text": PAYLOADS[10], "status": "length"},
+        {"item": "demo/2", "strategy": "fan", "turn": 1, "text": PAYLOADS[11], "status": "refusal", "closes": 2},
+    ]
+    with (folder / "responses.jsonl").open("ab") as journal:
+        for row in rows:
+            whole = {"schema": 1, "turn": 0, "key": "k", "status": "ok", "reasoning": None, "reused": False, **row}
+            journal.write(orjson.dumps(whole) + b"\n")
+    return folder
+
+
+def sampled_run(folder: Path) -> Path:
+    """A run of three samples of two questions: the majority of the first is the second sample's answer, and the first
+    sample of the second question failed."""
+    texts = {
+        "demo/1": ('{"answer": "salt"}', '{"answer": "tea"}', '{"answer": "tea"}'),
+        "demo/2": (None, '{"answer": "salt"}', "hm"),
+    }
+    run_folder(folder, {"vanilla": {}}, [make_item(1), make_item(2)], sampling={"temperature": 0.7, "repeats": 3})
+    with (folder / "responses.jsonl").open("ab") as journal:
+        for item, samples in texts.items():
+            for sample, text in enumerate(samples):
+                row = {"item": item, "strategy": "vanilla", "turn": 0, "key": f"{item}{sample}", "text": text}
+                more = {"status": "ok" if text else "timeout", **({"sample": sample} if sample else {})}
+                journal.write(orjson.dumps({"schema": 1, **row, **more}) + b"\n")
+    return folder
 
 
 class Elements(HTMLParser):

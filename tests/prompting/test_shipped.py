@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -21,6 +22,8 @@ from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.content.pyfile import load_module
 from tomserve.errors import ConfigError
 from tomserve.items import Item
+from tomserve.prompting.folder import TurnFile
+from tomserve.prompting.named import VARIABLES
 from tomserve.prompting.people import people_of
 from tomserve.prompting.strategy import Strategy, names
 from tomserve.prompting.turn import Reply, Turn
@@ -30,8 +33,13 @@ TEXTS = ROOT / "tests/data/prompts"
 FIRST = ["cot", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla"]
 NEW = [
     *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
-    "vanilla_free",
+    *("vanilla_free", "vanilla_open"),
 ]
+WEIGHED = ["forced_choice"]
+"""Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
+
+READERS = ["reader"]
+"""Strategies that read the replies to others; tests/runs/test_reader.py has their requests."""
 
 
 @cache
@@ -75,8 +83,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *NEW])
-    for name in NEW:
+    assert names() == sorted([*FIRST, *NEW, *WEIGHED, *READERS])
+    for name in [*NEW, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):
@@ -235,6 +243,19 @@ def test_the_oracle_says_where_there_is_no_truth_to_take() -> None:
 def test_the_oracle_reads_every_released_hitom_story() -> None:
     strategy = Strategy.load("simtom_oracle")
     assert all(strategy.turn(item).schema for item in load("hitom", data_file("Hi-ToM_data.json")))
+
+
+def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None:
+    page = (ROOT / "docs/how-to/strategy.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(\w+)`", page.split("## What templates see")[1].split("## Several turns")[0], re.M)
+    assert listed == [*VARIABLES, "replies", "chain"]
+    table = page.split("## Strategies that come with tomserve")[1]
+    assert sorted(set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", table, re.M))))) == [
+        name for name in names() if name != "reader"
+    ]
+    entries = page.split("| in an entry |")[1].split("## A program")[0]
+    fields = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", entries, re.M)))
+    assert sorted(fields) == sorted(TurnFile.model_fields)
 
 
 if __name__ == "__main__":

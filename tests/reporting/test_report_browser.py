@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run
+from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run, sampled_run, talking_run
 from tomserve.reporting.html.build import write_report
 from tomserve.reporting.html.sources import load
 from tomserve.scoring.tablefile import write_scores
@@ -405,6 +405,66 @@ def test_a_nested_question_shows_who_knows_what(visit: Any, tmp_path: Path) -> N
     ]
     foot = page.locator("dialog .story tfoot td").all_inner_texts()
     assert foot[1:] == ["Answer", "", "", "", "", "ochre_urn", "✓ ochre_urn"]
+
+
+def test_every_turn_of_a_conversation_is_shown_and_the_answer_marked(visit: Any, tmp_path: Path) -> None:
+    path = write_report([str(talking_run(tmp_path / "talk"))], tmp_path / "r.html")
+    page = visit(path, "#item=demo%2F1&strategy=two").page
+    page.wait_for_selector("dialog[open] .turn")
+    turns = [one for one in page.locator("dialog .turn summary").all_inner_texts() if one.startswith("two")]
+    assert turns == ["two, turn 1 of 2", "two, turn 1 of 2: reasoning", "two, turn 2 of 2 (the answer)"]
+    answered = page.locator("dialog .turn.answered", has_text="two, turn 2")
+    assert '{"answer": "tea"}' in answered.inner_text()
+    opened = page.locator("dialog .turn details:has(summary:text('two'))").evaluate_all("all => all.map((x) => x.open)")
+    assert opened == [False, False, True]  # the long first reply and the reasoning are folded
+    page.get_by_text("two, turn 1 of 2", exact=True).click()
+    assert page.get_by_text("A long thought.").first.is_visible()
+
+
+def test_a_fan_out_shows_its_replies_and_what_was_made_of_them(visit: Any, tmp_path: Path) -> None:
+    path = write_report([str(talking_run(tmp_path / "talk"))], tmp_path / "r.html")
+    page = visit(path, "#item=demo%2F1&strategy=fan").page
+    page.wait_for_selector("dialog[open] .turn")
+    summaries = [one for one in page.locator("dialog .turn summary").all_inner_texts() if one.startswith("fan")]
+    assert summaries == [
+        *(f"fan, turn {turn} of 5" + (" (ended the conversation)" if turn == 3 else "") for turn in (1, 2, 3)),
+        "fan: the answer, which the strategy made from these replies",
+        *(f"fan, turn {turn} of 5" for turn in (4, 5)),
+    ]
+    texts = page.locator("dialog .turn pre").all_inner_texts()
+    assert set(PAYLOADS[:5]) <= set(texts)  # they are text, and nothing of them ran: `visit` saw no word of it
+    assert page.locator("dialog .turn :is(img, script, svg, a)").count() == 0
+    assert page.locator("dialog .turn.answered pre").last.inner_text() == '{"answer": "tea"}'
+
+
+def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any, tmp_path: Path) -> None:
+    path = write_report([str(sampled_run(tmp_path / "sampled"))], tmp_path / "r.html")
+    found = visit(path, "#item=demo%2F1")
+    page = found.page
+    page.wait_for_selector("dialog[open] .turn")
+    assert page.locator("dialog .turn summary").all_inner_texts() == [
+        "vanilla, sample 1 of 3",
+        "vanilla, sample 2 of 3 (the answer)",
+        "vanilla, sample 3 of 3",
+    ]
+    assert page.locator("dialog .turn.answered pre").all_inner_texts() == ['{"answer": "tea"}']
+    page.locator("dialog [data-step='1']").click()
+    page.wait_for_function("document.getElementById('item-title').textContent === 'demo/2'")
+    assert "vanilla, sample 1 of 3 (timeout): no text came back." in page.inner_text("dialog .inside")
+    assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
+    page.locator("dialog [data-close]").click()
+    assert found.count() == "2 of 2 answers, 1 right (50%)"  # one for a question, however many samples
+
+
+def test_conversations_without_an_answer_say_so(visit: Any, tmp_path: Path) -> None:
+    path = write_report([str(talking_run(tmp_path / "talk"))], tmp_path / "r.html")
+    page = visit(path, "#item=demo%2F2").page
+    page.wait_for_selector("dialog[open] .turn")
+    said = page.inner_text("dialog .inside")
+    assert "two, turn 1 (shared with an equal request)" in said
+    assert "fan, turn 1 of 2 (length)" in said
+    assert "fan, turn 2 of 2 (ended the conversation; refusal)" in said
+    assert "This conversation is not finished" in said
 
 
 def test_the_policy_stops_what_is_put_in(browser: Any, hostile: Path) -> None:

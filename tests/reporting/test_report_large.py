@@ -1,11 +1,13 @@
 """A report of a run that is too large for a page: what it holds, what it says of that, and that figures count all."""
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.reports import talking_run
 from tomserve.reporting.html import build, choice, page
 from tomserve.reporting.html.choice import Choice
 from tomserve.studies import load_study
@@ -80,7 +82,7 @@ def test_items_without_versions_are_questions_by_themselves() -> None:
 def test_a_page_says_that_it_holds_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = str(ROOT / "runs" / "example")
     whole = build.report([run])
-    monkeypatch.setattr(build, "choose", lambda scores, **kept: choice.choose(scores, 100, **kept))
+    monkeypatch.setattr(build, "choose", lambda scores, **kept: choice.choose(scores, **{**kept, "most": 100}))
     monkeypatch.setattr(page, "MOST", 5)
     part = build.report([run])
     assert "This page holds" not in whole
@@ -92,3 +94,17 @@ def test_a_page_says_that_it_holds_a_part(tmp_path: Path, monkeypatch: pytest.Mo
     facts = "<dt>answers</dt><dd>352</dd>"
     assert facts in whole
     assert facts in part
+
+
+def test_a_page_holds_fewer_questions_where_each_has_many_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[int] = []
+
+    def noted(scores: pl.DataFrame, most: int, **kept: Any) -> choice.Choice:
+        wanted.append(most)
+        return choice.choose(scores, most, **kept)
+
+    monkeypatch.setattr(build, "choose", noted)
+    build.report([str(talking_run(tmp_path / "talk"))])
+    assert wanted == [choice.ANSWERS * 4 // 11]

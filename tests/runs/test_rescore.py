@@ -77,7 +77,8 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     found = lines(tmp_path / "theirs.jsonl", *rows)
     out = tmp_path / "s.csv"
     done = cli("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, "--out", out)
-    assert done.code == 0
+    assert done.code == 1, "more than one in ten could not be read"
+    assert done.err.splitlines()[-1].endswith(f"see `tomserve runs {found} --benchmark hitom --path {SMALL} --unread`")
     assert "s.csv: 1 of 6 answers (16.7%) could not be read; they count as wrong." in done.err
     assert "6 rows scored, 4 correct\nreplies read as: " in done.out
     assert "; compared with gold: corrected\n" in done.out
@@ -93,7 +94,7 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     assert set(scores["gold"]) == {"corrected"}
     assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
     done = cli("analyze", out, "--format", "csv", "--out", tmp_path / "tables")
-    assert done.code == 0, done.err
+    assert done.code == 1, done.err
     scorer = pl.read_csv(tmp_path / "tables/scorer.csv")
     assert set(scorer["gold"]) == {"corrected"}
     assert dict(scorer.select("parse", "correct").iter_rows())["label+letter"] == 1
@@ -309,7 +310,7 @@ def test_a_run_that_asked_nothing_yet_has_an_empty_table(tmp_path: Path) -> None
 
 def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
     identifier = "C1/none/false_belief/reality/original"
-    row = {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", "item": identifier, "text": "tea"}
+    row = {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", "item": identifier, "text": "unknown"}
     folder = run_folder(tmp_path, row)
     done = cli("score", folder, "--gold", "current", "--out", tmp_path / "now.csv")
     assert done.code == 0, done.err

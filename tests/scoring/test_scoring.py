@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tomserve.benchmarks import scoring
-from tomserve.items import RESERVED
 from tomserve.scoring import statements
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.mentions import Mention, mentions
+from tomserve.scoring.samples import SAMPLED
 from tomserve.scoring.score import COLUMNS, score_row
 from tomserve.scoring.table import table
 from tomserve.scoring.tablefile import read_table, write_scores
@@ -319,6 +319,8 @@ def test_chains() -> None:
         (1, "salt"),
         (3, "tea"),
     )
+    longer = chain('["unknown", "tea", "tea", "salt"]')  # a plain list numbers no sentence, so none is out of range
+    assert longer.chain == ((1, "unknown"), (2, "tea"), (3, "tea"), (4, "salt"))
     twice = '[{"sentence": 1, "belief": "tea"}, {"sentence": 1, "belief": "salt"}]'
     assert chain(twice).chain == ((1, "salt"),)
 
@@ -363,14 +365,11 @@ def test_unknown_labels_in_a_chain_are_kept_as_places() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "My first answer is salt. My final answer is tea.",
-        "A common wrong answer is salt. The right answer is tea.",
-        "the answer is tea. Wait, the answer is salt.",
+        "The answer is tea. The answer is salt.",
         "Answer: tea. No, salt.",
         "Answer: tea. Or salt.",
         "Answer: Tea; Salt",
-        "Answer: tea\nNo wait, answer: salt",
-        "First answer: salt\nFinal answer: tea",
+        "Answer: tea\nBut then again, answer: salt",
         "The wrong answer is tea.",
         "I doubt that the answer is tea.",
         "Answer: salt?\nNo.\nIt's tea",
@@ -500,7 +499,6 @@ def test_statuses() -> None:
 def test_factors_become_columns_and_may_not_shadow() -> None:
     frame = table("r", "m", [(make_item(1, factors={"order": 2}), response('{"answer": "tea"}'))])
     assert frame["order"].to_list() == [2]
-    assert set(COLUMNS) >= RESERVED
-    for name in COLUMNS:  # refused before anything is asked, not after
+    for name in (*COLUMNS, *SAMPLED):  # refused before anything is asked, not after
         with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
             make_item(1, factors={name: 2})

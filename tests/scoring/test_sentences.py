@@ -1,5 +1,6 @@
 """A chain against the gold rationale sentence by sentence, with a brute force over all gold chains."""
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from tests.conftest import make_item
 from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.items import Gold
 from tomserve.items.automaton import compile_sets
-from tomserve.scoring.chains import proper
+from tomserve.scoring.chains import proper, score_chain
 from tomserve.scoring.score import score_row
 from tomserve.scoring.sentences import VERDICTS, judge
 
@@ -54,9 +55,29 @@ def test_change_f1() -> None:
     assert judge(compile_sets([["x"], ["x"]]), [(1, "x")]).change_f1 == 1.0
 
 
-def test_a_sentence_that_is_not_in_the_story_is_refused() -> None:
-    with pytest.raises(ValueError, match="sentence 5 of 4"):
-        judge(GOLD, [(5, "tea")])
+def test_a_sentence_before_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match="sentence 0 of 4"):
+        judge(GOLD, [(0, "tea")])
+
+
+def test_beliefs_beyond_the_story_have_no_sentence() -> None:
+    right = ("unknown", "tea", "tea", "salt")
+    longer = judge(GOLD, list(enumerate((*right, "salt", "tea", None), 1)))
+    assert longer.verdicts == ("right",) * 4 + ("beyond", "beyond", "out_of_vocabulary")
+    assert (longer.accuracy, longer.first_break) == (1.0, 4)
+    assert longer.change_f1 == pytest.approx(2 * 2 / (4 + 2))  # two of its four changes are no change of the story
+    assert judge(GOLD, list(enumerate((*right, "salt"), 1))).change_f1 == 1.0
+    assert judge(GOLD, list(enumerate(("tea", *right), 1))).first_break == 0
+
+
+@given(st.lists(st.sampled_from(["unknown", "tea", "salt"]), min_size=1, max_size=9))
+def test_a_plain_list_of_any_length_gets_the_published_metrics(chain: list[str]) -> None:
+    found = row(orjson.dumps({"beliefs": chain, "answer": "tea"}).decode())
+    score = score_chain(compile_sets([["unknown"], ["tea"], ["tea"]]), chain)
+    names = ("proper", "lcs", "lcps", "transitions", "transitions_distinct")
+    assert {name: found[f"chain_{name}"] for name in names} == {name: getattr(score, name) for name in names}
+    assert (found["chain"], found["chain_reason"]) == (chain, None)
+    assert (found["chain_break"] is None) == score.proper
 
 
 @st.composite

@@ -12,7 +12,9 @@ import orjson
 import polars as pl
 import pytest
 
+from tests.conftest import ROOT
 from tests.helpers.command import TOMSERVE, environment, ready, tomserve
+from tomserve.prompting.strategy import Strategy, names
 from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
@@ -107,6 +109,22 @@ def test_a_real_evaluation(served: Path) -> None:
     assert manifest["complete"] is True
 
 
+def test_forced_choice_weighs_every_option_by_its_tokens(served: Path) -> None:
+    done = tomserve(served, "eval", "--strategy", "forced_choice", "--limit", "4", "--run", "forced")
+    assert done.returncode == 0, done.stderr
+    rows = journal(served, "forced")
+    scores = pl.read_parquet(served / "forced/scores.parquet")
+    assert scores.height == 4
+    assert set(scores["parse"]) == {"json"}
+    items = {one["id"]: one for one in map(orjson.loads, (served / "forced/items.jsonl").read_bytes().splitlines())}
+    assert len(rows) == sum(len(item["choices"]) for item in items.values())
+    for row in rows:
+        option = items[row["item"]]["choices"][row["turn"]]
+        said = "".join(token for token, _ in row["tokens"])
+        assert said.endswith(f"assistant\n{option}")  # the prompt ends with the option, and nothing comes after it
+        assert all(value is not None and value <= 0 for _, value in row["tokens"][-2:])
+
+
 def test_killed_and_resumed(served: Path) -> None:
     command = [*TOMSERVE, "eval", "--run", "killed", "--limit", "60", "--concurrency", "4"]
     process = subprocess.Popen(command, env=environment(served), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -121,6 +139,31 @@ def test_killed_and_resumed(served: Path) -> None:
     assert rows[: len(kept)] == kept
     assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 120
     assert f"{120 - len(kept)} of 120 questions to go" in done.stdout
+
+
+@pytest.mark.parametrize("benchmark", ["perturbed", "hitom", "items"])
+def test_every_strategy_that_comes_with_tomserve(served: Path, items_file: Path, benchmark: str) -> None:
+    """Its answers need not be good; every conversation comes to its end, and what is bound by a schema can be read."""
+    run, number = f"every-{benchmark}", 2 if benchmark == "perturbed" else 1
+    files = {"hitom": ROOT / "tests/data/hitom_small.json", "items": items_file}
+    given = ["--path", str(files[benchmark])] if benchmark in files else []
+    strategies = [Strategy.load(name) for name in names() if name != "reader"]  # which reads replies
+    asked = [word for strategy in strategies for word in ("--strategy", strategy.name)]
+    limits = ["--limit", str(number), "--max-tokens", "400", "--no-report"]
+    done = tomserve(served, "eval", "--benchmark", benchmark, *given, *limits, *asked, "--run", run)
+    assert done.returncode in (0, 1), done.stderr  # 1 where more than one reply in ten cannot be read
+    rows = journal(served, run)
+    assert {row["status"] for row in rows} <= {"ok", "length"}
+    scores = pl.read_parquet(served / run / "scores.parquet")
+    assert scores.group_by("strategy").len().sort("strategy").rows() == [(one.name, number) for one in strategies]
+    assert set(scores["status"]) <= {"ok", "length", "invalid"}  # none is unfinished
+    free = ["vanilla_free", "vanilla_open"]
+    assert set(scores.filter((pl.col("status") == "ok") & ~pl.col("strategy").is_in(free))["parse"]) == {"json"}
+    for strategy in strategies:
+        closed = [row["closes"] for row in rows if row["strategy"] == strategy.name and "closes" in row]
+        assert len(closed) == number * strategy.several
+        assert all(turns <= strategy.calls for turns in closed)
+    assert orjson.loads((served / run / "manifest.json").read_bytes())["complete"] is True
 
 
 def test_errors_of_a_real_server(served: Path) -> None:

@@ -111,6 +111,15 @@ def test_a_plan_counts_requests_and_what_can_be_found() -> None:
     assert rows["prompting, late_label"]["minimum_detectable_effect, SD 0.2"] > 0.4
 
 
+def test_a_plan_counts_samples_and_the_first_requests_of_programs(cli) -> None:
+    once = plan(benchmarks.get("perturbed"), None, ("vanilla", "forced_choice"))
+    thrice = plan(benchmarks.get("perturbed"), None, ("vanilla", "forced_choice"), repeats=3)
+    assert once.cost["requests"].to_list() == [1088, 3 * 1088]  # one request for each of three options
+    assert (thrice.requests, thrice.tokens) == (3 * once.requests, 3 * once.tokens)
+    done = cli("plan", "--repeats", "3", "--strategy", "vanilla", "--strategy", "forced_choice")
+    assert "1088 items x 3 samples, 1 model: at least 13056 requests" in done.out
+
+
 def test_a_plan_counts_the_requests_of_several_turns(tmp_path: Path) -> None:
     two = str(write_strategy(tmp_path / "two", 2))
     found = plan(benchmarks.get("perturbed"), None, ("vanilla", two))

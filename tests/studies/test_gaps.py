@@ -42,13 +42,18 @@ def test_everything_that_lacks_is_counted_and_said_with_the_way_out(tmp_path: Pa
     assert (gap.there, gap.unread, dict(gap.failed), gap.missing) == (5, 2, {"refusal": 1, "timeout": 1}, 5)
     assert gap.sentences() == [
         f"{folder}: 2 of 5 answers (40.0%) could not be read, and 2 (40.0%) did not come (1 refusal, 1 timeout); they "
-        "count as wrong. Read some of the replies in the report. Repeat the eval command to ask again for those that "
-        "failed.",
+        f"count as wrong. `tomserve runs {folder} --unread` lists them. Repeat the eval command to ask again for those "
+        "that failed.",
         f"{folder} is incomplete: 5 of 10 answers (50.0%) were not asked for yet, and those that are there may not be "
         "typical. Repeat its eval command to finish it.",
         f"{folder} asks 10 of 40 questions (25.0%) of its benchmark (--limit): a sample, whose numbers may differ from "
         "those of all. `tomserve eval` with a larger --limit, or without, asks the rest.",
     ]
+    (reason,) = scores_of(folder).filter(item="demo/1")["reason"]
+    assert gap.unread_line() == (
+        f"{folder}: 2 of 3 replies could not be read; first: demo/1 by vanilla ({reason}); "
+        f"see `tomserve runs {folder} --unread`"
+    )
     assert gap.in_short() == "no: 5 not asked yet, 2 unreadable, 2 failed, 10 of the benchmark's 40 questions"
 
 

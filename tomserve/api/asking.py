@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast
 
-from tomserve.api.run import Run
+from tomserve.api.run import LOOK_EVERY, Run
 from tomserve.errors import ConfigError, StoppedError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
@@ -21,10 +21,6 @@ from tomserve.runs.stopping import INTERRUPTED, Stop
 
 Place = str | Path
 """A file or folder, given as text or as a Path."""
-
-LOOK_EVERY = 0.2
-"""Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
-it, because Polars sets signals to restart the system call that they interrupt."""
 
 
 class AskOptions(TypedDict, total=False):
@@ -54,6 +50,13 @@ class AskOptions(TypedDict, total=False):
         How many tokens a reply may have [what the strategy says].
     thinking
         "on", "off" or a number of tokens, for a model whose preset says how it thinks [the preset's].
+    temperature
+        How much chance there is in the choice of each token; 0 takes the likeliest one always [0].
+    seed
+        The seed of the first sample of a question; each further one has the next number [0].
+    repeats
+        How many samples of each question are asked; the answer that most of them give is scored, and `Run.scores()` has
+        further columns such as `samples_right` [1].
     noise_check
         The share of the items, such as 0.02, that is asked again to see how often an answer changes by chance [none].
 
@@ -87,6 +90,9 @@ class AskOptions(TypedDict, total=False):
     limit: int | None
     max_tokens: int | None
     thinking: str | None
+    temperature: float
+    seed: int
+    repeats: int
     noise_check: float | None
     run: Place | None
     timeout: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tomserve.engine.request import Identity
+    from tomserve.runs.reading import Outcome
+
+
+LOOK_EVERY = 0.2
+"""Seconds between two looks whether Ctrl-C was pressed while a notebook waits. A wait without an end would not notice
+it, because Polars sets signals to restart the system call that they interrupt."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,53 @@ class Run:
         from tomserve.runs.scores import scores_of
 
         return scores_of(self.folder)
+
+    def read_by(
+        self,
+        reader: str,
+        *,
+        model: str | None = None,
+        sample: int = 100,
+        may_be_evaluated_model: bool = False,
+    ) -> Outcome:
+        """Have another model read the replies that could not be read; from then on `scores` uses what it read.
+
+        reader
+            The address of its server, or the name of a model that `tomserve serve` runs on this machine.
+        model
+            Which model reads, where the address serves several.
+        sample
+            How many replies that the rules have read it reads as well, to see how far both agree.
+        may_be_evaluated_model
+            True to let the model of this run read its own replies, which is otherwise refused.
+
+        Returns what came of it: `read`, `none`, `nonsense`, `failures` and the `agreement`; `lines` says it in words.
+        What was read is kept, so that the same call asks nothing twice. Raises ConfigError or ServerError where there
+        is no such server, or where the reader is the evaluated model.
+
+        >>> import tomserve
+        >>> run = tomserve.Run.open("example")
+        >>> print(*run.read_by("http://localhost:8000/v1").lines(), sep="\\n")                    # doctest: +SKIP
+        """
+        from tomserve.runs import reading
+        from tomserve.runs.reader import find
+        from tomserve.runs.stopping import Stop
+
+        stop = Stop()
+
+        def read() -> Outcome:
+            found = find(reader, model)
+            return reading.read_run(self.folder, found, sample=sample, own=may_be_evaluated_model, stop=stop)
+
+        with ThreadPoolExecutor(1, thread_name_prefix="tomserve-read") as pool:  # as a notebook has a loop of its own
+            asking = pool.submit(read)
+            try:
+                while not wait([asking], timeout=LOOK_EVERY).done:
+                    pass
+                return asking.result()
+            except BaseException:  # Ctrl-C: what is in flight may still come, and is kept
+                stop.set()
+                raise
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report, a single HTML file with tables and figures that any browser shows, and return its path.

@@ -46,7 +46,7 @@ def main() -> None:
         signal.signal(number, _terminate)
     try:
         _check_variables()
-        ours, extra = _split(sys.argv[1:])
+        ours, extra = _split(_counted(sys.argv[1:]))
         serve.EXTRA[:] = extra
         code = app(args=ours, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -82,6 +82,13 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     if "serve" not in arguments[:at]:
         raise ConfigError("`--` hands flags to vLLM and belongs to `tomserve serve`")
     return arguments[:at], arguments[at + 1 :]
+
+
+def _counted(arguments: list[str]) -> list[str]:
+    """The arguments with a number after --unread, which may stand alone: then it lists UNREAD replies."""
+    following = [*arguments[1:], ""]
+    alone = [one == "--unread" and not after.isdecimal() for one, after in zip(arguments, following, strict=True)]
+    return [f"{one}={runs.UNREAD}" if bare else one for one, bare in zip(arguments, alone, strict=True)]
 
 
 def _fail(message: str, code: int) -> None:

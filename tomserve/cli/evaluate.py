@@ -58,6 +58,18 @@ def evaluate_command(
             help="For a model that thinks first: on, off, or its most tokens. If left out: as its preset says."
         ),
     ] = None,
+    temperature: Annotated[
+        float, typer.Option(min=0, max=2, help="Chance in the choice of each token; 0 takes the likeliest one always.")
+    ] = 0.0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the first sample; the next has the next.")
+    ] = 0,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, help="Samples of each question, of which the majority is scored; needs a temperature."
+        ),
+    ] = 1,
     timeout: Annotated[
         float, typer.Option(min=1, max=1e6, help="Seconds to wait for the reply to one request.")
     ] = 600.0,
@@ -111,7 +123,7 @@ def evaluate_command(
     where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than one
     in ten of the answers could not be read.
     """
-    from tomserve.cli.rescore import warn
+    from tomserve.cli.rescore import tell_unread, warn
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation, planning
@@ -132,6 +144,9 @@ def evaluate_command(
         revision=revision,
         max_tokens=max_tokens,
         thinking=thinking,
+        temperature=temperature,
+        seed=seed,
+        repeats=repeats,
         timeout=timeout,
         concurrency=concurrency,
         transport=transport,
@@ -164,9 +179,7 @@ def evaluate_command(
     if result.failures:
         again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
         screen.print(f"failures: {listed(result.failures)}{again}", markup=False)
-    unread = sum(gap.unread for gap in lacking if gap.many_unread)
-    if unread:
-        screen.print(f"unreadable: {unread} answers, more than {gaps.UNREAD_SHARE:.0%} of all", markup=False)
+    unread = tell_unread(lacking)
     return 1 if unread or set(result.failures) - {REFUSAL} else 0
 
 

@@ -5,23 +5,27 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
+from tomserve.cli import reading
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, items_digest, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.runs.scores import load_scores, score_run, scores_of
+from tomserve.runs.scores import load_scores, replies_of, score_run, scores_of
+from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
 from tomserve.studies import combining, gaps, noise
+from tomserve.studies.unread import Listed, listed
 
 
 def warn(message: str) -> None:
@@ -37,36 +41,64 @@ def warn(message: str) -> None:
     Console(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
 
 
-def warn_gaps(source: str | Path, scores: pl.DataFrame) -> None:
+def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list[gaps.Gaps]:
     """Warn of what is lacking: replies that could not be read, failures, answers not asked for, a mere sample.
 
-    source: a run's folder, or the file of a score table. scores: what was loaded from it.
+    source: a run's folder, or the file of a score table. scores: what was loaded from it. given: what `tomserve runs`
+    is given to list the replies that could not be read; "" for the source. Returns what is lacking.
     """
-    for said in gaps.sentences(gaps.of_source(source, scores)):
+    lacking = [replace(gap, given=given or gap.given) for gap in gaps.of_source(source, scores)]
+    for said in gaps.sentences(lacking):
         warn(said)
+    return lacking
 
 
-def load_all(runs: Sequence[str | None]) -> pl.DataFrame:
+def tell_unread(lacking: Sequence[gaps.Gaps]) -> int:
+    """Say as the last thing how many replies could not be read, in a line for each source, and which was the first.
+
+    Returns the exit code: 1 where more than one in ten of the replies of a source could not be read, else 0.
+    """
+    sys.stdout.flush()  # so that the line also stands last where both streams go to one file
+    for line in gaps.unread_lines(lacking):
+        warn(line)
+    return int(any(gap.many_unread for gap in lacking))
+
+
+class Loaded(NamedTuple):
+    """The scores of several runs and score tables in one table, and what is lacking of each of them."""
+
+    scores: pl.DataFrame
+    lacking: list[gaps.Gaps]
+
+
+def load_all(runs: Sequence[str | None]) -> Loaded:
     """The scores of runs and score tables in one table, after warnings of what is lacking of each, and of runs that
     are counted as one model."""
-    frames, manifests = [], {}
+    frames, manifests, lacking = [], {}, []
     for run in runs:
         source = run if run is not None and run.endswith(TABLES) else existing_run(run)
         frames.append(load_scores(None if run is None else str(run), note=warn))
-        warn_gaps(source, frames[-1])
+        lacking += warn_gaps(source, frames[-1])
         if isinstance(source, Path):
             manifests[source.resolve().name] = read_manifest(source) or {}
     scores = combining.combined(frames)
     for said in combining.as_one(scores, manifests):
         warn(said)
-    return scores
+    return Loaded(scores, lacking)
 
 
-def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchmark: str | None = None) -> None:
+def own(
+    runs: Sequence[str | None],
+    out: Path | None,
+    gold: str = "run",
+    benchmark: str | None = None,
+    wishes: reading.Wishes = reading.NOTHING,
+) -> int:
     """Score runs against the items they asked, or (`gold` "current") against today's dataset. benchmark: the file that
     declares their benchmark, where it is none of tomserve's; nothing that a run folder names is run as code.
 
-    Raises ConfigError where a run is of another benchmark than the file's.
+    wishes: who reads what the rules cannot. Returns the exit code: 1 where the reader did not reply about a reply, else
+    as tell_unread. Raises ConfigError where a run is of another benchmark than the file's.
     """
     given = benchmarks.get(benchmark) if benchmark is not None else None
     if gold not in ("run", "current"):
@@ -75,14 +107,18 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
         raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
     if out is not None:
         _check_suffix(out)
-    frames = []
+    frames, lacking, code, reader = [], [], 0, wishes.found()
     for run in runs:
         folder = existing_run(run)
         if given is not None:
             _check_benchmark(folder, given)
         _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
+        if wishes.none:
+            reading.forget([Place.of_run(folder)])
+        if reader is not None:
+            code |= reading.of_run(folder, reader, wishes)
         frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
-        warn_gaps(folder, frames[-1])
+        lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
@@ -93,6 +129,7 @@ def own(runs: Sequence[str | None], out: Path | None, gold: str = "run", benchma
     if out is not None:
         write_scores(combining.combined(frames), out)
         print(f"written: {out}")
+    return code | tell_unread(lacking)
 
 
 def _check_benchmark(folder: Path, given: Benchmark) -> None:
@@ -138,29 +175,37 @@ def foreign(
     model: str | None,
     runs: Sequence[str],
     gold: str | None = None,
-) -> None:
-    """Score a JSONL of responses against a JSONL of items, or a benchmark (with answers `gold`), into a table."""
+    wishes: reading.Wishes = reading.NOTHING,
+) -> int:
+    """Score a JSONL of responses against a JSONL of items, or a benchmark (with answers `gold`), into a table.
+
+    wishes: who reads what the rules cannot. Returns the exit code, as `own` does.
+    """
     if runs:
         raise ConfigError(f"give runs ({runs[0]}) or --responses, not both")
-    if (items is None) == (benchmark is None):
-        raise ConfigError("--responses needs either --items FILE or --benchmark NAME")
-    for option, given in (("--path", path), ("--gold", gold)):
-        if given is not None and benchmark is None:
-            raise ConfigError(f"{option} belongs to --benchmark")
+    _check_asked("--responses", items, benchmark, path, gold)
     if out is None:
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
     _check_apart(out, responses, items, path)
+    place, reader, code = Place.beside(out), wishes.found(), 0
     with tempfile.TemporaryDirectory() as scratch:
-        known = ItemFile(items or _as_file(list(benchmarks.load(str(benchmark), path, gold)), Path(scratch)))
+        known = _known(items, benchmark, path, gold, Path(scratch))
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
         tell(warn, found)
         if found.repeated:
             warn(f"{responses}: {found.repeated} lines answer an item again; of each the last one counts")
+        if wishes.none:
+            reading.forget([place])
+        if reader is not None:
+            code = reading.of_file(out, (known, found), reader, wishes)
+        choices = Choices(place) if place.record.exists() else None
         table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
         try:
             with files.replacing(table) as file:
-                write_scored(known, found, Path(file.name), run=responses.stem, rules=benchmarks.scoring)
+                write_scored(
+                    known, found, Path(file.name), run=responses.stem, rules=benchmarks.scoring, reader=choices
+                )
         except OSError as error:
             raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
         if table != out:
@@ -168,10 +213,66 @@ def foreign(
         scores = pl.scan_parquet(table)
         if (strange := unknown_statuses(scores.select("status").collect())) is not None:
             warn(f"{responses}: {strange}")
-        warn_gaps(out, scores.select("run", "model", "strategy", "item", "status", "answer", "correct").collect())
+        named = ("--items", items) if items is not None else ("--benchmark", benchmark)
+        given = " ".join(map(gaps.given, (responses, *map(str, named), *(("--path", path) if path else ()))))
+        lacking = warn_gaps(out, scores.select(*_COUNTED).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+    return code | tell_unread(lacking)
+
+
+_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct")
+"""The columns of a score table that tell what is lacking."""
+
+
+def _check_asked(
+    what: str, items: Path | None, benchmark: str | None, path: Path | None, gold: str | None = None
+) -> None:
+    """Raise ConfigError unless it is said what a file of replies answers. what: the file, as the user knows it."""
+    if (items is None) == (benchmark is None):
+        raise ConfigError(f"{what} needs either --items FILE or --benchmark NAME")
+    for option, given in (("--path", path), ("--gold", gold)):
+        if given is not None and benchmark is None:
+            raise ConfigError(f"{option} belongs to --benchmark")
+
+
+def _known(items: Path | None, benchmark: str | None, path: Path | None, gold: str | None, scratch: Path) -> ItemFile:
+    """The items that a file of replies answers; those of a benchmark are written to the folder `scratch` first."""
+    return ItemFile(items or _as_file(list(benchmarks.load(str(benchmark), path, gold)), scratch))
+
+
+def unread(
+    source: str | None, count: int, items: Path | None, benchmark: str | None, path: Path | None
+) -> tuple[str, Listed]:
+    """The replies of a run, a score table or a file of replies that could not be read, at most `count`, and the name
+    of that source.
+
+    source: None for the newest run. items, benchmark, path: what a file of replies answers; None for other sources.
+    """
+    if items is not None or benchmark is not None:
+        if source is None:
+            raise ConfigError("--items and --benchmark say what a file of replies answers; name that file")
+        _check_asked(source, items, benchmark, path)
+        return source, _unread_of(Path(source), items, benchmark, path, count)
+    if path is not None:
+        raise ConfigError("--path belongs to --benchmark")
+    if source is not None and source.endswith(TABLES):
+        return source, listed(load_scores(source, note=warn), count)
+    folder = existing_run(source)
+    scores, replies = scores_of(folder, note=warn), replies_of(folder)
+    return str(folder), listed(scores, count, *((replies.items, replies.responses) if replies else ()))
+
+
+def _unread_of(responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int) -> Listed:
+    """The replies of another tool's file that could not be read."""
+    with tempfile.TemporaryDirectory() as scratch:
+        known = _known(items, benchmark, path, None, Path(scratch))
+        found = ResponseFile(responses, known, responses.stem, foreign=True)
+        tell(warn, found)
+        table = Path(scratch) / "scores.parquet"
+        write_scored(known, found, table, run=responses.stem, rules=benchmarks.scoring)
+        return listed(pl.read_parquet(table), count, known, found)
 
 
 def _scorer(scores: pl.LazyFrame) -> str:

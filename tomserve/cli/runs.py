@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import GoldOption, PathOption, console
+from tomserve.errors import ConfigError
 
 
 def items(
@@ -37,10 +38,41 @@ def items(
     print(f"written: {len(kept)} items to {out}")
 
 
+UNREAD = 10
+"""How many replies that could not be read are listed where no number is given."""
+
+
 def runs(
-    run: Annotated[str | None, typer.Argument(help="Name or path of the run to show. If left out: list all.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name or path of the run to show. If left out: list all. With --unread also a score table, or a file "
+            "of replies with --items or --benchmark; if left out then: the newest run."
+        ),
+    ] = None,
+    unread: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"List the replies that could not be read, at most N ({UNREAD} where no number stands there): why, "
+            "and how each of them ends.",
+        ),
+    ] = None,
+    items: Annotated[Path | None, typer.Option(help="JSONL file of the items that a file of replies answers.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="Benchmark that a file of replies answers, or the FILE.py that declares it.")
+    ] = None,
+    path: PathOption = None,
 ) -> None:
-    """List all runs, or show the questions and failures of one."""
+    """List all runs, show the questions and failures of one, or list its replies that could not be read."""
     from tomserve.reporting import listing
 
-    listing.show_run(run, console()) if run else listing.list_runs(console())
+    if unread is not None:
+        from tomserve.cli import rescore
+        from tomserve.reporting.unread import show_unread
+
+        show_unread(*rescore.unread(run, unread, items, benchmark, path), console())
+    elif items is not None or benchmark is not None or path is not None:
+        raise ConfigError("--items, --benchmark and --path say what a file of replies answers; they need --unread")
+    else:
+        listing.show_run(run, console()) if run else listing.list_runs(console())

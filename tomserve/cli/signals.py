@@ -7,18 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tomserve.errors import StoppedError
 
 if TYPE_CHECKING:
-    from tomserve.runs.evaluation import Evaluation
+    from tomserve.runs.listening import Listener
+    from tomserve.runs.stopping import Stop
+
+
+class Asking(Protocol):
+    """Something that asks until its switch `stop` is turned, such as an evaluation."""
+
+    listener: Listener
+    stop: Stop
+
+    async def ask(self) -> None:
+        """Ask everything that is left. Raises StoppedError where `stop` ended it early."""
+        ...
+
 
 HEARD = (signal.SIGINT, signal.SIGTERM)
 
 
-def heard(evaluation: Evaluation) -> None:
-    """Ask all questions of an evaluation while listening to signals.
+def heard(evaluation: Asking) -> None:
+    """Ask all questions of an evaluation, or of a reader, while listening to signals.
 
     Raises StoppedError where a signal came, with the first signal's exit code (128 and its number).
     """
@@ -36,7 +49,7 @@ def heard(evaluation: Evaluation) -> None:
             signal.signal(number, handler)
 
 
-async def _ask(evaluation: Evaluation, caught: list[int]) -> None:
+async def _ask(evaluation: Asking, caught: list[int]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 

@@ -46,20 +46,48 @@ def score(
             "With --responses: which of the benchmark's sets."
         ),
     ] = "run",
-) -> None:
+    reader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|MODEL",
+            help="A model that reads the replies that the rules cannot read: the address of its server, or its name if "
+            "it is served on this machine. Its choices are kept, and used from then on; none goes back to the rules.",
+        ),
+    ] = None,
+    reader_model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which model reads, where the address of --reader serves several."),
+    ] = None,
+    reader_sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="How many replies that the rules have read the reader reads, too, to see how far both agree. If left "
+            "out: 100.",
+        ),
+    ] = None,
+    reader_may_be_evaluated_model: Annotated[
+        bool,
+        typer.Option(
+            "--reader-may-be-evaluated-model", help="Let a model read its own replies, which is otherwise refused."
+        ),
+    ] = False,
+) -> int:
     """Score the replies of runs again, or those of another tool.
 
-    Runs are scored from their folders alone, without a server. Replies of another tool are given by --responses.
+    Runs are scored from their folders alone, without a server. Replies of another tool are given by --responses. The
+    exit code is 1 where more than one in ten of the replies could not be read, or where a reader did not reply.
     """
-    from tomserve.cli import rescore
+    from tomserve.cli import reading, rescore
 
+    wishes = reading.Wishes(reader, reader_model, reader_sample, reader_may_be_evaluated_model)
     if responses is not None:
         answers = None if gold == "run" else gold
-        rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers)
-    elif items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
+        return rescore.foreign(responses, items, benchmark, path, out, model, runs or (), answers, wishes)
+    if items is not None or path is not None or model is not None or not (benchmark or ".py").endswith(".py"):
         raise ConfigError("--items, --benchmark, --path and --model belong to --responses FILE")
-    else:
-        rescore.own(runs or (None,), out, gold, benchmark)
+    return rescore.own(runs or (None,), out, gold, benchmark, wishes)
 
 
 def analyze(
@@ -74,10 +102,11 @@ def analyze(
         list[str] | None,
         typer.Option(help="RUN=NAME: call the model of that run so in the tables; repeat it for several."),
     ] = None,
-) -> None:
+) -> int:
     """Compute the tables of a study from runs or score tables.
 
-    Runs of one model with different strategies are counted as one model with all of them.
+    Runs of one model with different strategies are counted as one model with all of them. The exit code is 1 where more
+    than one in ten of the replies could not be read.
     """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
@@ -85,7 +114,7 @@ def analyze(
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
-    scores = rescore.load_all(runs or (None,))
+    scores, lacking = rescore.load_all(runs or (None,))
     analysis = compute(labelled(scores, label or []), study, intervals)
     for doubt in analysis.warnings:
         rescore.warn(doubt)
@@ -97,6 +126,7 @@ def analyze(
         tables.show_analysis(analysis, console())
     else:
         print(tables.render_all(found, form, layouts, notes), end="")
+    return rescore.tell_unread(lacking)
 
 
 def compare(
@@ -163,6 +193,7 @@ def plan(
     path: PathOption = None,
     strategy: StrategyOption = None,
     models: Annotated[int, typer.Option(min=1, help="How many models are to be asked.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Samples of each question, as for eval.")] = 1,
     power: Annotated[
         float, typer.Option(min=0.01, max=0.999, help="Power: the probability with which a true effect is to be found.")
     ] = 0.8,
@@ -192,8 +223,9 @@ def plan(
     asked = benchmarks.get(benchmark)
     known = None if like is None else load_scores(like, note=rescore.warn)
     names = tuple(strategy or asked.strategies)
-    found = planning.plan(asked, path, names, models=models, power=power, alpha=alpha, like=known)
-    print(f"{found.items} items, {models} model{'s' * (models > 1)}: {found}")
+    found = planning.plan(asked, path, names, models=models, repeats=repeats, power=power, alpha=alpha, like=known)
+    samples = f" x {repeats} samples" if repeats > 1 else ""
+    print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
     tables.show(shown, console())
 

@@ -117,7 +117,7 @@ class Line:
 
     def _replay(self, request: Request) -> None:
         """Answer a turn from the journal."""
-        item, strategy, turn = request.identity
+        item, strategy, turn, _ = request.identity
         if (found := self._journal.find(request.key)) is None:
             raise ConfigError(
                 f"strategy {strategy!r}, item {item!r}, turn {turn} (counted from 0): the program asks something else "

@@ -21,28 +21,41 @@ rendered between two replies."""
 
 
 class Identity(NamedTuple):
-    """What a row of the journal answers: the id of the item, the name of the strategy, and the turn (from 0)."""
+    """What a row of the journal answers: the id of the item, the name of the strategy, the turn (from 0), and which
+    sample it is where the same is asked several times (from 0)."""
 
     item: str
     strategy: str
     turn: int
+    sample: int = 0
+
+    @property
+    def question(self) -> tuple[str, str, int]:
+        """Item, strategy and sample: what all turns of one conversation share."""
+        return self.item, self.strategy, self.sample
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are sampled; by default greedily.
 
-    temperature: 0 for greedy decoding. seed: sent with every request.
+    temperature: 0 for greedy decoding. seed: sent with every request of the first sample; sample s has seed + s.
     extra: fields that go into every request body as they are (chat_template_kwargs, stop, ...).
+    repeats: how many samples there are of each question.
     """
 
     temperature: float = 0.0
     seed: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
+    repeats: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """The fields of the request body."""
         return {"temperature": self.temperature, "seed": self.seed, **self.extra}
+
+    def record(self) -> dict[str, Any]:
+        """What the manifest keeps of it; the number of samples only where it is more than one."""
+        return {**self.to_dict(), **({"repeats": self.repeats} if self.repeats > 1 else {})}
 
 
 class Request(NamedTuple):
@@ -75,6 +88,8 @@ class Request(NamedTuple):
         """
         messages = b'{"messages":' + orjson.dumps(turn.messages)
         rest: dict[str, Any] = {"model": model, **sampling.to_dict(), **turn.fields, "max_tokens": turn.max_tokens}
+        if identity.sample:  # also where the turn has a seed of its own, so that samples always differ
+            rest["seed"] = int(rest["seed"]) + identity.sample
         if turn.schema is not None:
             answer = {"name": "answer", "schema": turn.schema}
             rest["response_format"] = {"type": "json_schema", "json_schema": answer}

@@ -57,11 +57,11 @@ class Rows(Protocol):
 
 def answering(row: Row, identity: Identity) -> Row:
     """A copy of a row as the answer to an equal request of another identity: a row of its own that is `reused`."""
-    item, strategy, turn = identity
+    item, strategy, turn, sample = identity
     copy = {**row, "item": item, "strategy": strategy, "turn": turn, "reused": True}
-    for name in CLOSING:  # they say how the conversation of the other identity ended
+    for name in (*CLOSING, "sample"):  # they belong to the conversation of the other identity
         copy.pop(name, None)
-    return copy
+    return {**copy, "sample": sample} if sample else copy
 
 
 def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict[str, Any]:
@@ -71,11 +71,12 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
     attempts: how many times the request was sent.
     """
     # The model that the reply names is `served_model`: scoring reads a field `model` as the score table's column.
-    item, strategy, turn = request.identity
+    item, strategy, turn, sample = request.identity
     return {
         "item": item,
         "strategy": strategy,
         "turn": turn,
+        **({"sample": sample} if sample else {}),
         "key": request.key,
         "status": reply.status,
         "text": reply.text,
@@ -89,4 +90,10 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
         "served_model": reply.model,
         "time": now(),
         "reused": False,
+        **_told_tokens(reply),
     }
+
+
+def _told_tokens(reply: Reply) -> dict[str, Any]:
+    """The fields of a row for the tokens of the prompt, where the reply tells them."""
+    return {} if reply.tokens is None else {"tokens": reply.tokens, "tokens_skipped": reply.skipped}

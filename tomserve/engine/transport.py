@@ -17,6 +17,7 @@ import aiohttp
 import orjson
 import yarl
 
+from tomserve.engine.logprobs import prompt_tokens
 from tomserve.status import CONNECTION, FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, http
 
 MAX_BODY = 16 * 2**20
@@ -52,6 +53,9 @@ class Reply:
     reached: whether there was a connection at all. A server that drops connections is there; one that refuses them
     is not.
     timings: seconds by name; "total_s" from sending to the end of the reply.
+    tokens: the last tokens of the prompt, each with its log-probability (None where the server gives none),
+    where the request asked for `prompt_logprobs` (see tomserve.engine.logprobs). skipped: how many tokens stood before
+    them.
     """
 
     status: str
@@ -64,6 +68,8 @@ class Reply:
     retry_after: float | None = None
     reached: bool = True
     timings: dict[str, float] = field(default_factory=dict)
+    tokens: list[tuple[str, float | None]] | None = None
+    skipped: int = 0
 
     @property
     def final(self) -> bool:
@@ -268,6 +274,8 @@ def read_reply(code: int, raw: bytes) -> Reply:
     reply = Reply(
         OK, reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")) or None
     )
+    if data.get("prompt_logprobs"):
+        reply.tokens, reply.skipped = prompt_tokens(data["prompt_logprobs"])
     if refusal or finish == "content_filter":
         reply.status, reply.text = REFUSAL, text or refusal or ""
     elif isinstance(text, str):

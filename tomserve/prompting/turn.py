@@ -47,13 +47,15 @@ class Reply(NamedTuple):
     reasoning: its thinking, where the server returns it apart from the answer.
     status: "ok", or "length" for a text that was cut off at its number of tokens.
     tokens: where the turn asked for them, the tokens of the prompt or the reply with their log-probabilities, as
-    pairs (token, log-probability or None where the server gives none).
+    pairs (token, log-probability or None where the server gives none). skipped: how many tokens stood before these,
+    where only the last ones were kept.
     """
 
     text: str = ""
     reasoning: str | None = None
     status: str = OK
     tokens: Sequence[tuple[str, float | None]] | None = None
+    skipped: int = 0
 
     @property
     def cut(self) -> bool:

@@ -163,8 +163,23 @@ def _laid_out(part: pl.DataFrame, title: str, layout: Layout) -> str:
             )
             for name in names
         ]
+        if unread := _unread(part, layout):
+            rows.append(" & ".join([escape(_UNREAD), *(str(unread.get(pair, "")) for pair in chosen)]))
         texts.append(_tabular("l" + "c" * len(chosen), _spanned(chosen), rows))
     return f"{comment}\n" + "\n".join(texts)
+
+
+_UNREAD = "unread, at most"
+"""The name of the row below a table of shares that says how many replies could not be read."""
+
+
+def _unread(part: pl.DataFrame, layout: Layout) -> dict[tuple[object, object], int]:
+    """The most replies of one cell that could not be read, for each column of the table, which is the number of all
+    where a row holds all; empty where every reply was read, or nobody counted."""
+    if "unread" not in part.columns or not part["unread"].sum():
+        return {}
+    most = part.group_by(layout.columns, maintain_order=True).agg(pl.col("unread").max())
+    return {(first, second): unread for first, second, unread in most.iter_rows()}
 
 
 def _spanned(across: Sequence[tuple[object, object]]) -> list[str]:

@@ -171,7 +171,11 @@ class RunProgress:
             parts.append(f"concurrency found: {self.now.limit}")
         if self._client_bound > wall / 4:
             parts.append("this client was the limit")
-        parts += [f"{self.retries} retries", f"{sum(self.failures.values())} failures", f"client CPU {share:.0%}"]
+        parts += [
+            f"{self.retries} retries",
+            f"{sum(self.failures.values())} failed requests",
+            f"client CPU {share:.0%}",
+        ]
         return "; ".join(parts)
 
     def _cache(self) -> str:

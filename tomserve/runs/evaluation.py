@@ -29,7 +29,7 @@ from tomserve.runs.manifest import Manifest, Session, portable
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.phases import Asker, Phase
 from tomserve.runs.planning import EvalOptions, Plan, plan
-from tomserve.runs.questions import Question, begun, counted, finished
+from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
@@ -184,12 +184,14 @@ class Evaluation:
 
     def complete(self) -> bool:
         """Whether every item of the run has its final answer by every strategy of the run."""
-        if len(self.journal.final) < len(self.known) * len(self.manifest.strategies):
+        repeats = self.manifest.repeats
+        if len(self.journal.final) < len(self.known) * len(self.manifest.strategies) * repeats:
             return False  # the number alone decides, without a look at each of a million rows
         return all(
-            Identity(item, name, 0) in (self.journal.final if strategy.turns == 1 else self.journal.closed)
+            Identity(item, name, 0, sample) in (self.journal.final if strategy.turns == 1 else self.journal.closed)
             for name, strategy in self.manifest.strategies.items()
             for item in self.known
+            for sample in range(repeats)
         )
 
     def save(self) -> None:
@@ -215,11 +217,10 @@ class Evaluation:
         for identity, status in self.journal.failed.items():
             if identity.item in items and identity.turn < calls.get(identity.strategy, 0):
                 failures[status] += 1
-                failed.add(identity[:2])
-        for strategy in (one for one in questions.strategies if one.several):
-            for question in (Question(item, strategy) for item in questions.items.ids):
-                missing = begun(self.journal, question) and not finished(self.journal, question)
-                failures[UNFINISHED] += missing and (question.item, strategy.name) not in failed
+                failed.add(identity.question)
+        for question in questions if any(one.several for one in questions.strategies) else ():
+            missing = begun(self.journal, question) and not finished(self.journal, question)
+            failures[UNFINISHED] += question.strategy.several and missing and question.turn(0).question not in failed
         return +failures
 
 
@@ -267,7 +268,7 @@ def _resumed(
         model=made.target.model,
         revision=made.target.revision,
         preset=made.target.preset.name if made.target.preset else None,
-        sampling=made.sampling.to_dict(),
+        sampling=made.sampling.record(),
     )
     if (old := Manifest.read(folder.path)) is not None:
         manifest.take_over(old, folder.path, journal.asked)

@@ -9,9 +9,9 @@ neither a pause nor a moment of doubled memory.
     >>> list(index.get(7)), list(index.get(8))
     ([100], [])
     >>> seen = Seen()
-    >>> seen.add(("a", "cot", 0)), seen.add(("a", "cot", 0))
+    >>> seen.add(("a", "cot", 0, 0)), seen.add(("a", "cot", 0, 0))
     (True, False)
-    >>> ("a", "cot", 0) in seen, ("b", "cot", 0) in seen, len(seen)
+    >>> ("a", "cot", 0, 0) in seen, ("b", "cot", 0, 0) in seen, len(seen)
     (True, False, 1)
 """
 
@@ -74,7 +74,7 @@ def short(text: str) -> int:
 
 
 class Seen:
-    """A set of identities (item, strategy, turn) that keeps 96 bits of each.
+    """A set of identities (item, strategy, turn, sample) that keeps 96 bits of each.
 
     64 of these bits are Python's hash of the identity, 32 are a checksum of the item. The probability that any two of a
     million identities agree in all of them is less than 1 in 10**16. The set is valid within this process only, because
@@ -87,10 +87,10 @@ class Seen:
     def __len__(self) -> int:
         return len(self._index)
 
-    def __contains__(self, identity: tuple[str, str, int]) -> bool:
+    def __contains__(self, identity: tuple[str, str, int, int]) -> bool:
         return short(identity[0]) in self._index.get(hash(identity) & _MASK)
 
-    def add(self, identity: tuple[str, str, int]) -> bool:
+    def add(self, identity: tuple[str, str, int, int]) -> bool:
         """Add an identity. Returns whether it was new."""
         key, value = hash(identity) & _MASK, short(identity[0])
         if value in self._index.get(key):

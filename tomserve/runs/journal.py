@@ -68,7 +68,8 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
     if missing:
         raise ConfigError(f"{path}:{number}: not a response row (field {missing[0]!r} is missing); {way_out}")
     wrong = [name for name, kind in _KINDS.items() if type(row[name]) is not kind]
-    wrong += [name for name, kind in CLOSING.items() if row.get(name) is not None and type(row[name]) is not kind]
+    further = {**CLOSING, "sample": int}
+    wrong += [name for name, kind in further.items() if row.get(name) is not None and type(row[name]) is not kind]
     if wrong or not row["status"]:
         name = wrong[0] if wrong else "status"
         raise ConfigError(f"{path}:{number}: not a response row (field {name!r} is {row[name]!r:.40}); {way_out}")
@@ -77,7 +78,7 @@ def _parse(path: Path, number: int, line: bytes) -> Row:
 
 def identity_of(row: Row) -> Identity:
     """The identity that a row answers."""
-    return Identity(row["item"], row["strategy"], row["turn"])
+    return Identity(row["item"], row["strategy"], row["turn"], row.get("sample") or 0)
 
 
 class Journal:
@@ -89,7 +90,7 @@ class Journal:
     final: the identities that are never asked again.
     closed: the conversations of several turns that have ended, each by the identity of its first turn.
     further: the conversations that have a final row of a later turn than their first and are not closed, each by its
-    item and strategy.
+    item, strategy and sample.
     asked: the strategies that have at least one row.
     failed: the status of each identity whose last row is no answer.
     models: the models that earlier answers name (field `served_model`), at most MODELS of them.
@@ -102,7 +103,7 @@ class Journal:
         self.path = path
         self._marks = dict(marks or {})
         self.final, self.closed = Seen(), Seen()
-        self.further: set[tuple[str, str]] = set()
+        self.further: set[tuple[str, str, int]] = set()
         self.asked: set[str] = set()
         self.failed: dict[Identity, str] = {}
         self.models: set[str] = set()
@@ -140,10 +141,10 @@ class Journal:
         if status in FINAL:
             self.final.add(identity)
             if row.get(CLOSES) is not None:
-                self.closed.add(Identity(identity.item, identity.strategy, 0))
-                self.further.discard(identity[:2])
-            elif identity.turn and Identity(identity.item, identity.strategy, 0) not in self.closed:
-                self.further.add(identity[:2])
+                self.closed.add(identity._replace(turn=0))
+                self.further.discard(identity.question)
+            elif identity.turn and identity._replace(turn=0) not in self.closed:
+                self.further.add(identity.question)
             if not row.get("reused"):  # a reused row repeats one that has an offset already
                 self._offsets.add(short(row["key"]), offset)
 

@@ -23,6 +23,7 @@ from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
+from tomserve.scoring import choices
 from tomserve.scoring.pinned import PinnedFile, changed, digest_of, measured
 from tomserve.scoring.sources import NOISE
 
@@ -34,6 +35,14 @@ JOURNAL, ITEMS = "responses.jsonl", "items.jsonl"
 
 FILES = (JOURNAL, ITEMS, NOISE)
 """Files of a run folder that scores are made from, if they exist."""
+
+
+def sources_in(folder: Path) -> list[str]:
+    """The names of the files in a run folder that its scores are made from: those of FILES that exist and, where a
+    reader is in use, its journal and its record (see tomserve.scoring.choices)."""
+    read = (choices.JOURNAL, choices.RECORD) if (folder / choices.RECORD).exists() else ()
+    return [name for name in (*FILES, *read) if (folder / name).exists()]
+
 
 Record = Mapping[str, Any]
 """What a table was made from, as JSON holds it: the fields of Sources, `scorer` (see SCORER), and `table`, the digest
@@ -125,8 +134,7 @@ def believed(path: Path) -> tuple[bytes, Record] | None:
         return None
     try:
         table = path.read_bytes()
-        present = [name for name in FILES if (folder / name).exists()]
-        now = asked.having((name, *measured(folder / name)) for name in present).record(table)
+        now = asked.having((name, *measured(folder / name)) for name in sources_in(folder)).record(table)
         if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
             now = {**now, "benchmark_file": made_with}
     except OSError:

@@ -271,6 +271,12 @@ class Manifest(_Record):
             self.limit = session.limit
         self.sessions = [*self.sessions, session]
 
+    @property
+    def repeats(self) -> int:
+        """How many samples of each question there are."""
+        repeats = self.sampling.get("repeats", 1)
+        return repeats if type(repeats) is int and repeats > 0 else 1
+
     def turns(self, strategy: str) -> int:
         """How many requests make up a conversation of that strategy of the run; 0 where its program decides."""
         return self.strategies[strategy].turns

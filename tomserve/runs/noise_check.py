@@ -170,8 +170,8 @@ class NoiseCheck:
 
         A conversation is asked again from its first turn; its later turns follow from what is answered now.
         """
-        wanted = {(one.item, one.strategy.name) for one in self._answered() if not finished(noise, one)}
-        for request in self.questions.requests(talks, lambda one: (one.item, one.strategy.name) in wanted):
+        wanted = {one.turn(0) for one in self._answered() if not finished(noise, one)}
+        for request in self.questions.requests(talks, lambda one: one.turn(0) in wanted):
             if self.journal.find(request.key) is not None:
                 yield request
 

@@ -71,7 +71,7 @@ class Phase:
 
     def talks(self, count: Count) -> Talks:
         """What holds the conversations while they are open. count: how many requests are left."""
-        talks = Talks(self.build, lambda strategy, item: turns_had(self.journal, Question(item, strategy)))
+        talks = Talks(self.build, lambda strategy, *of: turns_had(self.journal, Question(of[0], strategy, of[1])))
         talks.ahead = count.open
         return talks
 

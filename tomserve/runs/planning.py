@@ -26,6 +26,15 @@ from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
 
+HOTTEST = 2
+"""The highest temperature that servers take."""
+
+SEEDS = 2**31
+"""Seeds are below this number; servers take 32 bits with a sign at least."""
+
+MOST_REPEATS = 1000
+"""How many samples of a question there may be at most."""
+
 
 @dataclass(frozen=True)
 class EvalOptions:
@@ -48,6 +57,9 @@ class EvalOptions:
     noise_check: the share of the items that is asked again.
     setup: whether vLLM may be installed where it is needed and missing.
     accept_change: whether to go on where another server or model answers than before.
+    temperature: how much chance there is in the choice of a token; 0 for the likeliest token always.
+    seed: the seed of the first sample; each further one has the next number.
+    repeats: how many samples of each question are asked.
     patience: seconds to wait for a server that is busy or still loads before the first question, and for one that
     gives nothing but refusals later; None for what suits the case.
     policy: how often and when a failed request is sent again.
@@ -72,6 +84,9 @@ class EvalOptions:
     noise_check: float | None = None
     setup: bool = False
     accept_change: bool = False
+    temperature: float = 0.0
+    seed: int = 0
+    repeats: int = 1
     patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
 
@@ -127,8 +142,8 @@ class Plan:
         items = self.every.limited(self.options.limit, asked)
         share = self.options.noise_check
         repeated = items.drawn(share, again) if share else Stock()
-        strategies = self.questions.strategies
-        return replace(self, questions=Questions(items, strategies), again=Questions(repeated, strategies))
+        questions = replace(self.questions, items=items)
+        return replace(self, questions=questions, again=replace(self.questions, items=repeated))
 
 
 def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
@@ -142,6 +157,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     noise_check.check_share(options.noise_check)
     _check_lists(options)
     _check_numbers(options)
+    _check_sampling(options)
     benchmark = _benchmark(options)
     every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
     chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
@@ -150,17 +166,31 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     strategies = _strategies(options, benchmark, preset, thinking)
     items = every.limited(options.limit)
     again = items.drawn(options.noise_check) if options.noise_check else Stock()
-    switched = preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens()
     return Plan(
         options,
         benchmark,
         every,
         chosen,
-        Questions(items, strategies),
-        Questions(again, strategies),
-        Sampling(extra=preset.extra(options.thinking) if preset else {}),
-        f"{chosen.model}-thinking-{thinking or 'off'}" if switched else chosen.model,
+        Questions(items, strategies, options.repeats),
+        Questions(again, strategies, options.repeats),
+        Sampling(
+            float(options.temperature),
+            options.seed,
+            preset.extra(options.thinking) if preset else {},
+            options.repeats,
+        ),
+        _named(options, chosen, thinking),
     )
+
+
+def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
+    """The model's part of the run's name, which tells where it is asked in another way than by default."""
+    preset, name = chosen.preset, chosen.model
+    if preset is not None and preset.reasoning is not None and thinking != preset.thinking_tokens():
+        name += f"-thinking-{thinking or 'off'}"
+    if options.temperature:
+        name += f"-temperature-{options.temperature:g}"
+    return f"{name}-x{options.repeats}" if options.repeats > 1 else name
 
 
 def _check_lists(options: EvalOptions) -> None:
@@ -184,6 +214,22 @@ def _check_numbers(options: EvalOptions) -> None:
     }.items():
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
             raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
+
+
+def _check_sampling(options: EvalOptions) -> None:
+    """Raise ConfigError where temperature, seed or the number of samples is no such number, or they do not fit."""
+    temperature, seed, repeats = options.temperature, options.seed, options.repeats
+    if not isinstance(temperature, int | float) or isinstance(temperature, bool) or not 0 <= temperature <= HOTTEST:
+        raise ConfigError(f"temperature is {temperature!r:.40}; expected a number from 0 (greedy) to {HOTTEST}")
+    if type(seed) is not int or not 0 <= seed < SEEDS:
+        raise ConfigError(f"seed is {seed!r:.40}; expected a whole number from 0 to {SEEDS - 1}")
+    if type(repeats) is not int or not 1 <= repeats <= MOST_REPEATS:
+        raise ConfigError(f"repeats is {repeats!r:.40}; expected a whole number from 1 to {MOST_REPEATS}")
+    if repeats > 1 and not temperature:
+        raise ConfigError(
+            f"--repeats {repeats}: at temperature 0 all samples of a question are the same; add a temperature, such as "
+            "--temperature 0.7, or use --noise-check SHARE to see how often an answer changes by chance"
+        )
 
 
 def _benchmark(options: EvalOptions) -> Benchmark:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tomserve.engine.request import Sampling
 from tomserve.prompting.turn import Message
@@ -68,6 +69,8 @@ def check(
     for endpoint in chosen.endpoints:
         with Probe(endpoint, keys.api_key(), timeout, waiting) as probe:
             probe.check_chat(chosen.model, sampling.extra)
+            for strategy, fields in _own_fields(questions):
+                probe.check_fields(chosen.model, strategy, {**sampling.extra, **fields})
             if endpoint == chosen.endpoints[0]:
                 prompts = _longest_prompts(questions)
                 longest = probe.check_context(chosen.model, chosen.context, prompts, sampling.extra)
@@ -92,3 +95,10 @@ def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, Sequence[
         for item in longest
         for turn in [strategy.turn(item)]
     )
+
+
+def _own_fields(questions: Questions) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The strategies whose first requests hold fields of their own, each with its name and these fields."""
+    for strategy in questions.strategies if len(questions.items) else ():
+        if fields := strategy.turn(questions.items[0]).fields:
+            yield strategy.name, fields

@@ -1,7 +1,8 @@
 """What a run asks: items, the strategies that ask about each of them, and how much of that is answered already.
 
-A question is an item that one strategy asks about. It takes one request, or a conversation of several. How many
-requests are left is counted by the journal alone, without beginning any conversation anew.
+A question is an item that one strategy asks about, once or, as several samples, several times. Each sample takes one
+request, or a conversation of several. How many requests are left is counted by the journal alone, without beginning any
+conversation anew.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from tomserve.runs.talking import Talks
 
 
 class Question(NamedTuple):
-    """An item, by its id, and the strategy that asks about it."""
+    """An item, by its id, the strategy that asks about it, and which sample it is where it is asked several times."""
 
     item: str
     strategy: Strategy
+    sample: int = 0
+
+    def turn(self, number: int) -> Identity:
+        """The identity of one of its turns."""
+        return Identity(self.item, self.strategy.name, number, self.sample)
 
 
 Wanted = Callable[[Question], bool]
@@ -46,13 +52,19 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Questions:
-    """Items, and the strategies that ask about each of them."""
+    """Items, the strategies that ask about each of them, and how many times each asks the same (repeats)."""
 
     items: Stock
     strategies: Sequence[Strategy]
+    repeats: int = 1
 
     def __iter__(self) -> Iterator[Question]:
-        return (Question(item, strategy) for strategy in self.strategies for item in self.items.ids)
+        return (
+            Question(item, strategy, sample)
+            for strategy in self.strategies
+            for item in self.items.ids
+            for sample in range(self.repeats)
+        )
 
     def requests(self, talks: Talks, wanted: Wanted = lambda question: True) -> Iterator[Request]:
         """Make the first requests one by one, in an order in which prompts that share a long beginning come together.
@@ -62,32 +74,36 @@ class Questions:
         """
         for strategy in self.strategies:
             for place in self._in_order(strategy, wanted):
-                yield from talks.begin(strategy, self.items[place])
+                for question in self._samples(self.items.ids[place], strategy):
+                    if self.repeats == 1 or wanted(question):
+                        yield from talks.begin(strategy, self.items[place], question.sample)
 
     def _in_order(self, strategy: Strategy, wanted: Wanted) -> list[int]:
         """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
-        left = [place for place, item in enumerate(self.items.ids) if wanted(Question(item, strategy))]
+        left = [place for place, item in enumerate(self.items.ids) if any(map(wanted, self._samples(item, strategy)))]
         keys = {place: strategy.order(self.items[place]) for place in left}
         return sorted(keys, key=keys.__getitem__)
+
+    def _samples(self, item: str, strategy: Strategy) -> Iterator[Question]:
+        """The samples of an item."""
+        return (Question(item, strategy, sample) for sample in range(self.repeats))
 
 
 def finished(journal: Journal, question: Question) -> bool:
     """Whether a question needs no further request: it has its final row, or a row that closes its conversation."""
-    return Identity(question.item, question.strategy.name, 0) in (
-        journal.closed if question.strategy.several else journal.final
-    )
+    return question.turn(0) in (journal.closed if question.strategy.several else journal.final)
 
 
 def begun(journal: Journal, question: Question) -> bool:
     """Whether any turn of a question has its final row."""
-    first = Identity(question.item, question.strategy.name, 0)
-    return first in journal.final or first[:2] in journal.further
+    first = question.turn(0)
+    return first in journal.final or first.question in journal.further
 
 
 def answered(journal: Journal, questions: Iterable[Question]) -> Iterator[Question]:
     """Those of the questions whose answer (status ok or length) is in the journal."""
-    failed = {(identity.item, identity.strategy) for identity in journal.failed}
-    return (one for one in questions if finished(journal, one) and (one.item, one.strategy.name) not in failed)
+    failed = {identity.question for identity in journal.failed}
+    return (one for one in questions if finished(journal, one) and one.turn(0).question not in failed)
 
 
 def counted(journal: Journal, questions: Iterable[Question]) -> Count:
@@ -111,12 +127,11 @@ def counted(journal: Journal, questions: Iterable[Question]) -> Count:
 
 def turns_had(journal: Journal, question: Question) -> int:
     """How many turns of a conversation have their final row."""
-    item, strategy = question
     if not begun(journal, question):
         return 0
     had = 0
-    for turn in range(strategy.calls):  # turns of a list may have their rows in any order
-        if Identity(item, strategy.name, turn) in journal.final:
+    for turn in range(question.strategy.calls):  # turns of a list may have their rows in any order
+        if question.turn(turn) in journal.final:
             had += 1
         elif finished(journal, question):
             break

@@ -27,10 +27,10 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.stock import Stock
 from tomserve.scoring.sources import NOISE
 
-CHANGED = ("responses.jsonl", "noise.jsonl", "log.txt", "server.log", ".lock")
+CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are written to in place."""
 
-REPLACED = ("manifest.json", "items.jsonl", "scores.parquet", "report.html")
+REPLACED = ("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html")
 """Files of a run that are never changed in place, but replaced as a whole."""
 
 

@@ -21,6 +21,7 @@ from tomserve.content import files
 from tomserve.runs import kept
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
+from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
 from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note, empty, tell, write_scored
@@ -32,6 +33,33 @@ class Scored(NamedTuple):
 
     table: pl.DataFrame
     record: kept.Record
+
+
+class Replies(NamedTuple):
+    """The replies of a run, its items, and what else its scores are made from."""
+
+    asked: kept.Sources
+    items: ItemFile
+    responses: ResponseFile
+
+
+def replies_of(folder: Path, items: Path | None = None) -> Replies | None:
+    """The replies of a run as they are scored; None where nothing was asked yet.
+
+    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. Raises ConfigError
+    as `score_run` does.
+    """
+    asked, journal = kept.Sources.asked(folder), folder / kept.JOURNAL
+    if not journal.exists():
+        return None
+    questions = ItemFile(items or folder / kept.ITEMS)
+    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns))
+
+
+def reader_of(folder: Path) -> Choices | None:
+    """The choices of the model that reads for this run what the rules cannot; None where the rules alone read."""
+    place = Place.of_run(folder)
+    return Choices(place) if place.record.exists() else None
 
 
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
@@ -57,20 +85,21 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
     written.
     """
-    asked = kept.Sources.asked(folder)
-    journal = folder / kept.JOURNAL
-    if not journal.exists():
+    if (replies := replies_of(folder, items)) is None:
+        asked = kept.Sources.asked(folder)
         empty(asked.run).write_parquet(path)
         return asked
-    questions = ItemFile(items or folder / kept.ITEMS)
+    asked, questions, responses = replies
     noise = folder / NOISE
     again = NoiseFile(noise, questions, asked.model, talking=asked.turns) if noise.exists() else None
-    responses = ResponseFile(journal, questions, asked.model, talking=asked.turns)
     tell(note, responses, again)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
-    write_scored(questions, responses, path, run=asked.run, chains=asked.chains, again=again, rules=benchmarks.scoring)
-    return asked.read(file.file for file in (responses, questions, again) if file is not None)
+    reader = reader_of(folder)
+    rules, chains = benchmarks.scoring, asked.chains
+    write_scored(questions, responses, path, run=asked.run, chains=chains, again=again, rules=rules, reader=reader)
+    read = [file.file for file in (responses, questions, again) if file is not None]
+    return asked.read([*read, *(reader.files if reader is not None else ())])
 
 
 def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: Note | None = None) -> Scored:

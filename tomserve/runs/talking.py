@@ -49,14 +49,15 @@ class _Talk:
 class Talks:
     """The open conversations of one phase of a run; it is the runner's Follower (see tomserve.engine.following).
 
-    build: makes the request of a turn. had: tells how many requests a conversation had in earlier sessions.
+    build: makes the request of a turn. had: tells how many requests a conversation, given by strategy, item and sample,
+    had in earlier sessions.
     ahead: how many conversations of programs are still to be begun, whose number of requests nobody knows.
     """
 
-    def __init__(self, build: Build, had: Callable[[Strategy, str], int] = lambda strategy, item: 0) -> None:
+    def __init__(self, build: Build, had: Callable[[Strategy, str, int], int] = lambda *of: 0) -> None:
         self._build, self._had = build, had
         self._several: set[str] = set()
-        self._open: dict[tuple[str, str], _Talk] = {}
+        self._open: dict[tuple[str, str, int], _Talk] = {}
         self._more = 0  # requests beyond those that were counted before the conversations began
         self._ended = self._extra = 0  # conversations of programs that ended, and how many requests more they took
         self.ahead = 0
@@ -74,29 +75,31 @@ class Talks:
         """How many conversations are open."""
         return len(self._open)
 
-    def begin(self, strategy: Strategy, item: Item) -> Iterable[Request]:
+    def begin(self, strategy: Strategy, item: Item, sample: int = 0) -> Iterable[Request]:
         """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
 
+        sample: which one it is, where the same is asked several times.
         Raises ConfigError where the strategy's program makes a mistake.
         """
         if not strategy.several:
-            return (self._build(Identity(item.id, strategy.name, 0), strategy.turn(item)),)
+            return (self._build(Identity(item.id, strategy.name, 0, sample), strategy.turn(item)),)
         conversation = strategy.conversation(item)
         self._several.add(strategy.name)
         program = strategy.turns is None
-        counted = strategy.turns or self._had(strategy, item.id) + 1
+        counted = strategy.turns or self._had(strategy, item.id, sample) + 1
         self.ahead -= program
-        talk = self._open[item.id, strategy.name] = _Talk(conversation, counted, program)
+        question = (item.id, strategy.name, sample)
+        talk = self._open[question] = _Talk(conversation, counted, program)
         self._count(talk)
-        return self._requests(item.id, strategy.name, conversation.open)
+        return self._requests(question, conversation.open)
 
     def waits(self, identity: Identity) -> bool:
         """Whether an open conversation waits for the reply to that turn."""
-        return identity[:2] in self._open
+        return identity.question in self._open
 
     def over(self, identity: Identity) -> bool:
         """Whether that is a turn of a conversation that has ended."""
-        return identity.strategy in self._several and identity[:2] not in self._open
+        return identity.strategy in self._several and identity.question not in self._open
 
     def follow(self, row: Row) -> list[Request]:
         """Take a reply, and return the requests that follow from it (see tomserve.engine.following.Follower).
@@ -104,30 +107,32 @@ class Talks:
         A reply that is no answer and never will be ends the conversation. Where there is no reply at all, the
         conversation waits for another session, once the other turns of its list have had theirs.
         """
-        item, strategy = row["item"], row["strategy"]
-        if (talk := self._open.get((item, strategy))) is None:
+        question = (row["item"], row["strategy"], row.get("sample") or 0)
+        if (talk := self._open.get(question)) is None:
             return []
         following: list[Turn] = []
         conversation, status = talk.conversation, row["status"]
         if status in ANSWERS:
-            reply = Reply(row.get("text") or "", row.get("reasoning"), status)
+            told = (row.get("tokens"), row.get("tokens_skipped") or 0)
+            reply = Reply(row.get("text") or "", row.get("reasoning"), status, *told)
             following = conversation.reply(row["turn"], reply)
         if conversation.ended or status in ENDING:
             row[CLOSES] = conversation.count
             if conversation.ended and conversation.conclusion is not None:
                 row[CONCLUSION] = conversation.conclusion
-            self._end(talk, item, strategy)
+            self._end(talk, question)
             return []
         if following:
             self._count(talk)
-            return self._requests(item, strategy, following)
+            return self._requests(question, following)
         talk.failed += status not in ANSWERS
         if len(conversation.open) == talk.failed:
-            del self._open[item, strategy]
+            del self._open[question]
         return []
 
-    def _requests(self, item: str, strategy: str, turns: Iterable[Turn]) -> list[Request]:
-        return [self._build(Identity(item, strategy, turn.number), turn) for turn in turns]
+    def _requests(self, question: tuple[str, str, int], turns: Iterable[Turn]) -> list[Request]:
+        item, strategy, sample = question
+        return [self._build(Identity(item, strategy, turn.number, sample), turn) for turn in turns]
 
     def _count(self, talk: _Talk) -> None:
         """Count the requests that a conversation takes beyond those that it was taken to have."""
@@ -135,9 +140,9 @@ class Talks:
         talk.counted += more
         self._more += more
 
-    def _end(self, talk: _Talk, item: str, strategy: str) -> None:
+    def _end(self, talk: _Talk, question: tuple[str, str, int]) -> None:
         """Close a conversation, and correct what it was taken to take."""
-        del self._open[item, strategy]
+        del self._open[question]
         self._more += talk.conversation.count - talk.counted
         if talk.program:
             self._ended += 1

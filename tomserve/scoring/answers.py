@@ -41,7 +41,11 @@ from tomserve.scoring.prose import prose
 from tomserve.scoring.statements import plain_lines
 from tomserve.scoring.statements import stated as said_in
 
-_AFRESH = re.compile(r"\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)(?:\*\*)? ?\d{0,3}:", re.I)
+_AFRESH = re.compile(
+    r"(?:\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)|(?<=\S) (?-i:Question|Story|Q))"
+    r"(?:\*\*)? ?\d{0,3}:",
+    re.I,
+)
 _ASKED = re.compile(
     r"\n\s{0,5}(?:who|whom|whose|where|which|what|when|why|how|does|do|did|is|are)\b[^?\n]{3,200}\?", re.I
 )
@@ -80,7 +84,7 @@ def read(
     """Read one reply, in time proportional to its length.
 
     text: the reply. choices: the labels, one of which is the answer. sentences: how many sentences the story has; a
-    chain that names a later one is not read. None for no such bound. question: what was asked, so that prose that says
+    chain that names a later one by its number is not read. None for no such bound. question: what was asked, so that prose that says
     it as a statement is recognised. whole: whether the reply is complete; in one that was cut off no conclusion is
     sought, as it may not have been reached.
     """
@@ -104,8 +108,8 @@ def read(
     if answer is None:
         reason = f"answer {value!r:.60} is not one of the labels" if reply.has("answer") else "no field 'answer'"
     elif reply.around is not None:
-        lines, inline = said_in(reply.around, choices)
-        if others := (lines | (inline - {None})) - {answer}:
+        said = said_in(reply.around, choices)
+        if others := (said.forms | (said.sentences - {None})) - {answer}:
             other = sorted(str(label or "something else") for label in others)[0]
             answer, reason = None, f"the JSON says {answer!r}, the text around it {other!r}"
         elif _DENIED.search(reply.around):
@@ -141,7 +145,8 @@ def _from_prose(
     said = said_in(text, choices)
     # Forms such as "Answer: x" decide; but if a sentence names another label, the text gives two answers.
     if labels := said.forms | (said.sentences - {None} if said.forms else said.sentences):
-        if len(labels) == 1 and (answer := next(iter(labels))) is not None:
+        answer = next(iter(labels)) if len(labels) == 1 else said.final
+        if answer is not None:
             return Reading(f"stated{suffix}{_beside(text, choices, answer)}", answer)
         return Reading(None, None, "the text states several answers, or one that is not a label")
     if text.lstrip().startswith(("{", "[")):  # a broken object is no prose
@@ -169,8 +174,8 @@ def _chain(
 ) -> tuple[Pairs | None, tuple[tuple[int, str | None], ...] | None, str | None]:
     """The fields `chain`, `stated` and `chain_reason` of a Reading, from the member "beliefs" of an object.
 
-    It is a list of {"sentence", "belief"}, or of labels alone for sentences 1, 2, 3 and so on. Of a sentence that is
-    given twice the last belief counts; sentences out of order are sorted.
+    It is a list of {"sentence", "belief"}, or of labels alone for sentences 1, 2, 3 and so on, which may be longer than
+    the story. Of a sentence that is given twice the last belief counts; sentences out of order are sorted.
     """
     if not reply.has("beliefs"):
         return None, None, None
@@ -190,7 +195,7 @@ def _chain(
                 return None, None, f"belief {position}: sentence is not a number"
         else:
             number, belief = position, entry
-        if number < 1 or (sentences is not None and number > sentences):
+        if number < 1 or (isinstance(entry, dict) and sentences is not None and number > sentences):
             return None, None, f"belief {position}: sentence {number} is out of range"
         label = belief if type(belief) is str and belief in choices else match(belief, choices)[0]
         if label is None and reason is None:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tomserve.scoring.labels import Lettered
+from tomserve.scoring.wordings import key, wordings
 
 WORDS, LETTER, BOTH, AGAINST = "words", "letter", "both", "against letter"
 """How a choice is named: by its words, by its letter, by both, or by words beside the letter of another choice."""
@@ -34,13 +35,12 @@ class Mention(NamedTuple):
     by: str
 
 
-_ARTICLE = re.compile(r"^(?:the|an|a)[\s_]+", re.I)
-_WORD = re.compile(r"[^\s_-]+")
 _LETTERS = re.compile(
     r"(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
     r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>[A-Za-z])(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])",
     re.I,
 )
+_GOES_ON = re.compile(r"\W*$|[.,;:)]| (?:is|because|since|as|would|seems|must)\b")
 _AND = re.compile(r"\s*(?:or|and|/|\|)\W", re.I)
 _BESIDE = re.compile(
     r"[\s)\].:,;\"'\u201c\u201d(=\u2013\u2014-]{0,8}(?:(?:the|an|a|i\.e\.|namely)\s)?[\"'\u201c]?", re.I
@@ -59,8 +59,8 @@ def mentions(text: str, choices: Sequence[str]) -> tuple[Mention, ...]:
 
 @lru_cache(maxsize=1024)  # a sentence is looked at for several rungs
 def _mentions(text: str, choices: tuple[str, ...], lettered: bool) -> tuple[Mention, ...]:
-    pattern, named = _pattern(tuple(choices))
-    found = [Mention(one.start(), one.end(), named.get(_key(one[0])), WORDS) for one in pattern.finditer(text)]
+    pattern, named = wordings(tuple(choices))
+    found = [Mention(one.start(), one.end(), named.get(key(one[0])), WORDS) for one in pattern.finditer(text)]
     if not lettered or not isinstance(choices, Lettered):
         return tuple(found)
     starts = [one.start for one in found]
@@ -78,8 +78,17 @@ def _letters(text: str, choices: Lettered) -> list[Mention]:
     found = []
     first, last = len(text) - len(text.lstrip(" .:-")), len(text.rstrip(" ."))
     for one in _LETTERS.finditer(text):
+        if text.startswith("(", one.end()):
+            continue  # such as "H(A)"
         letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
-        marked = (bool(one["word"]) and (letter.isupper() or closed)) or bool(one["open"] and one["close"])
+        after_word = bool(one["word"]) and (
+            letter.isupper() or closed or letter != "a" or _GOES_ON.match(text, one.end()) is not None
+        )
+        marked = (
+            after_word
+            or bool(one["open"] and one["close"])
+            or (one["close"] == ")" and text[max(0, one.start() - 1)] != "(")
+        )
         begins = one.start() <= first and (closed or one.end() >= last or _AND.match(text, one.end()) is not None)
         if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
             end = one.end() - len(one["after"])
@@ -105,29 +114,3 @@ def _joined(text: str, names: list[Mention], letters: list[Mention]) -> list[Men
                 continue
         merged.append(one)
     return merged
-
-
-def _key(text: str) -> str:
-    """The words of a name in small letters, with single spaces, without a leading article and a full stop."""
-    words = _WORD.findall(_ARTICLE.sub("", text.casefold().strip()))
-    return " ".join(words).rstrip(".!?") or text.casefold()
-
-
-@lru_cache(maxsize=4096)
-def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str | None]]:
-    """A pattern that finds the names of the choices, and the choice of each name; None where two have one name.
-
-    A name may lack its full stop, be in the plural or the singular, and be spelled gray or grey.
-    """
-    named: dict[str, str | None] = {}
-    for choice in choices:
-        key = _key(choice)
-        named[key] = None if key in named else choice
-    spelled = dict(named)
-    for key, meant in named.items():
-        for other in (f"{key}s", key.removesuffix("s"), key.replace("gray", "grey"), key.replace("grey", "gray")):
-            if len(other) > 3 and other not in named and meant is not None:
-                spelled[other] = None if spelled.get(other, meant) != meant else meant
-    names = sorted((name for name in spelled if name), key=len, reverse=True)
-    bodies = [r"[\s_-]{1,3}".join(map(re.escape, name.split(" "))) for name in names]
-    return re.compile(rf"(?<!\w)(?:{'|'.join(bodies)})(?!\w)", re.I), spelled

@@ -26,12 +26,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tomserve.scoring.cues import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, stem
 from tomserve.scoring.labels import Lettered, match
 from tomserve.scoring.mentions import BOTH, LETTER, WORDS, Mention, mentions
 from tomserve.scoring.statements import plain_lines, sentences, unbulleted
-from tomserve.scoring.told import BELIEF, DOUBT, MOVED, NEGATION, TAKEN_BACK, WORD, Told, stem, without
+from tomserve.scoring.subjects import Question
+from tomserve.scoring.told import Told, without
 
-_OPEN = re.compile(r"\W*(?:or|and|no|not|wait|actually|rather|instead|correction|hmm|but)\b|\s*\?|\s*[/|]", re.I)
+_OPEN = re.compile(
+    r"\W*(?:or|and|no|not|wait|actually(?! (?:it|the|there|in)\b)|rather|instead|correction|hmm|but (?:no|not|also|maybe|perhaps|then|wait|actually))\b"
+    r"|\s*\?|\s*[/|]",
+    re.I,
+)
+_CUT = re.compile(
+    r"(?:[,:;(=\u2192\u279c\u27a1-]|\b(?:the|an?|in|to|that|is|was|are|thinks?|believes?|told|and|or|of|by|from|with|at|on|so"
+    r"|because|since|as|if|when|while|but|has|had|not|his|her|its|their|who|where|which|would|will|moved|affect))\s*$"
+)
+"""The end of a text that goes on, so that it was cut off there."""
 _CANNOT_KNOW = re.compile(
     r"\b(?:cannot|can ?not|can['\u2019]t|could not|impossible to) (?:be )?"
     r"(?:determined?|known?|told|tell|said|say|inferred|infer)\b"
@@ -50,7 +61,13 @@ _HEADING = re.compile(
     r"|caveats?|verification|why)\b[^.]{0,40}$",
     re.I,
 )
+_DENIED_AFTER = re.compile(
+    r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b|\W{0,4}(?:wrong|incorrect|false)\b",
+    re.I,
+)
+_REASONS = re.compile(r"\W*(?:explanation|reason(?:ing|s)?|rationale|justification|why|because|notes?):", re.I)
 _ALONE = re.compile(r"[\"')\]\u201d]{0,2}(?:,? (?:then|it is|i think|i['\u2019]d say|i guess))?[.!]*$", re.I)
+_ROW = re.compile(r"[^:]{2,60}: ")
 _DECORATION = " \t\"'`*_()[]."
 DIFFERENT = "the text begins, ends or concludes with different choices"
 
@@ -68,16 +85,29 @@ def prose(text: str, choices: Sequence[str], question: str | None = None, whole:
     lines = [unbulleted(line) for line in plain_lines(text)]
     if not lines:
         return None
-    by_rung = {"first": _edge(lines, 0, 1, choices)}
+    whole = whole and (_CUT.search(text) is None or text.count(text[-60:-20]) > 2)  # or it repeats itself for ever
+    begins = _edge(lines, 0, 1, choices)
+    if begins is None and question is not None and not question.rstrip().endswith("?"):
+        begins = leading(sentences(lines[0])[0], choices)[0]  # the reply goes on where the question stops
+    by_rung = {"first": begins}
+    told = Told(_before_heading(lines, choices) if whole else [], choices, question)
     if whole:
-        told = Told(_before_heading(lines, choices), choices, question)
-        by_rung |= {"last": _ending(told.lines, choices), "concluded": told.concluded(), "echoed": told.echoed()}
+        by_rung |= {
+            "last": _ending(_before_reasons(told.lines), choices, told.asked),
+            "concluded": told.concluded(),
+            "echoed": told.echoed(),
+        }
     found = {rung: label for rung, label in by_rung.items() if label is not None}
     if len(set(found.values())) > 1:
         return DIFFERENT
     if found:
         return next(iter(found.items()))
-    return _sole(lines, choices) if whole else None
+    if not whole:
+        return None
+    for rung, label in (("headed", told.headed()), ("settled", told.settled())):
+        if label is not None:
+            return rung, label
+    return _sole(lines, choices)
 
 
 def leading(text: str, choices: Sequence[str]) -> tuple[str | None, str]:
@@ -130,7 +160,11 @@ def _paraphrased(rest: str, choice: str) -> bool:
     return len(wanted) > 2 and sum(word in said for word in wanted) >= 0.6 * len(wanted)
 
 
-def _of_line(line: str, choices: Sequence[str], reasons: str = r"|is (?:where|the)\b") -> str | None:
+def _of_line(
+    line: str,
+    choices: Sequence[str],
+    reasons: str = r"|is (?:where|what|the (?:answer|one|place|location|right|correct|only|best|most))\b",
+) -> str | None:
     """The choice with which a line begins. A letter alone has to be the whole line ("A. First, ..." is a list), and
     words have to end a clause or be followed by a reason ("blue_box because ..."), not go on as a subject."""
     label, words = leading(line, choices)
@@ -139,8 +173,10 @@ def _of_line(line: str, choices: Sequence[str], reasons: str = r"|is (?:where|th
     if len(words.strip(_DECORATION + ":")) == 1:
         return None
     rest = line[line.index(words) + len(words) :]
-    ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014]\s|because\b|since\b|as\b{reasons}))"
-    return label if re.match(ends, rest) else None
+    if label.casefold() in ("yes", "no"):
+        reasons += r"|(?:he|she|they|it|i|we|there|\w+ (?:does|do|did|is|has|knows?|thinks?))\b"
+    ends = rf"[\"')\]]{{0,2}}(?:[.!;:,](?:\s|$)|$|\s(?:\(|[-\u2013\u2014\u2190]\s|because\b|since\b|as\b{reasons}))"
+    return label if re.match(ends, rest, re.I) else None
 
 
 def _edge(lines: Sequence[str], place: int, beside: int, choices: Sequence[str]) -> str | None:
@@ -163,19 +199,23 @@ def _shape(line: str, choices: Sequence[str]) -> tuple[bool, bool]:
     return bool(named) and named[0].by != WORDS, any(one.by != LETTER for one in named)
 
 
-def _ending(lines: Sequence[str], choices: Sequence[str]) -> str | None:
+def _ending(lines: Sequence[str], choices: Sequence[str], asked: Question) -> str | None:
     """The choice with which the last line begins, or that its last sentence is ("Mustard, then.", "So: mustard.",
     "I'm confident: option J.")."""
     if (label := _edge(lines, -1, -2, choices)) is not None or _of_line(lines[-1], choices, "") is not None:
         return label
     last = sentences(lines[-1])[-1]
     named = mentions(last, choices)
-    if not named or len({one.choice for one in named}) > 1 or DOUBT.search(last) or NEGATION.search(last):
+    bare = without(last, 0, len(last), named)
+    if not named or len({one.choice for one in named}) > 1 or DOUBT.search(bare) or NEGATION.search(bare):
         return None
     one = named[-1]
     before = last[: one.start].strip(_DECORATION)
     marked = one.by in (LETTER, BOTH) and len(last) - one.end < 3
-    if not _ALONE.match(last[one.end :]) or not (marked or before.endswith(":") or len(before.split()) < 3):
+    head = before.endswith(":") and not asked.elsewhere(before)
+    if head and len(lines) > 1 and _ROW.match(lines[-1]) and _ROW.match(lines[-2]):
+        head = asked.restated(before.rstrip(":"))  # one of a list of facts
+    if not _ALONE.match(last[one.end :]) or not (marked or head or (len(before.split()) < 3 and before[-1:] != ":")):
         return None
     return one.choice
 
@@ -186,6 +226,11 @@ def _before_heading(lines: list[str], choices: Sequence[str]) -> list[str]:
         if place and _HEADING.match(line) and not mentions(line, choices):
             return lines[:place] if any(mentions(one, choices) for one in lines[:place]) else lines
     return lines
+
+
+def _before_reasons(lines: Sequence[str]) -> Sequence[str]:
+    """The lines before one that begins with "Reason:", "Explanation:" or the like."""
+    return next((lines[:place] for place, line in enumerate(lines) if place and _REASONS.match(line)), lines)
 
 
 def _sole(lines: Sequence[str], choices: Sequence[str]) -> Outcome:
@@ -226,4 +271,4 @@ def _marked(line: str, one: Mention) -> bool:
 
 
 def _denied_after(rest: str) -> bool:
-    return re.match(r"\W{0,3}(?:is|was|would|can|could) ?(?:not|n['\u2019]t|never|wrong|incorrect)\b", rest) is not None
+    return _DENIED_AFTER.match(rest) is not None

@@ -17,6 +17,7 @@ import polars as pl
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.answers import Reading, read
+from tomserve.scoring.choices import PARSE, Choices
 from tomserve.scoring.labels import Lettered
 from tomserve.scoring.metric import NO_REPLY, PLAIN, Kind, Scoring, columns_of, computed, ruled
 from tomserve.scoring.standard import STANDARD
@@ -48,16 +49,21 @@ def score_row(
     chain_asked: bool = False,
     others: Sequence[Automaton] = (),
     scoring: Scoring = PLAIN,
+    *,
+    reader: Choices | None = None,
 ) -> dict[str, Any]:
     """The values of one row of the score table, without those of `item_fields` and `noise_fields`.
 
     run, model: their names. item: the question. row: the response, with `strategy`, `status` and `text`. chain_asked:
     whether the strategy asked for a chain of beliefs; then a missing one scores 0. others: the compiled rationales of
     other questions about the same story, which tell whether a wrong belief is another person's. scoring: what the
-    item's benchmark adds. Raises ConfigError or ContentError where a metric of the benchmark fails.
+    item's benchmark adds. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
+    ContentError where a metric of the benchmark fails.
     """
-    reading = _reading(item, row, scoring.lettered)
+    reading = reading_of(item, row, scoring.lettered)
     status = inert(row["status"])
+    if reader is not None and unread(row, reading) and (choice := reader.choice(item, row.get("text") or "")):
+        reading = reading._replace(parse=PARSE, answer=choice, reason=None)
     if reading.answer is None and status == OK:
         status = INVALID
     reading = Reading(
@@ -82,7 +88,12 @@ def score_row(
     return scored
 
 
-def _reading(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
+def unread(row: Mapping[str, Any], reading: Reading) -> bool:
+    """Whether a response is a whole reply in which the rules found no answer: what a model may then read."""
+    return row["status"] == OK and reading.answer is None
+
+
+def reading_of(item: Item, row: Mapping[str, Any], lettered: bool) -> Reading:
     """What the text of a response says; nothing where its status is that of a failure."""
     if row["status"] not in ANSWERS:
         return NO_REPLY
@@ -100,7 +111,7 @@ def noise_fields(
     """
     if row["status"] not in ANSWERS:
         return {}
-    reading = _reading(item, row, lettered)
+    reading = reading_of(item, row, lettered)
     found: dict[str, list[int]] = {}
     for level, other in again:
         if other.get("key") != row.get("key") or other.get("reused"):
@@ -108,7 +119,7 @@ def noise_fields(
         if other["status"] not in ANSWERS:
             found.setdefault("noise_failed", []).append(level)
             continue
-        second = _reading(item, other, lettered)
+        second = reading_of(item, other, lettered)
         changes = {
             "compared": True,
             "text": (other.get("text") or "") != (row.get("text") or ""),

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tomserve.items.automaton import Automaton
 
-VERDICTS = ("right", "skipped", "too_early", "too_late", "other_belief", "wrong", "out_of_vocabulary")
+VERDICTS = ("right", "skipped", "too_early", "too_late", "other_belief", "wrong", "out_of_vocabulary", "beyond")
 """What the belief after one sentence may be. "skipped": none was stated. "too_early", "too_late": the belief that the
 gold path holds later, or held before. "other_belief": what another question about the same story has here (another
-person's belief, or reality). "out_of_vocabulary": no label. "wrong": none of these."""
+person's belief, or reality). "out_of_vocabulary": no label. "beyond": a belief for which the story has no sentence, as
+in a plain list of more beliefs than the story has sentences. "wrong": none of these."""
 
 MISSING = "missing"
 """The kind of break of a chain that was asked for and could not be read at all."""
@@ -31,9 +33,11 @@ class Judgement:
 
     accuracy: the share of sentences, in [0, 1], whose (filled) belief is that of the gold path which agrees most.
     change_f1: the harmonic mean of precision and recall of the pairs (sentence, new belief), the maximum over gold
-    paths; 1 where neither the chain nor the path has a change. verdicts: one of VERDICTS for each sentence.
-    first_break: the index (from 0) of the first sentence whose belief is off the path, None where there is none; a
-    repeat that was left out is "skipped" and no break.
+    paths; 1 where neither the chain nor the path has a change; a belief beyond the story that differs from the one
+    before it is a change that no path has. verdicts: one of VERDICTS for each sentence, and "beyond" for each belief
+    for which there is none. first_break: the index (from 0) of the first sentence whose belief is off the path, or of
+    the first belief beyond the story where there is no such sentence, None where there is neither; a repeat that was
+    left out is "skipped" and no break.
     """
 
     accuracy: float
@@ -46,25 +50,33 @@ def judge(gold: Automaton, stated: Sequence[tuple[int, str | None]], others: Seq
     """Compare stated beliefs with a gold rationale.
 
     gold: the compiled rationale. stated: pairs of sentence (from 1, ascending) and belief, None for one that is no
-    label. others: the compiled rationales of other questions about the same story. Raises ValueError for a sentence
-    that the story does not have.
+    label; those beyond the story's last sentence count as beliefs for which it has none. others: the compiled
+    rationales of other questions about the same story. Raises ValueError for a sentence before the first.
     """
     length = len(gold.labels)
     said: list[str | None] = [None] * length
     given = [False] * length
+    beyond: list[str | None] = []
     for number, belief in stated:
-        if not 1 <= number <= length:
+        if number < 1:
             raise ValueError(f"sentence {number} of {length}")
+        if number > length:
+            beyond.append(belief)
+            continue
         said[number - 1], given[number - 1] = belief, True
     filled: list[str | None] = []
     for belief, there in zip(said, given, strict=True):
         filled.append(belief if there else filled[-1] if filled else None)
+    more = tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)
     if not length:
-        return Judgement(0.0, 0.0, (), None)
+        return Judgement(0.0, 0.0, more, 0 if beyond else None)
     path, hits = best_path(gold, filled)
     verdicts = tuple(_verdict(path, t, said[t], others) if given[t] else "skipped" for t in range(length))
     off = (t for t in range(length) if filled[t] != path[t])
-    return Judgement(hits / length, change_f1(gold, filled), verdicts, next(off, None))
+    changed = sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
+    return Judgement(
+        hits / length, change_f1(gold, filled, changed), verdicts + more, next(off, length if beyond else None)
+    )
 
 
 def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str, ...], int]:
@@ -88,8 +100,11 @@ def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str,
     return tuple(reversed(path)), hits
 
 
-def change_f1(gold: Automaton, filled: Sequence[str | None]) -> float:
-    """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts."""
+def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> float:
+    """The F1 score of the pairs (sentence, new belief), from the second sentence on; the best gold path counts.
+
+    more: how many changes the chain has beyond the story's last sentence.
+    """
     mine = [t > 0 and filled[t] != filled[t - 1] for t in range(len(filled))]
     # For each node: how many changes a path to it has -> how many of these the chain has too, at most.
     states: list[dict[int, int]] = [{0: 0} for _ in gold.labels[0]]
@@ -102,7 +117,7 @@ def change_f1(gold: Automaton, filled: Sequence[str | None]) -> float:
             for count, hits in states[i].items():
                 following[j][count + change] = max(following[j].get(count + change, 0), hits + hit)
         states = following
-    total = sum(mine)
+    total = sum(mine) + more
     return max(
         2 * hits / (total + count) if total + count else 1.0 for counts in states for count, hits in counts.items()
     )

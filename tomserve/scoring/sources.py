@@ -18,6 +18,7 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, nfc, read_line
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.pinned import PinnedFile, changed
+from tomserve.scoring.samples import sample_of
 from tomserve.scoring.standard import automaton
 from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 
@@ -116,12 +117,12 @@ class Problems:
 
 
 class ResponseFile:
-    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy and model.
+    """The responses of a run's journal, or of another tool's JSONL file, by item, strategy, model and sample.
 
-    Of two responses to the same question the later counts. A line needs `item`, and `text` or a `status` that says why
-    there is none; `strategy` ("vanilla"), `model`, `turn` (0) and `status` ("ok") may be left out. Any text is a
-    status; an unknown one is a failure (see tomserve.status). Lines that are no such rows, or name unknown items, are
-    counted in `problems`.
+    Of two responses to the same question the later counts, unless they are different samples of it (`sample`). A line
+    needs `item`, and `text` or a `status` that says why there is none; `strategy` ("vanilla"), `model`, `turn` (0),
+    `sample` (0) and `status` ("ok") may be left out. Any text is a status; an unknown one is a failure (see
+    tomserve.status). Lines that are no such rows, or name unknown items, are counted in `problems`.
 
     path: the file. known: the items. model: the model of lines that name none. foreign: whether another tool wrote the
     file; then lines that replace others are counted, which in a journal are retries. size: how many bytes to read; None
@@ -151,7 +152,7 @@ class ResponseFile:
         self._foreign = foreign
         self._talking = frozenset(talking)
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
-        self._arms: dict[tuple[Any, str], int] = {}
+        self._arms: dict[tuple[Any, str, int], int] = {}
         self._first: dict[int, str] = {}
         self._known = known
         self._at: dict[
@@ -198,8 +199,13 @@ class ResponseFile:
         self._at[key] = max(value, self._at.get(key, 0))
         return True
 
-    def _arm(self, row: Row) -> tuple[Any, str]:
-        return row["model"], row["strategy"]
+    @property
+    def sampled(self) -> bool:
+        """Whether any question was asked several times, so that it has several samples."""
+        return any(sample for _, _, sample in self._arms)
+
+    def _arm(self, row: Row) -> tuple[Any, str, int]:
+        return row["model"], row["strategy"], sample_of(row)
 
     def _parse(self, line: bytes) -> Row | str:
         try:
@@ -216,6 +222,10 @@ class ResponseFile:
                 return f"without {name}" if row.get(name) is None else f"with a {name} that is no {_KINDS[kind]}"
         if not 0 <= row["turn"] < 2**15:
             return "with a turn out of range"
+        if not self._foreign and type(row.get("sample", 0)) is not int:
+            return "with a sample that is no whole number"
+        if not 0 <= sample_of(row) < 2**15:
+            return "with a sample out of range"
         for name, wanted in _CLOSING.items():
             if name in row and type(row[name]) is not wanted:
                 return f"with a {name} that is no {_KINDS[wanted]}"
@@ -229,7 +239,8 @@ class ResponseFile:
         return len(self._at)
 
     def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
-        """The rows that count, each with the place of its item in `ItemFile.ids`, sorted by item, model and strategy.
+        """The rows that count, each with the place of its item in `ItemFile.ids`, sorted by item, model, strategy
+        and sample.
 
         places: yield only the rows of these items; None for all.
         """
@@ -284,8 +295,8 @@ class NoiseFile(ResponseFile):
 
     _needed = False
 
-    def _arm(self, row: Row) -> tuple[Any, str]:
-        return row["concurrency"], row["strategy"]
+    def _arm(self, row: Row) -> tuple[Any, str, int]:
+        return row["concurrency"], row["strategy"], sample_of(row)
 
     def _parse(self, line: bytes) -> Row | str:
         row = super()._parse(line)
@@ -293,7 +304,7 @@ class NoiseFile(ResponseFile):
 
     def again(self, place: int, strategy: str) -> list[tuple[int, Row]]:
         """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
-        arms = sorted((level, arm) for (level, name), arm in self._arms.items() if name == strategy)
+        arms = sorted((level, arm) for (level, name, _), arm in self._arms.items() if name == strategy)
         return [(level, self._row(place << 20 | arm)) for level, arm in arms if place << 20 | arm in self._at]
 
 

@@ -14,18 +14,35 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tomserve.scoring.cues import SUPPOSED
 from tomserve.scoring.labels import match
 from tomserve.scoring.mentions import Mention, mentions
 
 
-class Said(NamedTuple):
-    """The choices that a text gives as its answer, in forms and in sentences.
+class Claim(NamedTuple):
+    """One place where a text says what its answer is.
 
-    None stands for something that is no choice, or for a choice that is doubted, denied or taken back.
+    choice: None for something that is no choice, or for a choice that is doubted, denied or taken back. form: whether
+    it is a form such as "Answer: x". hedged: whether it says "would be" or the like. place: how many characters of the
+    text stand before it.
+    """
+
+    choice: str | None
+    form: bool
+    hedged: bool
+    place: int
+
+
+class Said(NamedTuple):
+    """The choices that a text gives as its answer, in forms and in sentences, and the one that it comes to in the end.
+
+    None stands for something that is no choice, or for a choice that is doubted, denied or taken back. final: the last
+    choice, if the text turns ("wait", "but") between any other and this one; else None.
     """
 
     forms: set[str | None]
     sentences: set[str | None]
+    final: str | None = None
 
 
 LONGEST = 400
@@ -34,17 +51,17 @@ time."""
 
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
-    r"\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
+    r"(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is| choice| option| letter)?"
     r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
     re.I,
 )
 _TAGGED = re.compile(
     r"<(?:final_)?answer>(?=([^<\n]{0,300})</(?:final_)?answer>)"
-    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^|\n)#{4}[ ]?(?=([^\n]{0,300}))",
+    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^|\n)#{4}[ ]?(?=([^\n:?]{0,60}(?:\n|$)))",
     re.I,
 )
 _CUE = re.compile(
-    rf"\b{_NOUN}\b(?: (?:to|for|of|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
+    rf"\b(?:{_NOUN}|(?:appropriate|correct|right|best|only|fitting) (?:label|word|value))\b(?: (?:to|for|of|here|in|from|among|that|which|given|based|regarding|about)\b[^.!?:;\n]{{0,160}}?)?"
     r",? (?:is|are|would be|should be|must be|will be|has to be|can only be|remains|becomes)\b[ ]?:?"
     r"|\b(?:that|it|this)(?:['\u2019]s| is| would be|['\u2019]d be)(?= (?:option|choice|letter|answer) )"
     r"|\b(?:I|we)(?:['\u2019]d|['\u2019]ll| would| will| must| shall| can| should)?(?: therefore| thus| finally| then)?"
@@ -53,8 +70,10 @@ _CUE = re.compile(
 )
 _IS_ANSWER = re.compile(
     r"[\"'\u201d)\]]{0,3},? (?:is|would be|should be|must be|seems to be)(?: (?:therefore|thus|clearly|then|indeed))?"
-    rf"(?: (?:the|my|our))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate)){{0,3}}"
+    r"(?: (?:the|my|our|a))?(?: (?:most|only|likely|logical|final|correct|right|best|accurate|appropriate|fitting|suitable|sensible"
+    r"|plausible|reasonable|probable|natural|safest|obvious)){0,3}"
     rf" (?:{_NOUN}|one|correct|right)\b"
+    r"|[\"'\u201d)\].]{0,3} ?[-\u2013\u2014:(]{1,2} ?(?:correct|right)\b"
     r"|[\"'\u201d)\]]{0,3} is (?:\w+ly |much |far )?(?:more|most) (?:likely|probable|plausible)\b"
     r"|[\"'\u201d)\]]{0,3},? it is[.!]?$",
     re.I,
@@ -92,8 +111,31 @@ _TAKEN_BACK = re.compile(
     r"|\b(?:wait,|on second thoughts?|i was (?:wrong|mistaken)|that(?:['\u2019]s| is| was) (?:wrong|incorrect))",
     re.I,
 )
-_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+")
-_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,3} |^#{5,6} |^> |\\[()\[\]]", re.M)
+_HEDGED = re.compile(r"\b(?:would|could|might|should)\b|['\u2019]d\b", re.I)
+_TURNS = re.compile(
+    r"\b(?:wait|hold on|hmm+|but|however|actually|no,|correction|looking back|on second thoughts?|let me re\w*)\b", re.I
+)
+_AGAIN = re.compile(
+    r"\b(?:wait|hold on|correction|on second thoughts?|let me re\w*|i (?:made|was) (?:an? )?(?:mistake|error|wrong|mistaken)"
+    r"|looking (?:back|again)|scratch that)\b",
+    re.I,
+)
+_HEAD_ALONE = re.compile(
+    r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
+)
+_SENTENCE = re.compile(
+    r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
+    r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If|Although|As|When|Then"
+    r"|There|Now|Hence|Thus|I|We|You)\b)"
+)
+_STRUCK = re.compile(r"^\W*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
+_TICKED = re.compile(r"^\s*[-*] \[[xX]\] ", re.M)
+_UNTICKED = re.compile(r"^\s*[-*] \[ \] .*$", re.M)
+_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
+_DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
+_AFFIRMED = re.compile(r"(?<=[\w.)*]) ?[\u2705\u2713\u2714\u2611]\ufe0f?")
+_SYMBOL = re.compile(r"[\u2300-\u27a0\u27a2-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff]+ ?")
+_DECORATION = re.compile(r"\*{1,3}|`{1,3}|\$|^#{1,6} |^> |\\[()\[\]]", re.M)
 _COURTESY = re.compile(
     r"\W*(?:please let me know|let me know|i hope|hope (?:this|that|it)|feel free|thank|thanks|happy to|would you like"
     r"|if you (?:have|need|want|would|'d)|is there anything|do you (?:have|want|need)|glad to"
@@ -106,12 +148,26 @@ _BULLET = re.compile(r"^(?:[-\u2022\u2013\u2014*\u2192\u27a1]\ufe0f?|[=-]>|\(?\d
 def plain_lines(text: str) -> list[str]:
     """The lines of a text that hold anything, with single spaces for white space and without marks of markdown.
 
-    What says nothing at the end ("Let me know if you have questions!") is left out.
+    What says nothing at the end ("Let me know if you have questions!") is left out, and so is what is struck through. A
+    cross or a tick beside words is read as "wrong" or "correct", and the cells of a table's row as "first: second".
     """
+    if not text.isascii():
+        text = _SYMBOL.sub("", _AFFIRMED.sub(" (correct)", _DENIED.sub(" (wrong)", text)))
+    if "~~" in text:
+        text = _STRUCK.sub("", text)
+    if _TICKED.search(text):
+        text = _TICKED.sub("", _UNTICKED.sub("", text))
+    if "|" in text:
+        text = _ROW.sub(_cells, text)
     lines = [line for line in (" ".join(one.split()) for one in _DECORATION.sub("", text).splitlines()) if line]
     while len(lines) > 1 and _COURTESY.match(lines[-1]):
         lines.pop()
     return lines
+
+
+def _cells(row: re.Match[str]) -> str:
+    cells = [cell.strip() for cell in row[1].split("|")]
+    return "" if all(set(cell) <= set("-: ") for cell in cells) else ": ".join(filter(None, cells))
 
 
 def sentences(line: str) -> list[str]:
@@ -127,49 +183,69 @@ def unbulleted(line: str) -> str:
 def stated(text: str, choices: Sequence[str]) -> Said:
     """What the text says that its answer is, in time proportional to its length."""
     texts = {next(filter(None, found.groups()), "") for found in _TAGGED.finditer(text)}
-    tagged = {_one(one, choices) for one in texts}
+    tagged = {_one(one, choices) for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one.strip())}
     lines = plain_lines(_TAGGED.sub("", text) if tagged else text)
-    forms: set[str | None] = set(tagged)
-    inline: set[str | None] = set()
-    known: dict[
-        tuple[str, str], tuple[set[str | None], set[str | None]]
-    ] = {}  # a reply that repeats itself is read once
+    claims: list[Claim] = []
+    known: dict[tuple[str, str], list[Claim]] = {}  # a reply that repeats itself is read once
+    start = 0
     for place, line in enumerate(lines):
         after = lines[place + 1] if place + 1 < len(lines) else ""
         if (line, after) not in known:
-            known[line, after] = _of_line(line, after, choices)
-        forms |= known[line, after][0]
-        inline |= known[line, after][1]
-    return Said(forms, inline)
+            known[line, after] = list(_of_line(line, after, choices))
+        claims += [one._replace(place=start + one.place) for one in known[line, after]]
+        start += len(line) + 1
+    forms = tagged | {one.choice for one in claims if one.form}
+    return Said(forms, {one.choice for one in claims if not one.form}, _final(claims, "\n".join(lines)))
 
 
-def _of_line(line: str, after: str, choices: Sequence[str]) -> tuple[set[str | None], set[str | None]]:
+def _final(claims: Sequence[Claim], text: str) -> str | None:
+    """The choice of the last claim, where those before it that differ are taken back, or were only supposed."""
+    if not claims or claims[-1].choice is None:
+        return None
+    last = claims[-1]
+    for one in claims[:-1]:
+        if one.choice in (None, last.choice):
+            continue
+        turn = _TURNS.search(text, one.place, last.place)
+        if turn is None or not (one.hedged or _AGAIN.search(text, one.place, last.place)):
+            return None
+    return last.choice
+
+
+def _of_line(line: str, after: str, choices: Sequence[str]) -> Iterator[Claim]:
     """What one line states, in forms and in sentences; `after` is the line below, for one that ends in a colon."""
-    forms: set[str | None] = set()
-    inline: set[str | None] = set()
     line = unbulleted(line)
+    stated_form = None
     if found := _FORM.search(line):
         rest = line[found.end() :].strip(" \"'")
         if not rest and after and not after.startswith(("{", "<", "[")):
             rest = unbulleted(after)
         if rest and not rest.startswith(("\x00", "{", "<answer", "</answer")):
             doubted = _DOUBTED.search(re.split(r"[:;,]|[.!?] ", line[: found.start()])[-1])
-            forms.add(None if doubted else _first_of(rest, choices, whole=True))
+            stated_form = Claim(None if doubted else _first_of(rest, choices, whole=True), True, False, found.start())
         line = line[: found.start()]
     whole = sentences(line)
+    start = 0
     for place, sentence in enumerate(whole):
         following = whole[place + 1] if place + 1 < len(whole) else ""
-        for said in _in_sentence(sentence, following, after if place + 1 == len(whole) else "", choices):
-            inline |= said
-    return forms, inline
+        for label, hedged in _in_sentence(sentence, following, after if place + 1 == len(whole) else "", choices):
+            yield Claim(label, False, hedged, start)
+        start += len(sentence) + 1
+    if stated_form is not None:
+        yield stated_form
 
 
-def _in_sentence(sentence: str, following: str, after: str, choices: Sequence[str]) -> Iterator[set[str | None]]:
-    """What one sentence says that the answer is: a set of one choice, of None where it is doubted, or of nothing."""
+def _in_sentence(
+    sentence: str, following: str, after: str, choices: Sequence[str]
+) -> Iterator[tuple[str | None, bool]]:
+    """What one sentence says that the answer is: a choice, or None where it is doubted; and whether it is hedged."""
+    if SUPPOSED.search(sentence):
+        return  # "if she were, the answer would be": it is not so
     for one in mentions(sentence, choices):
         if _IS_ANSWER.match(sentence, one.end):
             denied = _DOUBTED.search(sentence[max(0, one.start - 60) : one.start]) or sentence.endswith("?")
-            yield {None if denied or _TAKEN_BACK.search(following) else one.choice}
+            hedged = _HEDGED.search(sentence, one.end) is not None
+            yield (None if denied or _TAKEN_BACK.search(following) else one.choice), hedged
             return
     seen: set[tuple[str, str]] = set()
     for cue in _CUE.finditer(sentence):
@@ -184,11 +260,12 @@ def _in_sentence(sentence: str, following: str, after: str, choices: Sequence[st
             continue
         if _OTHERS.search(before):
             continue  # "the usual answer would be": it is somebody else's
-        doubted = _DOUBTED.search(before)
+        doubted = bool(_DOUBTED.search(before))
         label = _first_of(rest, choices)
         if label is None and not mentions(rest, choices):
             continue  # "the answer is not easy to see": it says nothing of any choice
-        yield {None if doubted or sentence.endswith("?") or _TAKEN_BACK.search(following) else label}
+        doubted = doubted or sentence.endswith("?") or bool(_TAKEN_BACK.search(following))
+        yield (None if doubted else label), _HEDGED.search(cue[0]) is not None
 
 
 def _one(text: str, choices: Sequence[str]) -> str | None:

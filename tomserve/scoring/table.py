@@ -24,7 +24,9 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
+from tomserve.scoring.choices import Choices
 from tomserve.scoring.metric import Kind, Metric, Rules, columns_of, plain
+from tomserve.scoring.samples import SAMPLED, grouped, majority, sample_fields, sample_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, noise_fields, score_row
 from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
@@ -37,9 +39,9 @@ PART = 10_000
 Note = Callable[[str], None]
 """A function that is told, in one line, what could not be read."""
 
-Answered = tuple[Item, Mapping[str, Any], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
-"""An item, its response, the compiled rationales of other questions about its story, and the replies that came when it
-was asked again, each with the number of requests in flight."""
+Answered = tuple[Item, Sequence[Mapping[str, Any]], Sequence[Automaton], Sequence[tuple[int, Mapping[str, Any]]]]
+"""An item, its response (or the responses of its samples), the compiled rationales of other questions about its story,
+and the replies that came when it was asked again, each with the number of requests in flight."""
 
 
 def named_gold(columns: Collection[str]) -> pl.Expr | None:
@@ -62,29 +64,31 @@ def write_scored(
     chains: Collection[str] = (),
     again: NoiseFile | None = None,
     rules: Rules = plain,
+    reader: Choices | None = None,
 ) -> None:
     """Score every response into a Parquet file, part by part.
 
     items, responses: the files to read. path: the file to write. run: the run's name. chains: the strategies that ask
     for a chain of beliefs; there a missing chain scores 0, elsewhere it is null. again: the replies of the noise check,
-    which are compared and not scored. rules: what the benchmarks of the items add. Raises ConfigError or ContentError
+    which are compared and not scored. rules: what the benchmarks of the items add. reader: the choices of a model that
+    has read what the rules could not. Raises ConfigError or ContentError
     where a metric of a benchmark fails, OSError where the file cannot be written.
     """
-    columns = _Columns.of(items.factors, items.benchmarks, rules)
+    columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled)
     if again is not None:
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
-    rows = responses.rows()
+    questions = grouped(responses.rows())
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
         parts: list[Path] = []
-        while chunk := list(islice(rows, PART)):
+        while chunk := list(islice(questions, PART)):
             answered = (
-                (items.item(place), row, items.others(place), again.again(place, row["strategy"]) if again else ())
-                for place, row in chunk
+                (items.item(place), rows, items.others(place), again.again(place, rows[0]["strategy"]) if again else ())
+                for place, rows in chunk
             )
             with _uncollected():
-                frame = _table(run, answered, chains, columns)
-            if len(chunk) == len(responses):  # all rows fit into one part
+                frame = _table(run, answered, chains, columns, reader)
+            if sum(len(rows) for _, rows in chunk) == len(responses):  # all rows fit into one part
                 frame.write_parquet(path)
                 return
             parts.append(Path(scratch) / f"{len(parts):06d}.parquet")
@@ -130,18 +134,24 @@ def table(
     chains: Collection[str] = (),
     rules: Rules = plain,
 ) -> pl.DataFrame:
-    """Score pairs of an item and its response into a table in memory.
+    """Score pairs of an item and its response into a table in memory; samples of one question become one row.
 
-    run, model: their names. answered: the pairs; a response has `strategy`, `status` and `text`. chains: the strategies
-    that ask for a chain of beliefs. rules: what the benchmarks of the items add. Every factor of the items becomes a
-    column. Raises ConfigError or ContentError where a metric of a benchmark fails.
+    run, model: their names. answered: the pairs; a response has `strategy`, `status` and `text`, and a `sample` from 1
+    on where it is a further sample of a question. chains: the strategies that ask for a chain of beliefs. rules: what
+    the benchmarks of the items add. Every factor of the items becomes a column. Raises ConfigError or ContentError
+    where a metric of a benchmark fails.
     """
-    pairs: list[Answered] = [(item, {"model": model, **row}, (), ()) for item, row in answered]
+    questions: dict[tuple[str, Any, Any, int], tuple[Item, list[Mapping[str, Any]]]] = {}
     factors: dict[str, set[type]] = {}
-    for item, *_ in pairs:
+    rows = [(item, {"model": model, **row}) for item, row in answered]
+    sampled = any(map(sample_of, (row for _, row in rows)))
+    for number, (item, row) in enumerate(rows):
+        one = (item.id, row["model"], row["strategy"], 0 if sampled else number)
+        questions.setdefault(one, (item, []))[1].append(row)
         for name, value in item.factors.items():
             factors.setdefault(name, set()).add(type(value))
-    return _table(run, pairs, chains, _Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules))
+    pairs: list[Answered] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
+    return _table(run, pairs, chains, _Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled))
 
 
 @dataclass(frozen=True)
@@ -149,16 +159,19 @@ class _Columns:
     """The columns of a table besides the standard ones, with their types.
 
     factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
-    compute from each reply. rules: what each benchmark adds.
+    compute from each reply. rules: what each benchmark adds. samples: those of questions that were asked several times.
     """
 
     factors: Mapping[str, Kind]
     items: Mapping[str, Kind]
     replies: Mapping[str, Kind]
     rules: Rules
+    samples: Mapping[str, Kind]
 
     @classmethod
-    def of(cls, factors: Mapping[str, set[type]], benchmarks: Collection[str], rules: Rules) -> _Columns:
+    def of(
+        cls, factors: Mapping[str, set[type]], benchmarks: Collection[str], rules: Rules, sampled: bool = False
+    ) -> _Columns:
         """The columns for items with these factors (each with the types of its values) and these benchmarks.
 
         Raises ConfigError where a metric's column is also a factor, or where two metrics differ about a column's type.
@@ -169,7 +182,8 @@ class _Columns:
         items |= {rule.column: pl.Boolean for name in sorted(benchmarks) for rule in rules(name).rules}
         if clash := sorted(set(factors) & {*items, *replies}):
             raise ConfigError(f"items: factor {clash[0]!r} has the name of a column of their benchmark; rename it")
-        return cls({name: _kind(kinds) for name, kinds in factors.items()}, items, replies, rules)
+        samples = SAMPLED if sampled else {}
+        return cls({name: _kind(kinds) for name, kinds in factors.items()}, items, replies, rules, samples)
 
 
 def _kind(kinds: set[type]) -> type[pl.DataType]:
@@ -182,7 +196,9 @@ def _kind(kinds: set[type]) -> type[pl.DataType]:
     return pl.Float64 if kinds and kinds <= {int, float} else pl.String
 
 
-def _table(run: str, answered: Iterable[Answered], chains: Collection[str], columns: _Columns) -> pl.DataFrame:
+def _table(
+    run: str, answered: Iterable[Answered], chains: Collection[str], columns: _Columns, reader: Choices | None = None
+) -> pl.DataFrame:
     """The score table. Columns that belong to the item are half of all and most of the work, so they are computed once
     for each item and then repeated for its rows."""
     places: dict[str, int] = {}
@@ -190,24 +206,31 @@ def _table(run: str, answered: Iterable[Answered], chains: Collection[str], colu
     place_of: list[int] = []
     records: list[dict[str, Any]] = []
     rules = cache(columns.rules)
-    for item, row, others, again in answered:
+    for item, rows, others, again in answered:
         scoring = rules(item.benchmark)
         place = places.setdefault(item.id, len(fields))
         if place == len(fields):
             fields.append(item_fields(item, scoring))
         place_of.append(place)
-        record = score_row(run, row["model"], item, row, row["strategy"] in chains, others, scoring)
+        chain = rows[0]["strategy"] in chains
+        scored = [score_row(run, row["model"], item, row, chain, others, scoring, reader=reader) for row in rows]
+        chosen = majority(scored) if len(scored) > 1 else 0
+        row, record = rows[chosen], scored[chosen]
         if again:
-            record.update(noise_fields(item, row, again, scoring.lettered))
+            same = [(level, other) for level, other in again if sample_of(other) == sample_of(row)]
+            record.update(noise_fields(item, row, same, scoring.lettered))
+        if columns.samples:
+            record.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
         records.append(record)
     own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
     per_item = _frame(([field.get(name) for field in fields] for name in own), own)
     rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
     per_row = _frame(zip(*map(itemgetter(*rest), records), strict=True) if records else [()] * len(rest), rest)
-    computed = _frame(([record.get(name) for record in records] for name in columns.replies), columns.replies)
+    more = {**columns.samples, **columns.replies}
+    computed = _frame(([record.get(name) for record in records] for name in more), more)
     per_item = per_item[pl.Series(place_of, dtype=pl.UInt32)]
     wide = pl.concat([per_row, computed, per_item], how="horizontal")
-    return wide.select(*COLUMNS, *columns.factors, *columns.items, *columns.replies)
+    return wide.select(*COLUMNS, *columns.samples, *columns.factors, *columns.items, *columns.replies)
 
 
 def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.DataFrame:

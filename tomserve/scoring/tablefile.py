@@ -12,9 +12,13 @@ import polars as pl
 
 from tomserve.content import files
 from tomserve.errors import ConfigError
+from tomserve.scoring import score
 from tomserve.scoring.outcomes import status_column
-from tomserve.scoring.score import COLUMNS
+from tomserve.scoring.samples import SAMPLED
 from tomserve.scoring.table import TABLES
+
+COLUMNS = {**score.COLUMNS, **SAMPLED}
+"""The columns of every score table, and those of one whose questions were asked several times."""
 
 
 def read_table(source: str) -> pl.DataFrame:

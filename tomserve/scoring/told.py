@@ -1,7 +1,8 @@
 """The sentences of a text with the choices that they assert: what a text concludes, and what it says as a statement.
 
-A sentence asserts the choices that it names, but for denied ones, those in clauses about who moved what, and those in
-asides: in brackets, or in a clause that begins with "although", "because" and the like.
+A sentence asserts the choices that it names, but for denied ones, those in clauses about who moved what or about what
+was so before, and those in asides: in brackets, or in a clause that begins with "although", "because" and the like. A
+sentence that doubts, asks or supposes ("if she were ...") asserts nothing.
 
     >>> told = Told(["So Ann thinks of the red box, although it is in the blue box."], ("red box", "blue box"), None)
     >>> told.concluded()
@@ -14,145 +15,158 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tomserve.scoring.mentions import Mention, mentions
+from tomserve.scoring.cues import (
+    ASIDE,
+    BELIEF,
+    CLAUSE,
+    COMMON,
+    DOUBT,
+    FROM,
+    GIVEN_UP,
+    INNER,
+    MOVED,
+    NECESSARY,
+    NEGATION,
+    NOT_BUT,
+    ONLY,
+    PAST,
+    REALLY,
+    RECAP,
+    SUPPOSED,
+    TAKEN_BACK,
+    THEREFORE,
+    TURN,
+    WORD,
+)
+from tomserve.scoring.mentions import LETTER, Mention, mentions
 from tomserve.scoring.statements import sentences
+from tomserve.scoring.subjects import Question
 
-TAKEN_BACK = re.compile(
-    r"\b(?:wait,|correction:|on second thoughts?|scratch that|i was (?:wrong|mistaken)"
-    r"|that(?:['\u2019]s| is| was) (?:wrong|incorrect|not right))",
-    re.I,
+_WAS = re.compile(r"\b(?:was|were|did|had)\b", re.I)
+_ASKING = re.compile(r"(?P<head>[^?]{2,120}\?)(?: ?[:\u2192-])?[ ]?(?P<rest>.*)$")
+_HEAD = re.compile(r"(?P<head>[^:\u2192=]{2,60}?)[ ]?(?::|\u2192|[=-]>|\u21d2|\s[\u2013\u2014-])[ ](?P<rest>.+)$")
+_THEN = re.compile(
+    r",? (?:then|it is|(?:is|are) (?:what|where)\b.{0,60}\b(?:think|believ|expect|look|will|would)\w*)\b", re.I
 )
-_THEREFORE = re.compile(
-    r"\W*(?:(?:and|but) )?(?:therefore|thus|so|hence|consequently|accordingly|in conclusion|to conclude|as a result|"
-    r"in summary|to sum up|to summarize|overall|ultimately|in the end|finally|this means|that means|which means|"
-    r"it follows|we can conclude|we conclude|i conclude|conclusion|based on (?:this|these|that|the|all)|"
-    r"given (?:this|these|that|the|all)|from (?:this|these|that)|because of (?:this|that)|tl;?dr"
-    r"|for (?:this|these) reasons?|i(?:['\u2019]d| would) say|i (?:think|believe)|i(?:['\u2019]m| am) confident)\b",
-    re.I,
-)
-_INNER = re.compile(r"[,;:] (?:so|therefore|thus|hence|which means|meaning)(?: that)?,? ", re.I)
-DOUBT = re.compile(
-    r"\?|\b(?:un(?:clear|certain|sure|able|likely|determined|decided)|ambiguous|impossible|insufficient|inconclusive"
-    r"|indeterminate|whether|if|unless|either|may|maybe|might|could|perhaps|possibly|doubt(?:s|ful)?|depend(?:s|ing)?"
-    r"|assuming|guess|sorry|apologi[sz]e|apologies|refuse|decline|wrong|incorrect|fails?|lacks?|hard to"
-    r"|difficult to|(?:enough|more|further|missing) information|no (?:way|information|answer)|none of the"
-    r"|cannot (?:say|tell|be|determine|know|conclude|answer|infer)|can not|I (?:do|am|would|could|have) not)\b"
-    r"|\bI (?:can|\w{1,6}n)['\u2019]t\b|\bcan['\u2019]t (?:say|tell|be|determine|know|conclude|answer|infer|help)\b"
-    r"|\bI (?:(?:do|can|could|would|am) ?not|never|\w{1,6}n['\u2019]t) (?:really )?"
-    r"(?:believe|think|say|tell|conclude)\b"
-    r"|(?:\b(?:not|never)|n['\u2019]t) (?:really )?(?:believe|think|say|tell|conclude|expect)\b",
-    re.I,
-)
-NEGATION = re.compile(
-    r"\b(?:not|no|never|none|neither|nor|nowhere|without|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b", re.I
-)
-_CLAUSE = re.compile(
-    r"[,;:] |[()]|\b(?:because|since|as|while|although|though|but|even|despite|whereas|rather than|instead of|before"
-    r"|after|when|until|having|where|unlike)\b",
-    re.I,
-)
-_ASIDE = re.compile(
-    r"\W*(?:because|since|as|while|although|though|even|despite|whereas|rather than|instead of|before|after|when"
-    r"|until|unlike|having|where|who|not)\b|\(",
-    re.I,
-)
-MOVED = re.compile(
-    r"\b(?:moved?|moves|moving|put|puts|placed|enter(?:s|ed)?|exit(?:s|ed)?|left|leaves|took|takes|told|tells|went|goes|carried|brought)\b",
-    re.I,
-)
-BELIEF = re.compile(
-    r"\b(?:think|believ|belief|expect|assum|look|search|know|feel|say|hold|suppos|convinced|imagin|guess|reckon)\w*",
-    re.I,
-)
-_FROM = re.compile(r"\bfrom (?:the |an? )?[\"'\u201c]?$", re.I)
-_REALLY = re.compile(r"\b(?:in (?:fact|reality|truth)|actually|really|truly)\b", re.I)
-_RECAP = re.compile(
-    r"\W*(?:explanation|reasoning|rationale|recap|summary|key (?:points?|steps?|takeaways?)|takeaways?|notes?|caveats?"
-    r"|step[- ]by[- ]step|here(?: is|['\u2019]s)|let me|to explain|this is because|that is because|because|since"
-    r"|difficulty|verification|double[- ]check)\b",
-    re.I,
-)
-WORD = re.compile(r"[\w'\u2019-]+")
-# fmt: off
-_COMMON = frozenset((
-    "a", "an", "and", "are", "as", "at", "be", "been", "believe", "believes", "belief", "by", "did", "do", "does",
-    "expect", "expects", "for", "from", "has", "have", "he", "her", "him", "his", "how", "in", "is", "it", "its",
-    "know", "knows", "look", "looks", "of", "on", "or", "really", "said", "say", "says", "search", "she", "that",
-    "the", "their", "them", "they", "think", "thinks", "thinking", "to", "was", "were", "what", "when", "where",
-    "which", "who", "whom", "whose", "will", "with", "would", "currently", "now", "about", "inside", "there",
-    "actually",
-))
-# fmt: on
-"""Words of a question that a statement may leave out or change."""
+_OPEN_END = re.compile(r"(?::|\b(?:in|is|the|think|thinks|at))$")
 
 
 class Told:
-    """The sentences of a text, each with the choices that it asserts: those that it names, but for denied ones and
-    those in asides ("although it was moved to ...")."""
+    """The sentences of a text, each with the choices that it asserts."""
 
     def __init__(self, lines: Sequence[str], choices: Sequence[str], question: str | None) -> None:
-        self.choices, self.question, self.lines = choices, question, lines
+        self.choices, self.lines = choices, lines
+        self.asked = Question(question, choices)
         joined: list[str] = []
         for line in lines:
-            if (
-                joined
-                and re.search(r"(?::|\b(?:in|is|the|think|thinks|at))$", joined[-1])
-                and named_first(line, choices)
-            ):
+            if joined and _OPEN_END.search(joined[-1]) and named_first(line, choices):
                 joined[-1] = f"{joined[-1]} {line}"  # "Therefore, it is in:" and the choice in a line of its own
             else:
                 joined.append(line)
-        self.sentences = [one for line in joined for one in sentences(line)]
-        self.of_reality = question is None or bool(_REALLY.search(question)) or not BELIEF.search(question)
+        told = (part for line in joined for one in sentences(line) for part in one.split("; "))
+        self.sentences = [NOT_BUT.sub("", ONLY.sub("only", one)) for one in told if one]
 
     def concluded(self) -> str | None:
         """The choice of the last sentence that concludes something of one choice."""
         for place in range(len(self.sentences) - 1, -1, -1):
             sentence = self.sentences[place]
-            if _THEREFORE.match(sentence) is None:
-                inner = list(_INNER.finditer(sentence))
+            if THEREFORE.match(sentence) is None:
+                inner = list(INNER.finditer(sentence))
                 if not inner:
                     continue
                 sentence = sentence[inner[-1].end() :]
             if not mentions(sentence, self.choices):
+                continue
+            if self.asked.of_others(sentence):
                 continue
             label = None if self.doubted(sentence) else self.asserted(sentence)
             return label if label is not None and self._stands(place, label) else None
         return None
 
     def echoed(self) -> str | None:
-        """The choice of the sentences that say the question as a statement, where they all say the same one.
-
-        Such a sentence has the names of the question in order, and a verb of belief where the question has one; a
-        question about one person may be answered by "she", and one about nobody has to be said word by word.
-        """
-        if self.question is None:
-            return None
-        words = WORD.findall(self.question)
-        names = [stem(word) for word in words[1:] if word[0].isupper() and word.casefold() not in _COMMON]
-        others = {stem(word) for word in words if word.casefold() not in _COMMON} - set(names)
-        others = {word for word in others if not any(word in choice.casefold() for choice in self.choices)}
-        believes = BELIEF.search(self.question) is not None
+        """The choice of the sentences that say the question as a statement, where they all say the same one."""
         said: dict[int, str | None] = {}
         for place, sentence in enumerate(self.sentences):
-            if _REALLY.search(sentence) and not self.of_reality:
+            named = mentions(sentence, self.choices)
+            if not named or not self.asked.said_in(sentence, named[0].start):
                 continue
-            if not mentions(sentence, self.choices) or (believes and not BELIEF.search(sentence)):
+            if SUPPOSED.search(sentence) or (REALLY.search(sentence) and not self.asked.of_reality):
                 continue
-            told = list(map(stem, WORD.findall(sentence)))
-            words_told = iter(told)
-            by_name = all(name in words_told for name in names) and (bool(names) or others <= set(told))
-            by_pronoun = len(names) == 1 and bool({"he", "she", "they"} & set(told)) and others <= set(told)
-            if (by_name or by_pronoun) and (names or others):
-                said[place] = None if self.doubted(sentence) else self.asserted(sentence)
+            said[place] = None if self.doubted(sentence) else self.asserted(sentence)
         if not said or len(set(said.values())) != 1:
             return None
         (place, label) = list(said.items())[-1]
         return label if label is not None and (place == 0 or self._stands(place, label)) else None
 
+    def headed(self) -> str | None:
+        """The choice that stands under a heading, or after a question, that asks the same as the question itself.
+
+        Such as "Ann's belief: the red box" or "So where does she look? In the red box."; all of them have to agree.
+        """
+        found: set[str | None] = set()
+        for place, sentence in enumerate(self.sentences):
+            head = _ASKING.match(sentence) or _HEAD.match(sentence)
+            if head is None or not self.asked.restated(head["head"]):
+                continue
+            rest = head["rest"] or (self.sentences[place + 1] if place + 1 < len(self.sentences) else "")
+            if mentions(rest, self.choices) and not self.doubted(rest):
+                found.add(self.asserted(rest))
+        return next(iter(found)) if len(found) == 1 else None
+
+    def settled(self) -> str | None:
+        """The choice of the last sentence that answers the question in its own words, such as "she will look there".
+
+        Where earlier ones answered otherwise, the last one has to conclude, or something between has to turn ("but").
+        """
+        found: list[tuple[int, str]] = []
+        for place, sentence in enumerate(self.sentences):
+            label = self._answers(place)
+            if label is not None:
+                found.append((place, label))
+            elif found and TAKEN_BACK.search(sentence) and not mentions(sentence, self.choices):
+                found.clear()
+        if not found:
+            return None
+        place, label = found[-1]
+        others = [earlier for earlier, other in found if other != label]
+        if others and not (_decides(self.sentences[place]) or self._turns(others[-1], place + 1)):
+            return None
+        for given_up, sentence in enumerate(self.sentences):
+            bare = without(sentence, 0, len(sentence), mentions(sentence, self.choices))
+            if GIVEN_UP.search(bare) and not (given_up < place and self._turns(given_up + 1, place + 1)):
+                return None
+        return label
+
     def doubted(self, sentence: str) -> bool:
         """Whether a sentence doubts or asks, apart from the words of the choices themselves."""
-        return any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
+        return "(wrong)" in sentence or any(DOUBT.search(bare) for bare, _, _ in self._clauses(sentence))
+
+    def _answers(self, place: int) -> str | None:
+        """The choice that a sentence gives as an answer to the question; None where it answers something else."""
+        sentence = self.sentences[place]
+        named = mentions(sentence, self.choices)
+        if not named or sentence.startswith("(") or SUPPOSED.search(sentence) or self.doubted(sentence):
+            return None
+        if REALLY.search(sentence) and not self.asked.of_reality and not BELIEF.search(sentence):
+            return None
+        label = self.asserted(sentence)
+        if label is None:
+            return None
+        one = next(one for one in named if one.choice == label)
+        start = one.start
+        if one.by == LETTER and start < 3 and len(WORD.findall(sentence[one.end :])) > 2:
+            return None  # "A. First, ..." is a list
+        lead = sentence[:start]
+        if inner := list(INNER.finditer(lead)):
+            lead = lead[inner[-1].end() :]
+        alone = _plain(lead) and (
+            not WORD.search(sentence, named[-1].end) or _THEN.match(sentence, one.end) is not None
+        )
+        decides = alone or _decides(sentence)
+        return label if self.asked.about(lead, decides) else None
+
+    def _turns(self, start: int, end: int) -> bool:
+        return any(TURN.search(sentence) for sentence in self.sentences[start:end])
 
     def _stands(self, place: int, label: str) -> bool:
         """Whether what follows a sentence leaves its choice standing: it asserts no other, or only explains."""
@@ -160,11 +174,11 @@ class Told:
             sentence = self.sentences[later]
             if TAKEN_BACK.search(sentence):
                 return False
-            if _RECAP.match(sentence):
+            if RECAP.match(sentence):
                 return True
-            if sentence.startswith("(") or (_REALLY.search(sentence) and not self.of_reality):
+            if sentence.startswith("(") or (REALLY.search(sentence) and not self.asked.of_reality):
                 continue
-            if self._kept(sentence) - {label}:
+            if self._kept(sentence) - {label} and not self.asked.of_others(sentence):
                 return False
         return True
 
@@ -174,29 +188,47 @@ class Told:
         return next(iter(kept)) if len(kept) == 1 else None
 
     def _kept(self, sentence: str) -> set[str | None]:
-        """The choices that a sentence names outside of asides, denials and clauses about who moved what."""
+        """The choices that a sentence names outside of asides, denials, and clauses about who moved or saw what."""
         kept: set[str | None] = set()
+        if "(wrong)" in sentence:
+            return kept
         for bare, clause, here in self._clauses(sentence):
-            if here and not NEGATION.search(bare) and (not MOVED.search(clause) or BELIEF.search(clause)):
-                kept |= here
+            if not here or NEGATION.search(bare):
+                continue
+            believes = BELIEF.search(clause)
+            if MOVED.search(clause) and not believes:
+                continue
+            if not self.asked.of_past and not believes and PAST.search(clause):
+                continue
+            kept |= here
         return kept
 
     def _clauses(self, sentence: str) -> Iterator[tuple[str, str, set[str | None]]]:
         """The clauses of a sentence that are no asides: without the words of choices, with them, and these choices.
 
-        Of "from the red box to the blue box" only the second is counted.
+        Of "from the red box to the blue box" only the second is counted. What stands after a colon is no aside.
         """
         named = mentions(sentence, self.choices)
-        inside = [one for one in _CLAUSE.finditer(sentence) if not any(n.start <= one.start() < n.end for n in named)]
+        inside = [one for one in CLAUSE.finditer(sentence) if not any(n.start <= one.start() < n.end for n in named)]
         ends = [0, *(one.start() for one in inside), len(sentence)]
         for start, end in pairwise(ends):
             clause = sentence[start:end].lstrip(",;:) ")
-            if start and _ASIDE.match(clause):
+            if start and ASIDE.match(clause):
                 continue
             here = [one for one in named if start <= one.start < end]
-            if len(here) > 1 and _FROM.search(sentence[start : here[0].start]):
+            if len(here) > 1 and FROM.search(sentence[start : here[0].start]):
                 here = here[1:]
             yield without(sentence, start, end, named), clause, {one.choice for one in here}
+
+
+def _plain(lead: str) -> bool:
+    """Whether the words before a choice are common ones that say nothing of the past, such as "it is in the"."""
+    return all(word.casefold() in COMMON for word in WORD.findall(lead)) and not _WAS.search(lead)
+
+
+def _decides(sentence: str) -> bool:
+    """Whether a sentence concludes or settles something."""
+    return bool(THEREFORE.match(sentence) or INNER.search(sentence) or NECESSARY.search(sentence))
 
 
 def without(sentence: str, start: int, end: int, named: Sequence[Mention]) -> str:
@@ -213,9 +245,3 @@ def named_first(line: str, choices: Sequence[str]) -> bool:
     """Whether a line begins with a choice, with at most an article or the like before it."""
     named = mentions(line, choices)
     return bool(named) and len(WORD.findall(line[: named[0].start])) < 2
-
-
-def stem(word: str) -> str:
-    """A word in small letters without its ending, so that "thinks" and "think" are one."""
-    word = re.sub(r"['\u2019]s$", "", word.casefold())
-    return re.sub(r"(?:ing|ed|es|s)$", "", word) if len(word) > 4 else word

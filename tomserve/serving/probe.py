@@ -6,6 +6,7 @@ refuses the key, does not serve the model, has no chat template, or its context 
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -167,12 +168,7 @@ class Probe:
         response = self._ask("POST", f"{self.endpoint}/chat/completions", json=body)
         if response.status_code == 200:
             return
-        try:
-            reason = error_text(orjson.loads(response.content))
-        except orjson.JSONDecodeError:
-            reason = response.text[:200]
-        if self._key:
-            reason = reason.replace(self._key, "***")
+        reason = self._reason(response)
         if response.status_code in (401, 403):
             raise ServerError(f"{self.endpoint}: the API key was refused; set TOMSERVE_API_KEY (or OPENAI_API_KEY)")
         if "chat template" in reason.lower():
@@ -186,6 +182,39 @@ class Probe:
                 "`tomserve serve`, add --reasoning-parser to its vLLM, or give --thinking off"
             )
         raise ServerError(f"{self.endpoint}: a one-token chat request gave HTTP {response.status_code}: {reason}")
+
+    def check_fields(self, model: str, strategy: str, fields: Mapping[str, Any]) -> None:
+        """Send a chat request for one token with the fields that a strategy adds, to find out whether they work.
+
+        model: the served name. strategy: its name, for messages. fields: what its requests hold besides those of all
+        requests. Raises ServerError where the server refuses them, or leaves out what it was asked for.
+        """
+        messages = [{"role": "user", "content": "Hello."}]
+        if fields.get("continue_final_message"):
+            messages.append({"role": "assistant", "content": "Hello"})
+        body = {"model": model, "messages": messages, "temperature": 0, **fields, "max_tokens": 1}
+        response = self._ask("POST", f"{self.endpoint}/chat/completions", json=body)
+        if response.status_code != 200:
+            raise ServerError(
+                f"{self.endpoint}: does not take the fields of strategy {strategy!r} ({', '.join(fields)}), HTTP "
+                f"{response.status_code}: {self._reason(response)}; use another server or another strategy"
+            )
+        wanted = "prompt_logprobs"
+        with contextlib.suppress(orjson.JSONDecodeError):
+            answer = orjson.loads(response.content)
+            if wanted in fields and not (isinstance(answer, dict) and answer.get(wanted)):
+                raise ServerError(
+                    f"{self.endpoint}: sends no log-probabilities of the prompt ({wanted}), which strategy "
+                    f"{strategy!r} needs and vLLM sends; use a vLLM server or another strategy"
+                )
+
+    def _reason(self, response: httpx.Response) -> str:
+        """What the server says in the body of a refusal, without the key."""
+        try:
+            reason = error_text(orjson.loads(response.content))
+        except orjson.JSONDecodeError:
+            reason = response.text[:200]
+        return reason.replace(self._key, "***") if self._key else reason
 
     def tokens(
         self, model: str, messages: Sequence[dict[str, str]], extra: Mapping[str, Any] | None = None

@@ -1,9 +1,9 @@
 """Shares of right answers and differences between them, as the records that studies and comparisons print.
 
 The rows are a Polars frame with one row for each answer (see rows.prepared): `correct`, which is false for a failure;
-`faulty`, which says that no answer came or could be read; `cluster`, the task or story of the question; and, where the
-design has stages, `stage`. A failure counts as wrong, and how far all failures could move a number is given as bounds.
-A number that is undefined is nan.
+`faulty`, which says that no answer came or could be read; `unread`, where it is known, which says that a reply came and
+could not be read; `cluster`, the task or story of the question; and, where the design has stages, `stage`. A failure
+counts as wrong, and how far all failures could move a number is given as bounds. A number that is undefined is nan.
 
     >>> rows = pl.DataFrame({"correct": [True, True, False], "faulty": [False] * 3, "cluster": ["a", "b", "c"]})
     >>> found = share(rows)
@@ -28,6 +28,7 @@ from tomserve.stats.intraclass import intraclass
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies import sides
 from tomserve.studies.families import WORTH
+from tomserve.studies.rows import counted_unread
 
 Record = dict[str, Any]
 NEW, THESE = "new stages", "these stages"
@@ -70,6 +71,7 @@ def share(rows: pl.DataFrame, stratum: str | None = None, icc: float | None = No
         "ci_low": found.low,
         "ci_high": found.high,
         "failed": failed,
+        "unread": counted_unread(rows),
         "accuracy_dropped": correct / (total - failed) if total > failed else math.nan,
         "accuracy_high": (correct + failed) / total if total else math.nan,
         "tasks": tasks,

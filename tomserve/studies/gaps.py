@@ -1,30 +1,37 @@
 """What a score table lacks: replies that nobody could read, requests that failed, answers that were not asked for yet.
 
 >>> rows = {"strategy": "vanilla", "item": ["a", "b"], "status": ["ok", "invalid"], "answer": ["tea", None]}
->>> [gap.sentences() for gap in of_scores(pl.DataFrame(rows), None, "runs/mine")]
-[['runs/mine: 1 of 2 answers (50.0%) could not be read; they count as wrong. Read some of the replies in the report.']]
+>>> (gap,) = of_scores(pl.DataFrame(rows), None, "runs/mine")
+>>> gap.unread_line()
+'runs/mine: 1 of 2 replies could not be read; first: b by vanilla; see `tomserve runs runs/mine --unread`'
 
 Whoever reads a number of such a table has to know this first, since each lacking answer counts as wrong.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from tomserve.content import files
 from tomserve.runs.runfolder import read_manifest
+from tomserve.scoring.choices import PARSE
 from tomserve.scoring.table import TABLES
-from tomserve.status import ANSWERS, FINAL, INVALID, listed
-from tomserve.studies.rows import answered, with_columns
+from tomserve.status import FINAL, listed
+from tomserve.studies.rows import UNREADABLE, answered, unreadable, with_columns
 
 UNREAD_SHARE = 0.1
-"""The share of unreadable replies above which `tomserve eval` ends with exit code 1, as it does after a failed
-request."""
+"""The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
+after a failed request."""
+
+LONGEST = 160
+"""How many characters of the reason why a reply could not be read are told at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,10 @@ class Gaps:
     source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies without
     an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should be; None
     where nobody recorded it. items, of: how many questions were chosen, and how many the benchmark has (None where that
-    is not known). complete: whether the run has asked everything it was to ask (None for a file).
+    is not known). complete: whether the run has asked everything it was to ask (None for a file). first: the first
+    reply that could not be read: its item, its strategy and the reason, in words that are safe to print. given: what
+    `tomserve runs` is given to list these replies; the source where nothing is said. by_model: how many answers no rule
+    could read, and a model has read (see tomserve.scoring.choices).
     """
 
     source: str
@@ -45,6 +55,14 @@ class Gaps:
     items: int = 0
     of: int | None = None
     complete: bool | None = None
+    first: str = ""
+    given: str = ""
+    by_model: int = 0
+
+    @property
+    def replies(self) -> int:
+        """How many replies came, be they readable or not."""
+        return self.there - sum(self.failed.values())
 
     @property
     def missing(self) -> int:
@@ -54,12 +72,26 @@ class Gaps:
     @property
     def many_unread(self) -> bool:
         """Whether more than UNREAD_SHARE of the replies hold no answer that could be read."""
-        return self.unread > UNREAD_SHARE * self.there
+        return self.unread > UNREAD_SHARE * self.replies
+
+    def unread_line(self) -> str:
+        """One line on the replies that could not be read: how many of how many, the first of them, and the command that
+        lists them; empty where every reply was read."""
+        if not self.unread:
+            return ""
+        first = f"first: {self.first}; " if self.first else ""
+        return f"{self.source}: {self.unread:,} of {self.replies:,} replies could not be read; {first}see {self._list}"
+
+    @property
+    def _list(self) -> str:
+        """The command that lists the replies that could not be read."""
+        return f"`tomserve runs {self.given or given(self.source)} --unread`"
 
     def sentences(self) -> list[str]:
-        """What a reader must know, in at most three sentences with counts, shares and the way out; none where nothing
+        """What a reader must know, in at most four sentences with counts, shares and the way out; none where nothing
         is lacking."""
-        return [f"{self.source}{said}" for said in (self._answerless(), self._unasked(), self._sampled()) if said]
+        parts = (self._answerless(), self._by_model(), self._unasked(), self._sampled())
+        return [f"{self.source}{said}" for said in parts if said]
 
     def in_short(self) -> str:
         """The same in a few words, for a list of facts: "yes", or what is lacking."""
@@ -85,9 +117,17 @@ class Gaps:
             parts.append(f"{counted} did not come ({listed(self.failed)})")
         if not parts:
             return ""
-        read = " Read some of the replies in the report." if self.unread else ""
+        read = f" {self._list} lists them." if self.unread else ""
         again = " Repeat the eval command to ask again for those that failed." if set(self.failed) - FINAL else ""
         return f": {', and '.join(parts)}; they count as wrong.{read}{again}"
+
+    def _by_model(self) -> str:
+        if not self.by_model:
+            return ""
+        return (
+            f": {_of(self.by_model, self.there, 'answers')} were read by a model, as no rule could read them (parse = "
+            "reader). How far it agrees with the rules stands in the reader's record (reader.json)."
+        )
 
     def _unasked(self) -> str:
         if self.missing and self.complete is None:
@@ -108,6 +148,11 @@ class Gaps:
             f" asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
             "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
         )
+
+
+def given(argument: str | Path) -> str:
+    """An argument as a line that is shown to the user may hold it, so that a shell takes the line as it stands."""
+    return shlex.quote(files.one_line(str(argument)))
 
 
 def _of(count: int, total: int, what: str) -> str:
@@ -131,14 +176,16 @@ def of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Ga
         return [_gaps(scores, source, read_manifest(folder) or {}, folder)]
     parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
     names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
-    return [_gaps(part, name, None, None) for part, name in zip(parts, names, strict=True)]
+    return [
+        replace(_gaps(part, name, None, None), given=given(source)) for part, name in zip(parts, names, strict=True)
+    ]
 
 
 def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None, folder: Path | None) -> Gaps:
     types = {"status": pl.String, "answer": pl.String, "correct": pl.Boolean}
     failures = with_columns(scores.lazy(), types).filter(~answered()).group_by("status").len().collect()
     counts = Counter({str(status): int(count) for status, count in failures.iter_rows()})
-    unread = sum(counts.pop(status, 0) for status in (INVALID, *ANSWERS))
+    unread = sum(counts.pop(status, 0) for status in UNREADABLE)
     items = scores["item"].n_unique() if "item" in scores.columns else scores.height
     wanted, of, complete = None, None, None
     if manifest is not None and folder is not None:
@@ -151,7 +198,19 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     elif "strategy" in scores.columns:
         models = scores["model"].n_unique() if "model" in scores.columns else 1
         wanted = items * scores["strategy"].n_unique() if models == 1 else None
-    return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, items, of, complete)
+    first = _first(scores) if unread else ""
+    by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
+    told: dict[str, Any] = {"items": items, "of": of, "complete": complete, "first": first, "by_model": by_model}
+    return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
+
+
+def _first(scores: pl.DataFrame) -> str:
+    """The first reply of a score table that could not be read, in words; a table may come from anybody."""
+    types = dict.fromkeys(("item", "strategy", "reason"), pl.String)
+    rows = with_columns(scores.lazy(), {**types, "status": pl.String, "answer": pl.String, "correct": pl.Boolean})
+    item, strategy, reason = rows.filter(unreadable()).select(*types).head(1).collect().row(0)
+    said = f"{item} by {strategy}" + (f" ({reason[:LONGEST]})" if reason else "")
+    return files.one_line(said)
 
 
 def _lines(path: Path) -> int:
@@ -160,6 +219,11 @@ def _lines(path: Path) -> int:
         return 0
     with path.open("rb") as file:
         return sum(1 for line in file if line.strip())
+
+
+def unread_lines(gaps: Sequence[Gaps]) -> list[str]:
+    """A line for each source with replies that could not be read (see Gaps.unread_line)."""
+    return [line for gap in gaps if (line := gap.unread_line())]
 
 
 def sentences(gaps: Sequence[Gaps]) -> list[str]:

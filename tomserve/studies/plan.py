@@ -75,6 +75,7 @@ def plan(
     strategies: Sequence[str],
     *,
     models: int = 1,
+    repeats: int = 1,
     power: float = 0.8,
     alpha: float = 0.05,
     like: pl.DataFrame | None = None,
@@ -82,27 +83,29 @@ def plan(
     """Count what a study asks, and how small an effect its comparisons can detect.
 
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
-    names. models: how many models are asked. power: the share of studies that are to detect the effect. alpha: the
-    level of the tests. like: the score table of a run whose spread is taken for that of the study (see `spreads`);
-    None for the spreads of SD. Raises ConfigError or ContentError where items or strategies cannot be loaded.
+    names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
+    that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
+    for that of the study (see `spreads`); None for the spreads of SD. Raises ConfigError or ContentError where items or
+    strategies cannot be loaded.
     """
     items = list(benchmark.items(path))
-    cost = []
+    cost, times = [], models * repeats
     strategies = list(dict.fromkeys(strategies))
     loaded = [Strategy.load(name) for name in strategies]
     later, free = any(one.several for one in loaded), any(one.turns is None for one in loaded)
     tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
     for strategy in loaded:
-        lengths = [sum(len(m["content"]) for m in strategy.turn(item).messages) for item in items]
-        tokens = sum(lengths) // CHARACTERS_A_TOKEN
+        first = [strategy.conversation(item).open if strategy.several else [strategy.turn(item)] for item in items]
+        lengths = [sum(len(m["content"]) for m in turn.messages) for turns in first for turn in turns]
+        requests = max(len(lengths), len(items) * (strategy.turns or 1))
         cost.append(
             {
                 "strategy": strategy.name,
-                "requests": len(items) * (strategy.turns or 1) * models,
-                **({"requests at most": len(items) * strategy.calls * models} if free else {}),
-                tokens_column: tokens * models,
+                "requests": requests * times,
+                **({"requests at most": len(items) * strategy.calls * times} if free else {}),
+                tokens_column: sum(lengths) // CHARACTERS_A_TOKEN * times,
                 "longest prompt": max(lengths) // CHARACTERS_A_TOKEN,
-                "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * models,
+                "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * times,
             }
         )
     frame = pl.DataFrame(cost)

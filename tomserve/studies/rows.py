@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.status import LENGTH, OK
+from tomserve.status import ANSWERS, INVALID, LENGTH, OK
 
 REQUIRED = ("model", "strategy", "item", "status", "correct")
 """Columns that every score table has to have before anything can be counted."""
@@ -26,9 +26,9 @@ def prepared(
 
     scores: a score table. kept: columns of it to keep as they are. wanted: further columns with their types, which are
     empty where the table lacks them. Besides these there are `answer`; `correct`: right, and answered; `faulty`: no
-    answer came, or none that could be read; `cluster`: the story or task that the item shares with others, the item
-    itself where it names none; `re_asked`: the noise check has a second answer to the same request; `changed`: that
-    answer is another one, for any number of requests in flight.
+    answer came, or none that could be read; `unread`: a reply came that could not be read; `cluster`: the story or task
+    that the item shares with others, the item itself where it names none; `re_asked`: the noise check has a second
+    answer to the same request; `changed`: that answer is another one, for any number of requests in flight.
     """
     types = {"answer": pl.String, "cluster": pl.String, **(wanted or {})}
     again = dict.fromkeys(("noise_compared", "noise_answer"), pl.List(pl.Int64))
@@ -38,6 +38,7 @@ def prepared(
         .with_columns(
             correct=pl.col("correct").fill_null(False) & answered(),
             faulty=~answered(),
+            unread=unreadable(),
             cluster=pl.coalesce("cluster", "item"),
             re_asked=_any("noise_compared"),
             changed=_any("noise_compared") & _any("noise_answer"),
@@ -56,6 +57,21 @@ def answered() -> pl.Expr:
     """Whether a row of a score table holds an answer, be it right or wrong."""
     cut_off = pl.col("answer").is_not_null() | pl.col("correct").fill_null(False)
     return (pl.col("status") == OK) | ((pl.col("status") == LENGTH) & cut_off)
+
+
+UNREADABLE = frozenset({INVALID, *ANSWERS})
+"""The statuses of replies; where such a row holds no answer, the reply could not be read."""
+
+
+def unreadable() -> pl.Expr:
+    """Whether a row of a score table is a reply that came and in which no answer could be read."""
+    return ~answered() & pl.col("status").cast(pl.String).is_in(UNREADABLE)
+
+
+def counted_unread(rows: pl.DataFrame) -> int | None:
+    """How many rows of `prepared` are replies that could not be read; None where the rows are made in another way and
+    do not say so."""
+    return int(rows["unread"].sum()) if "unread" in rows.columns else None
 
 
 def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, Any]) -> pl.LazyFrame:

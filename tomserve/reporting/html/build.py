@@ -16,14 +16,14 @@ from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import generic
 from tomserve.reporting.html import page as pages
-from tomserve.reporting.html.choice import choose
+from tomserve.reporting.html.choice import ANSWERS, choose
 from tomserve.reporting.html.items import packed
 from tomserve.reporting.html.sources import Source, load, made_from, provenance
 from tomserve.reporting.html.standing import PAGE, Wishes, keep
 from tomserve.runs.manifest import portable
 from tomserve.scoring.metric import BEGINNING
-from tomserve.scoring.score import COLUMNS
 from tomserve.scoring.table import Note
+from tomserve.scoring.tablefile import COLUMNS
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
 from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise
@@ -92,7 +92,8 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     context = Context(chance.shares)
-    chosen = choose(scores, versions=study.versions, strata=study.strata)
+    most = ANSWERS * scores.height // sum(source.replies() for source in sources)
+    chosen = choose(scores, most=max(1, most), versions=study.versions, strata=study.strata)
     extra = {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)}
     data, cut = packed(sources, extra, study.versions, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))

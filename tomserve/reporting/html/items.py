@@ -18,6 +18,8 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.reporting.html.sources import Source
+from tomserve.scoring.samples import sample_of
+from tomserve.status import OK, inert
 from tomserve.studies.showing import Versions
 
 BUDGET = 3_300_000
@@ -55,6 +57,7 @@ class Browser:
         self._kinds: list[tuple[int, tuple[Any, ...] | None, bool]] = []  # of each item: see _kind
         self.words = Pool()  # labels, factor values, statuses, names
         self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
+        self.talks: list[list[tuple[int, ...]]] = []  # of each row with several replies: see _talk
         self.arms: list[dict[str, Any]] = []
         self.factors: Pool = Pool()
         self.items: list[dict[str, Any]] = []
@@ -65,19 +68,50 @@ class Browser:
     def add(self, source: Source, chosen: Collection[str] | None = None) -> None:
         """Add the scored answers of a run. chosen: the ids of the items whose answers are wanted; None for all."""
         scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
-        wanted = {row[:3]: row[3:] for row in _selected(scores).iter_rows()}
+        wanted = {row[:3]: row[3:-1] for row in _selected(scores).iter_rows()}
+        chosen_sample = {row[:3]: row[-1] for row in _selected(scores).iter_rows()}
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
+        turns = source.turns(chosen)
         for item, row in source.answers(chosen):
             strategy = str(row["strategy"])
             # A label renames the run's model; several models in one run keep their names.
             model = next(iter(names.values())) if len(names) == 1 else str(row["model"])
-            if (scored := wanted.get((model, strategy, item.id))) is None:
+            asked = (model, strategy, item.id)
+            if (scored := wanted.get(asked)) is None or sample_of(row) != (chosen_sample[asked] or 0):
                 continue
             if model not in arms:
                 arms[model] = len(self.arms)
                 self.arms.append({"run": source.run, "model": model})
             self._row(arms[model], strategy, self._item(item), scored, row)
+            talk = turns.of(item.id, strategy, str(row["model"])) if turns is not None else []
+            self.columns["talk"].append(self._talk(talk))
+
+    def _talk(self, replies: Sequence[Mapping[str, Any]]) -> int:
+        """The place among the talks of these replies to one question, -1 where there are none.
+
+        Each is a tuple of numbers: its sample and turn (both from 0), the places of its status, text and reasoning,
+        whether it repeats the reply to an equal request, whether it ended the conversation, and the place of the text
+        that the strategy concluded (-1: none, then the reply that ended the conversation is the answer).
+        """
+        if not replies:
+            return -1
+        self.talks.append(
+            [
+                (
+                    row["sample"],
+                    row["turn"],
+                    self.words.place(inert(str(row.get("status") or OK))),
+                    self.texts.place(_string(row.get("text"))),
+                    self.texts.place(_string(row.get("reasoning"))),
+                    int(bool(row.get("reused"))),
+                    int("closes" in row and type(row["closes"]) is int),
+                    self.texts.place(_text(row.get("conclusion"))),
+                )
+                for row in replies
+            ]
+        )
+        return len(self.talks) - 1
 
     def _row(self, arm: int, strategy: str, item: int, scored: Sequence[Any], row: Mapping[str, Any]) -> None:
         status, parse, reason, answer, correct, chain, broken, sentences, verdicts, place, kind = scored
@@ -101,6 +135,7 @@ class Browser:
             "kind": self.words.place(kind),
             "text": self.texts.place(_string(row.get("text"))),
             "reasoning": self.texts.place(_string(row.get("reasoning"))),
+            "sample": sample_of(row),
         }
         for name, value in values.items():
             self.columns[name].append(value)
@@ -157,6 +192,7 @@ class Browser:
             "texts": [_cut(text, cut) for text in self.texts.values],
             "chains": self.chains.values,
             "golds": self.golds.values,
+            "talks": self.talks,
             "items": self.items,
             "base": self._bases(),
             "rows": self.columns,
@@ -187,7 +223,7 @@ class Browser:
 
 _COLUMNS = (
     *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
-    *("text", "reasoning"),
+    *("text", "reasoning", "sample", "talk"),
 )
 
 
@@ -201,7 +237,13 @@ def _selected(scores: pl.DataFrame) -> pl.DataFrame:
     return scores.select(
         *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
         *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),
+        pl.col("sample") if "sample" in scores.columns else pl.lit(0).alias("sample"),
     )
+
+
+def _text(value: Any) -> str | None:
+    """The value if it is text, else None."""
+    return value if isinstance(value, str) else None
 
 
 def _string(value: Any) -> str | None:

@@ -16,15 +16,16 @@ import polars as pl
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
+from tomserve.reporting.html.turns import Turns
 from tomserve.runs import kept
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores, scored
 from tomserve.scoring.pinned import changed
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import Asked, labelled
+from tomserve.studies import Asked, gaps, labelled
 from tomserve.studies.combining import combined
-from tomserve.studies.gaps import Gaps, of_scores
+from tomserve.studies.gaps import Gaps
 
 
 class Outline(NamedTuple):
@@ -53,7 +54,9 @@ class Source:
 
     def gaps(self) -> list[Gaps]:
         """What is lacking of the scores."""
-        return of_scores(self.scores, self.folder, f"{'run' if self.folder is not None else 'table'} {self.run}")
+        named = f"{'run' if self.folder is not None else 'table'} {self.run}"
+        given = gaps.given(self.file or self.run)
+        return [replace(gap, given=given) for gap in gaps.of_scores(self.scores, self.folder, named)]
 
     def answers(self, chosen: Collection[str] | None = None) -> Iterator[tuple[Item, Mapping[str, Any]]]:
         """Every response that was scored with its item, in the order of the scores; not what was appended since.
@@ -67,12 +70,44 @@ class Source:
         known = ItemFile(self.folder / kept.ITEMS)
         places = None if chosen is None else {place for place, name in enumerate(known.ids) if name in chosen}
         size = files[kept.JOURNAL]["bytes"]
-        found = ResponseFile(self.folder / kept.JOURNAL, known, str(self.manifest.get("model")), size=size)
+        model, talking = str(self.manifest.get("model")), self.made_from.get("turns") or {}
+        found = ResponseFile(self.folder / kept.JOURNAL, known, model, size=size, talking=talking)
         for file in (known.file, found.file):
             if file.digest != files[file.path.name]["digest"]:
                 raise changed(file.path)
         for place, row in found.rows(places):
             yield known.item(place), row
+
+    @property
+    def several(self) -> frozenset[str]:
+        """The strategies of the run that ask more than one request for a question."""
+        if int((self.manifest.get("sampling") or {}).get("repeats") or 1) > 1:
+            return frozenset(self.manifest.get("strategies") or {})
+        strategies: Mapping[str, Mapping[str, Any]] = self.manifest.get("strategies") or {}
+        return frozenset(name for name, strategy in strategies.items() if strategy.get("turns", 1) != 1)
+
+    def replies(self) -> int:
+        """How many replies there are to show: more than answers where a strategy asks several requests for one."""
+        if not self.several or self.folder is None or not (self.folder / kept.JOURNAL).exists():
+            return self.scores.height
+        with (self.folder / kept.JOURNAL).open("rb") as file:
+            return max(self.scores.height, sum(1 for _ in file))
+
+    def turns(self, chosen: Collection[str] | None = None) -> Turns | None:
+        """Every reply of the strategies that ask several requests for a question; None where there are none.
+
+        chosen: ids of the items that are wanted; None for all. Raises ConfigError where the journal is not the one that
+        was scored.
+        """
+        if not self.several or self.folder is None or self.made_from is None:
+            return None
+        if (scored_file := self.made_from["files"].get(kept.JOURNAL)) is None:
+            return None
+        journal, model = self.folder / kept.JOURNAL, str(self.manifest.get("model"))
+        found = Turns(journal, model, self.several, chosen, scored_file["bytes"])
+        if found.file.digest != scored_file["digest"]:
+            raise changed(journal)
+        return found
 
     def outlines(self) -> Iterator[Outline]:
         """Every item of the run in outline. Items were checked when they were scored and are not checked again, since

@@ -266,21 +266,65 @@
       const edges = gold[1].map(([at, from, to]) => `into sentence ${at + 1}: ${words[from]} → ${words[to]}`);
       parts.push(make("p", { class: "legend" }, `Changes of belief that the gold chain allows: ${edges.join("; ")}.`));
     }
+    for (const row of chains) {
+      const [numbers, labels] = data.chains[rows.chain[row]];
+      const beyond = numbers.flatMap((number, at) => (number > item.story.length ? [word(labels[at] ?? -1) ?? "no label"] : []));
+      if (beyond.length) parts.push(make("p", { class: "legend" }, `${readable(strategy(row))}: the chain goes on beyond the story's last sentence: ${beyond.join(", ")}.`));
+    }
     const unread = own.filter((row) => rows.broken[row] >= 0);
     for (const row of unread) parts.push(make("p", { class: "legend" }, `${readable(strategy(row))}: the chain could not be read (${texts[rows.broken[row]]}).`));
     if (!chains.length && !unread.length) parts.push(make("p", { class: "legend" }, "The strategies shown here do not ask for a belief chain."));
     return parts;
   };
+  /* What the model wrote: one reply, or every reply of a conversation or of several samples, in their order. */
+  const FOLDED = 600; /* a longer reply that is not the answer is folded */
+  const written = (title, text, opened) => make("details", { open: opened }, make("summary", {}, title), make("pre", {}, text));
   const raw = (row) => {
-    const parts = [];
-    for (const [title, column] of [["text", rows.text], ["reasoning", rows.reasoning]]) {
-      if (column[row] >= 0) {
-        parts.push(make("details", { open: column === rows.text },
-          make("summary", {}, `${readable(strategy(row))}: ${title} as the model wrote it`), make("pre", {}, texts[column[row]])));
+    const parts = rows.talk[row] >= 0 ? talk(row, data.talks[rows.talk[row]]) : [];
+    if (!parts.length) {
+      for (const [title, column] of [["text", rows.text], ["reasoning", rows.reasoning]]) {
+        if (column[row] >= 0) parts.push(written(`${readable(strategy(row))}: ${title} as the model wrote it`, texts[column[row]], column === rows.text));
       }
     }
     if (!parts.length) parts.push(make("p", { class: "absent" }, `${readable(strategy(row))}: no text came back (${readable(word(rows.status[row]))}).`));
     if (rows.reason[row] >= 0) parts.push(make("p", { class: "legend" }, `Why there is no answer: ${texts[rows.reason[row]]}`));
+    return parts;
+  };
+  const talk = (row, replies) => {
+    const last = new Map(); /* sample -> its last turn */
+    for (const [sample, turn] of replies) last.set(sample, Math.max(turn, last.get(sample) ?? 0));
+    const ended = new Set(replies.filter((reply) => reply[6] === 1).map(([sample]) => sample));
+    const several = last.size > 1;
+    const parts = [];
+    let of = -1;
+    for (const [sample, turn, status, text, reasoning, reused, closes, concluded] of replies) {
+      const turns = last.get(sample) + 1;
+      const single = turns === 1 && several; /* one request a sample has nothing to close */
+      const place = [several ? `sample ${sample + 1} of ${last.size}` : null, single ? null : `turn ${turn + 1}${ended.has(sample) ? ` of ${turns}` : ""}`].filter((one) => one !== null).join(", ");
+      const scored = !several || sample === rows.sample[row];
+      const spoken = ["ok", "length"].includes(word(status));
+      const answered = (closes === 1 || single) && concluded < 0 && spoken;
+      const marks = [
+        answered && scored ? "the answer" : null,
+        closes === 1 && !answered ? "ended the conversation" : null,
+        reused ? "shared with an equal request" : null,
+        word(status) === "ok" ? null : readable(word(status)),
+      ].filter((one) => one !== null);
+      const name = `${readable(strategy(row))}, ${place}${marks.length ? ` (${marks.join("; ")})` : ""}`;
+      const holder = make("div", { class: answered && scored ? "turn answered" : "turn" });
+      if (sample !== of && several && !single) parts.push(make("h4", {}, `Sample ${sample + 1}`));
+      of = sample;
+      if (text < 0) holder.append(make("p", { class: "absent" }, `${name}: no text came back.`));
+      else holder.append(written(name, texts[text], (answered && scored) || texts[text].length <= FOLDED));
+      if (reasoning >= 0) holder.append(written(`${readable(strategy(row))}, ${place}: reasoning`, texts[reasoning], false));
+      parts.push(holder);
+      if (concluded >= 0) {
+        parts.push(make("div", { class: scored ? "turn answered" : "turn" }, written(`${readable(strategy(row))}: the answer, which the strategy made from these replies`, texts[concluded], true)));
+      }
+    }
+    if (!several && !ended.size && word(rows.status[row]) === "unfinished") {
+      parts.push(make("p", { class: "absent" }, "This conversation is not finished, so it counts as no answer; repeat the command that asked to go on with it."));
+    }
     return parts;
   };
   const answersOf = (index, chosenArm) => {

@@ -1,0 +1,88 @@
+"""The options --reader of `tomserve score`: a model reads what the rules cannot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tomserve import benchmarks
+from tomserve.cli import signals
+from tomserve.cli.options import console
+from tomserve.errors import ConfigError
+from tomserve.reporting.progress import Screen
+from tomserve.runs import reader, reading
+from tomserve.scoring.choices import Place
+from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.serving.waiting import Waiting
+
+NONE = "none"
+"""What --reader is given to go back to the rules alone."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user wants of a reader.
+
+    given: its address or name, "none" to use none any more, None where nothing was said. model: which of the models at
+    the address. sample: how many replies that the rules have read it reads, too. own: whether it may be the evaluated
+    model.
+    """
+
+    given: str | None = None
+    model: str | None = None
+    sample: int | None = None
+    own: bool = False
+
+    def found(self) -> reader.Reader | None:
+        """The reader; None where none is wanted. Raises ConfigError for options that belong to --reader."""
+        if self.given is not None and self.given != NONE:
+            return reader.find(self.given, self.model, Waiting(note=lambda text: print(text, file=sys.stderr)))
+        if self.model is not None or self.sample is not None or self.own:
+            raise ConfigError(
+                "--reader-model, --reader-sample and --reader-may-be-evaluated-model belong to --reader URL or MODEL"
+            )
+        return None
+
+    @property
+    def size(self) -> int:
+        """How many replies the sample has at most."""
+        return reading.SAMPLE if self.sample is None else self.sample
+
+    @property
+    def none(self) -> bool:
+        """Whether the rules alone are to read from now on."""
+        return self.given == NONE
+
+
+NOTHING = Wishes()
+"""Nobody said anything of a reader."""
+
+
+def of_run(folder: Path, found: reader.Reader, wishes: Wishes) -> int:
+    """Have the reader read what the rules cannot read of a run, and say what came of it. Returns 1 where it did not
+    reply about some of it, else 0."""
+    drive, screen = signals.heard, Screen(console())
+    outcome = reading.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
+    return _told(outcome)
+
+
+def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: reader.Reader, wishes: Wishes) -> int:
+    """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
+    survey = reader.Survey(*files, benchmarks.scoring, wishes.size)
+    job = reading.Job(found, survey, Place.beside(out), Screen(console()), own=wishes.own)
+    return _told(reading.read_replies(job, signals.heard))
+
+
+def _told(outcome: reading.Outcome) -> int:
+    for line in outcome.lines():
+        print(line)
+    return int(bool(outcome.failures))
+
+
+def forget(places: Sequence[Place]) -> None:
+    """Go back to the rules alone."""
+    for place in places:
+        if reading.forget(place):
+            print(f"reader: not used any more; its choices stay in {place.journal}")

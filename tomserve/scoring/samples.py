@@ -1,0 +1,87 @@
+"""Combine the samples of a question, that is the replies to the same prompt under several seeds, into one scored row.
+
+The answer of the row is the one that most samples give (self-consistency: Wang et al., ICLR 2023, section 2, without
+weights). Of answers that equally many samples give, the one that came with the lowest sample number counts. A sample
+without a readable answer does not vote. Every other column, such as those of the chain, is that of the first sample
+that gave this answer; where no sample gave any, it is that of the first sample.
+
+>>> salt, nothing = {"answer": "salt", "correct": False}, {"answer": None, "correct": False}
+>>> rows = [{"answer": "tea", "correct": True}, nothing, salt, salt]
+>>> majority(rows)
+2
+>>> found = sample_fields(rows, [0, 1, 2, 3], 2)
+>>> found["samples_right"], found["samples_read"], found["correct_any"], found["correct_all"], found["correct_mean"]
+(1, 3, True, False, 0.25)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+
+from tomserve.scoring.metric import Kind
+
+SAMPLED: dict[str, Kind] = {
+    "sample": pl.Int64,
+    "samples": pl.Int64,
+    "samples_right": pl.Int64,
+    "samples_read": pl.Int64,
+    "correct_any": pl.Boolean,
+    "correct_all": pl.Boolean,
+    "correct_mean": pl.Float64,
+}
+"""Columns that a score table has only where a question was asked several times.
+
+sample: the sample whose reply the row describes, from 0. samples: how many samples there are. samples_right: how many
+of them are right. samples_read: how many hold an answer that could be read. correct_any, correct_all: whether any
+sample, or every one, is right. correct_mean: the share of samples that are right; one without an answer is wrong."""
+
+Row = Mapping[str, Any]
+
+
+def sample_of(row: Row) -> int:
+    """The number of the sample that a response is, from 0; 0 where it names none."""
+    sample = row.get("sample")
+    return sample if type(sample) is int else 0
+
+
+def grouped(rows: Iterable[tuple[int, Row]]) -> Iterator[tuple[int, list[Row]]]:
+    """The responses of each question together.
+
+    rows: pairs of the place of an item and a response with `model` and `strategy`; those of one question follow each
+    other, in the order of their samples.
+    """
+    for (place, *_), found in groupby(rows, lambda pair: (pair[0], pair[1]["model"], pair[1]["strategy"])):
+        yield place, [row for _, row in found]
+
+
+def majority(records: Sequence[Row]) -> int:
+    """The place of the record that stands for all of them: the first that gave the answer that most of them give.
+
+    records: the scored samples of one question in their order, each with its `answer`, None where none was read.
+    """
+    votes = Counter(record["answer"] for record in records if record["answer"] is not None)
+    most = max(votes.values(), default=0)
+    return next((place for place, record in enumerate(records) if votes[record["answer"]] == most), 0)
+
+
+def sample_fields(records: Sequence[Row], samples: Sequence[int], chosen: int) -> dict[str, Any]:
+    """The columns of SAMPLED for one question.
+
+    records: its scored samples, each with `answer` and `correct`. samples: the number of each. chosen: the place of the
+    record that stands for all (see `majority`).
+    """
+    right = sum(bool(record["correct"]) for record in records)
+    return {
+        "sample": samples[chosen],
+        "samples": len(records),
+        "samples_right": right,
+        "samples_read": sum(record["answer"] is not None for record in records),
+        "correct_any": right > 0,
+        "correct_all": right == len(records),
+        "correct_mean": right / len(records),
+    }

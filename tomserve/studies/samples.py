@@ -1,0 +1,78 @@
+"""The table `samples` of questions that were asked several times each (`eval --repeats`): by majority, any, all, mean.
+
+>>> scores = pl.DataFrame({"model": ["m"] * 2, "strategy": ["vanilla"] * 2, "item": ["a", "b"], "cluster": ["a", "b"],
+...     "correct": [True, False], "samples": [4, 4], "samples_right": [3, 1], "samples_read": [4, 4],
+...     "correct_any": [True, True], "correct_all": [False, False], "correct_mean": [0.75, 0.25]})
+>>> table(scores).select("measure", "share").rows()
+[('majority', 0.5), ('mean', 0.5), ('any', 1.0), ('all', 0.0)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from tomserve.scoring.samples import SAMPLED
+from tomserve.stats.repeated import repeated_share
+from tomserve.studies.contrasts import codes
+
+TABLE = "samples"
+"""The name of the table."""
+
+MEASURES = {"majority": "correct", "mean": "correct_mean", "any": "correct_any", "all": "correct_all"}
+"""What is right of a question that was asked several times, and the column that says so."""
+
+NOTE = (
+    "Every question was asked several times with different seeds. majority: the share of questions whose most frequent "
+    "answer is right, which is the accuracy of the other tables. mean: the share of all samples that are right, to be "
+    "expected of one more sample. any: the share of questions of which at least one sample is right; it rises with the "
+    "number of samples, also for guesses. all: the share of which every sample is right. The 95% interval says what to "
+    "expect of further stories or tasks like these, sampled anew: its error is that between clusters (stories, tasks), "
+    "which holds the chance of the items and that of the samples. It may be narrower than the one of the table "
+    "accuracy, which takes all answers of a cluster for equal. unread: samples that hold no readable answer or "
+    "failed; they are wrong, and do not vote."
+)
+
+
+def columns(scores: pl.LazyFrame) -> list[str]:
+    """The columns of a score table that this table is made from; none where every question was asked once."""
+    there = set(scores.collect_schema().names())
+    return list(SAMPLED) if there.issuperset(SAMPLED) else []
+
+
+def table(rows: pl.DataFrame) -> pl.DataFrame:
+    """The table, with four rows (see MEASURES) for each model and strategy; empty where nothing was asked twice.
+
+    rows: one row for each question, with `model`, `strategy`, `cluster`, `correct` and the columns of
+    tomserve.scoring.samples.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
+    samples (all together), unread (of these), tasks (clusters), method.
+    """
+    if "samples" not in rows.columns or (rows["samples"].max() or 1) == 1:
+        return pl.DataFrame()
+    arms = rows.group_by(["model", "strategy"], maintain_order=True)
+    return pl.DataFrame([record for key, part in arms for record in _records(key, part)])
+
+
+def _records(arm: tuple[Any, ...], rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """The four rows of one model and strategy. A question that was asked once there counts by its one answer."""
+    clusters = codes(rows["cluster"])
+    asked = int(rows["samples"].fill_null(1).sum())
+    read = int(rows["samples_read"].fill_null(1).sum())
+    for measure, column in MEASURES.items():
+        values = rows[column].cast(pl.Float64).fill_null(rows["correct"].cast(pl.Float64))
+        found = repeated_share(values.to_numpy(), clusters)
+        yield {
+            "model": arm[0],
+            "strategy": arm[1],
+            "measure": measure,
+            "share": found.estimate,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "questions": rows.height,
+            "samples": asked,
+            "unread": asked - read,
+            "tasks": rows["cluster"].n_unique(),
+            "method": found.method,
+        }
