@@ -1,5 +1,6 @@
 """Conversations of several turns in the engine: what is asked when, of whom, and what a failure does to them."""
 
+import time
 from pathlib import Path
 
 import orjson
@@ -150,6 +151,35 @@ def test_a_turn_that_has_no_answer_leaves_the_conversation_for_later(endpoint: E
     assert closing(journal) == {"demo/1": 3, "demo/2": 3}
 
 
+def test_a_turn_that_is_not_answered_in_time_is_asked_in_the_next_session(endpoint: Endpoint, journal: Journal) -> None:
+    slow = True
+
+    def hanging(body, n: int):
+        if slow and "turn 1" in body["messages"][0]["content"]:
+            time.sleep(0.6)
+
+    endpoint.script = hanging
+    strategy = Programmed(three_turns, 3)
+    assert converse(endpoint, journal, strategy, [make_item(1)], timeout=0.2)[0]
+    assert [(row["turn"], row["status"]) for row in rows(journal)] == [(0, "ok"), (1, "timeout")]
+    slow = False
+    assert converse(endpoint, journal, strategy, [make_item(1)])[0]
+    assert [(row["turn"], row["status"]) for row in rows(journal)][2:] == [(1, "ok"), (2, "ok")]
+    assert closing(journal) == {"demo/1": 3}
+
+
+def test_a_slow_turn_is_hedged_and_goes_on_where_it_was_answered(journal: Journal) -> None:
+    with running() as one, running() as other:
+        one.script = lambda body, n: time.sleep(1.0) if "turn 1" in body["messages"][0]["content"] else None
+        urls = [one.url, other.url]
+        strategy = Programmed(three_turns, 3)
+        assert converse(one, journal, strategy, [make_item(1)], endpoints=urls, concurrency=1, hedge=0.1)[0]
+        first, second, third = rows(journal)
+        assert first["endpoint"] == one.url
+        assert (second["endpoint"], third["endpoint"]) == (other.url, other.url)
+        assert closing(journal) == {"demo/1": 3}
+
+
 def test_a_failure_in_a_list_leaves_the_others_their_answers(endpoint: Endpoint, journal: Journal) -> None:
     endpoint.script = lambda body, n: page(500) if "part 2" in body["messages"][0]["content"] else None
     done, talks = converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)
@@ -242,6 +272,26 @@ def test_a_program_that_changes_its_mind_is_refused(endpoint: Endpoint, tmp_path
         with pytest.raises(ConfigError, match=r"strategy 'talk', item 'demo/1', turn 0 \(counted from 0\): the progr"):
             converse(endpoint, journal, Programmed(fickle), [make_item(1)])
         assert len(endpoint.requests) == asked_before
+
+
+def test_a_conversation_that_ends_without_another_reply_is_closed_all_the_same(
+    endpoint: Endpoint, journal: Journal
+) -> None:
+    """Its program made a mistake at the last reply, and was mended."""
+    mended = False
+
+    def concluding(item: Item) -> Talk:
+        yield says(f"about {item.id}")
+        return "tea" if mended else 5  # type: ignore[return-value]
+
+    with pytest.raises(ConfigError, match=r"item 'demo/1': returned 5; expected the text of the answer"):
+        converse(endpoint, journal, Programmed(concluding), [make_item(1)])
+    assert closing(journal) == {}
+    mended = True
+    assert converse(endpoint, journal, Programmed(concluding), [make_item(1)])[0]
+    assert len(endpoint.requests) == 1
+    last = rows(journal)[-1]
+    assert (last["closes"], last["conclusion"], last["reused"]) == (1, "tea", True)
 
 
 def test_a_mistake_of_a_program_in_mid_run_keeps_every_reply(endpoint: Endpoint, journal: Journal) -> None:

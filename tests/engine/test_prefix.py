@@ -114,6 +114,21 @@ def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
     assert silent.to_dict() == {"prompt": 100, "shareable": 50, "block": 1}
 
 
+def test_the_meter_compares_a_turn_with_those_of_its_number_and_with_the_one_that_it_continues() -> None:
+    meter = PrefixMeter()
+    body = b'{"messages":[%s],"model":"tiny"}'
+
+    def turn(item: str, number: int, messages: bytes) -> Request:
+        text = body % messages
+        return Request(Identity(item, "s", number), item, text, text.index(b"]") + 1)
+
+    first = turn("a", 0, b'"the story"')
+    assert meter.share(first) == 0
+    assert meter.share(turn("a", 1, b'"the story","and more"'), first) == first.prompt - 1, "all but its end"
+    assert meter.share(turn("b", 0, b'"the story"')) == first.prompt, "as the first turn before it"
+    assert meter.share(turn("b", 1, b'"the story","and m"'), turn("b", 0, b'"a tale"')) > first.prompt
+
+
 def test_the_dense_end_of_a_prompt_is_not_taken_for_shared() -> None:
     meter = PrefixMeter()
     exact = 0

@@ -200,6 +200,24 @@ def test_the_later_row_of_a_turn_wins_and_the_last_turn_counts(tmp_path: Path) -
     assert frame["answer"].to_list() == ["tea"]
 
 
+def test_the_row_that_closes_a_conversation_counts_before_any_other(tmp_path: Path) -> None:
+    rows = [reply(1, "salt", turn=2), reply(1, "tea", turn=1, closes=3), reply(1, "salt", turn=3)]
+    assert scored(tmp_path, *rows)["answer"].to_list() == ["tea"]
+    concluded = reply(1, "salt", turn=1, closes=2, conclusion="tea")
+    assert scored(tmp_path, reply(1, "salt"), concluded)["answer"].to_list() == ["tea"]
+    alone = reply(1, "tea", conclusion="salt")
+    assert scored(tmp_path, alone)["answer"].to_list() == ["tea"], "without an end there is no conclusion"
+
+
+@pytest.mark.parametrize("broken", [{"closes": "2"}, {"closes": 2.0}, {"closes": True}, {"conclusion": ["tea"]}])
+def test_a_line_whose_end_is_of_the_wrong_kind_is_counted(tmp_path: Path, broken: dict) -> None:
+    known = ItemFile(items(tmp_path, 2))
+    found = ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2, **broken)), known, "m", talking=["vanilla"])
+    assert len(found) == 1
+    kind = "whole number" if "closes" in broken else "text"
+    assert f"1 lines not read: 1 with a {next(iter(broken))} that is no {kind} (line 2)" in str(found.problems)
+
+
 def test_a_table_made_in_parts_equals_one_made_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         reply(n, text, strategy=s)

@@ -59,7 +59,7 @@ def test_requests_are_made_of_what_is_left(tmp_path: Path) -> None:
     questions = Questions(stock, [Strategy.load(name) for name in ("vanilla", "cot")])
     talks = Talks(functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling()))
     every = [request.identity for request in questions.requests(talks)]
-    assert sorted(every) == sorted(Identity(item, strategy.name, 0) for item, strategy in questions)
+    assert sorted(every) == sorted(question.turn(0) for question in questions)
     with Journal(tmp_path / "responses.jsonl") as journal:
 
         def requests() -> list[Request]:

@@ -64,12 +64,15 @@ def listed(turns: Mapping[str, NamedTurn], continues: Mapping[str, bool], item: 
     """
     replies = Replies()
     chat: list[Message] = []
+    *_, last = turns
     for name, named in turns.items():
         variables = named.variables(item)
         if named.shared is None:
             variables["replies"] = replies
         turn = named.turn(variables, chat if continues[name] else None)
         reply: Reply = yield turn
+        if name == last:  # nobody needs what its reply says
+            break
         replies.add(name, reply)
         chat = continued(turn, reply)
     return None

@@ -25,11 +25,14 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Reply, Turn
 from tomserve.status import ANSWERS, FINAL
 
+ENDING = FINAL - ANSWERS
+"""Statuses of replies that are no answer and never will be."""
+
 Build = Callable[[Identity, Turn], Request]
 """A function that makes the request of a turn."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Talk:
     """An open conversation.
 
@@ -113,17 +116,19 @@ class Talks:
             told = (row.get("tokens"), row.get("tokens_skipped") or 0)
             reply = Reply(row.get("text") or "", row.get("reasoning"), status, *told)
             following = conversation.reply(row["turn"], reply)
-        if conversation.ended or status in FINAL - ANSWERS:
+        if conversation.ended or status in ENDING:
             row[CLOSES] = conversation.count
             if conversation.ended and conversation.conclusion is not None:
                 row[CONCLUSION] = conversation.conclusion
             self._end(talk, question)
             return []
-        talk.failed += status not in FINAL
+        if following:
+            self._count(talk)
+            return self._requests(question, following)
+        talk.failed += status not in ANSWERS
         if len(conversation.open) == talk.failed:
             del self._open[question]
-        self._count(talk)
-        return self._requests(question, following)
+        return []
 
     def _requests(self, question: tuple[str, str, int], turns: Iterable[Turn]) -> list[Request]:
         item, strategy, sample = question
