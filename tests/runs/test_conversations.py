@@ -245,16 +245,15 @@ def test_a_conclusion_is_what_is_scored(folder: Path, endpoint: Endpoint, cli) -
 
 
 def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> None:
-    first = Identity("a", "s", 0)
     base = {"item": "a", "strategy": "s", "key": "k", "status": "ok"}
     with Journal(tmp_path / "j.jsonl") as journal:
         journal.append({**base, "turn": 0})
-        assert (first in journal.closed, journal.further) == (False, set())
+        assert (Identity("a", "s", 0) in journal.closed, journal.further) == (False, set())
         journal.append({**base, "turn": 2})
-        assert (first in journal.closed, journal.further) == (False, {first.question})
+        assert (Identity("a", "s", 0) in journal.closed, journal.further) == (False, {("a", "s", 0)})
         journal.append({**base, "turn": 1, "closes": 3, "status": "timeout"})
-        assert first not in journal.closed, "a failure that may go away ends nothing"
+        assert Identity("a", "s", 0) not in journal.closed, "a failure that may go away ends nothing"
         journal.append({**base, "turn": 1, "closes": 3})
         journal.append({**base, "turn": 3})
     with Journal(tmp_path / "j.jsonl") as journal:
-        assert (first in journal.closed, journal.further) == (True, set())
+        assert (Identity("a", "s", 0) in journal.closed, journal.further) == (True, set())

@@ -90,7 +90,7 @@ class Journal:
     final: the identities that are never asked again.
     closed: the conversations of several turns that have ended, each by the identity of its first turn.
     further: the conversations that have a final row of a later turn than their first and are not closed, each by its
-    item and strategy.
+    item, strategy and sample.
     asked: the strategies that have at least one row.
     failed: the status of each identity whose last row is no answer.
     models: the models that earlier answers name (field `served_model`), at most MODELS of them.
