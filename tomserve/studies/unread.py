@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from tomserve.scoring.samples import sample_of
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.studies.rows import answered, unreadable, with_columns
 
@@ -48,7 +49,8 @@ class Unread(NamedTuple):
     """A reply that could not be read, as a score table names it.
 
     item, strategy, model: whose reply it is. status: "invalid", or "length" for one that was cut off. reason: why no
-    answer was found. text: the reply; None where only its score is at hand.
+    answer was found. sample: which of several replies to one question the score describes, from 0. text: the reply;
+    None where only its score is at hand.
     """
 
     item: str
@@ -56,6 +58,7 @@ class Unread(NamedTuple):
     model: str
     status: str
     reason: str
+    sample: int = 0
     text: str | None = None
 
 
@@ -69,6 +72,7 @@ class Listed(NamedTuple):
 
 
 _NAMES = ("item", "strategy", "model", "status", "reason")
+_TYPES = {**dict.fromkeys(_NAMES, pl.String), "sample": pl.Int64, "answer": pl.String, "correct": pl.Boolean}
 
 
 def listed(
@@ -79,20 +83,25 @@ def listed(
     scores: the table. known, found: the items and the responses that it was made from, where they are at hand, so that
     the texts can be told.
     """
-    rows = with_columns(scores.lazy(), {**dict.fromkeys(_NAMES, pl.String), "answer": pl.String, "correct": pl.Boolean})
-    table = rows.select(*_NAMES, unread=unreadable(), came=answered() | unreadable()).collect()
+    rows = with_columns(scores.lazy(), _TYPES)
+    table = rows.select(*_NAMES, "sample", unread=unreadable(), came=answered() | unreadable()).collect()
     unread = table.filter("unread")
-    shown = [Unread(*(value or "" for value in row)) for row in unread.head(count).select(_NAMES).iter_rows()]
+    first = unread.head(count).select(*_NAMES, "sample")
+    empty: dict[str, Any] = {**dict.fromkeys(_NAMES, ""), "sample": 0}
+    shown = [
+        Unread(**{name: empty[name] if value is None else value for name, value in row.items()})
+        for row in first.iter_rows(named=True)
+    ]
     if known is not None and found is not None:
-        texts = dict(reversed([*_texts(known, found, shown)]))  # of several samples the first, as it is scored
-        shown = [one._replace(text=texts.get(one[:3])) for one in shown]
+        texts = dict(_texts(known, found, shown))
+        shown = [one._replace(text=texts.get((*one[:3], one.sample))) for one in shown]
     return Listed(shown, unread.height, int(table["came"].sum()))
 
 
 def _texts(
     known: ItemFile, found: ResponseFile, wanted: Sequence[Unread]
-) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """The texts of these replies, each with its item, strategy and model."""
+) -> Iterator[tuple[tuple[str, str, str, int], str]]:
+    """The texts of the replies to these items, each with its item, strategy, model and sample."""
     places = {place for one in wanted if (place := known.place(one.item)) is not None}
     for place, row in found.rows(places):
-        yield (known.ids[place], row["strategy"], row["model"]), row.get("text") or ""
+        yield (known.ids[place], row["strategy"], row["model"], sample_of(row)), row.get("text") or ""
