@@ -65,7 +65,7 @@ report: $(VENV)/.core
 	@$(BIN)/tomserve report $(call option,OUT,out) $(ARGS) $(RUN)
 
 test: $(VENV)/.dev setup-server
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-presets: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest -m 'serving or presets' tests/serving/test_presets.py $(ARGS)

@@ -245,9 +245,9 @@ def test_a_conclusion_is_what_is_scored(folder: Path, endpoint: Endpoint, cli) -
 
 
 def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> None:
-    first = Identity("a", "s", 0)
     base = {"item": "a", "strategy": "s", "key": "k", "status": "ok"}
     with Journal(tmp_path / "j.jsonl") as journal:
+        first = Identity("a", "s", 0)
         journal.append({**base, "turn": 0})
         assert (first in journal.closed, journal.further) == (False, set())
         journal.append({**base, "turn": 2})
