@@ -85,7 +85,7 @@ class NamedTurn:
             messages = (*after, {"role": "user", "content": text})
         else:
             opening = self._opening(variables)
-            if opening and not self._system_role and opening[0]["role"] == "system":
+            if not self._system_role and opening and opening[0]["role"] == "system":
                 first = opening[0]["content"]
                 if len(opening) == 1:
                     text, opening = f"{first}\n\n{text}", []

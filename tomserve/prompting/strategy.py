@@ -102,6 +102,7 @@ class Strategy:
         }
         self._refuse()
         self._program = load_program(self._files.program) if self._files.program else None
+        self._many = self._program is not None or len(self._turns) > 1
         self.max_tokens = max(turn.max_tokens for turn in self._turns.values())
         answering = self._turns.values() if self._program else [*self._turns.values()][-1:]
         self.chain = any("beliefs" in (turn.schema.source if turn.schema else "") for turn in answering)
@@ -135,7 +136,7 @@ class Strategy:
     @property
     def several(self) -> bool:
         """Whether a conversation may take another number of requests than one."""
-        return self._program is not None or len(self._turns) > 1
+        return self._many
 
     def conversation(self, item: Item) -> Conversation:
         """A new conversation about the item, from its first turn.
@@ -161,7 +162,7 @@ class Strategy:
 
         Text that all prompts share comes first, the item last.
         """
-        if self.several:
+        if self._many:
             return self.conversation(item).open[0]
         return self._first.turn(self._first.variables(item))
 
