@@ -621,7 +621,9 @@ def uneven(stage: str, name: str, n: int, strategy: str) -> bool:
     return (7 * hash_of(stage) + 5 * PERTURBATIONS.index(name) + 3 * n + 2 * (strategy == "cot")) % 11 > 3
 
 
-@pytest.mark.parametrize("right", [uneven, lambda *_: True, lambda stage, name, n, strategy: n > 1], ids=str)
+@pytest.mark.parametrize(
+    "right", [uneven, lambda *_: True, lambda stage, name, n, strategy: n > 1], ids=["uneven", "all", "by number"]
+)
 def test_difference_shares_ratio_and_p_agree(right) -> None:
     """In every row of both tables: the difference is that of the two shares beside it, the ratio theirs, and p is at
     most .05 exactly where the interval does not hold 0, which is where that of the ratio does not hold 1."""
