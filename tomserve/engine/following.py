@@ -12,7 +12,7 @@ there, without a row; the first one that it has none to is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tomserve.engine.request import Identity, Request, ahead
 from tomserve.engine.rows import CLOSES, Row, Rows, answering
@@ -44,16 +44,9 @@ class Follower(Protocol):
         ...
 
 
-class Next(NamedTuple):
-    """A request that is to be asked next.
-
-    request: the request. before: that of the turn before in its conversation, if any.
-    near: the endpoint that answered the turn before.
-    """
-
-    request: Request
-    before: Request | None = None
-    near: str | None = None
+Next = tuple[Request, Request | None, str | None]
+"""A request that is to be asked next, that of the turn before in its conversation, if any, and the endpoint that
+answered the turn before. It is a plain tuple, because one is made for every request."""
 
 
 class Line:
@@ -90,17 +83,18 @@ class Line:
         while True:
             if self._following:
                 found = self._following.pop()
-            elif (request := next(self._requests, None)) is not None:
-                found = Next(request)
+            elif (new := next(self._requests, None)) is not None:
+                found = (new, None, None)
             else:
                 self.used_up = True
                 return None
-            if self._follower is not None and self._follower.over(found.request.identity):
+            request, follower = found[0], self._follower
+            if follower is not None and follower.over(request.identity):
                 continue
-            if found.request.identity not in self._journal.final:
+            if request.identity not in self._journal.final:
                 return found
-            if self._follower is not None and self._follower.waits(found.request.identity):
-                self._replay(found.request)
+            if follower is not None and follower.waits(request.identity):
+                self._replay(request)
 
     def follow(self, row: Row, request: Request) -> list[Next]:
         """What follows from the reply in a row; the row may get further fields (see Follower.follow).
@@ -109,11 +103,12 @@ class Line:
         """
         if self._follower is None:
             return []
-        return [Next(one, request, row.get("endpoint")) for one in self._follower.follow(row)]
+        return [(one, request, row.get("endpoint")) for one in self._follower.follow(row)]
 
-    def push(self, following: Sequence[Next]) -> None:
-        """Put follow-ups at the head of the line, the first of them first."""
+    def push(self, following: Sequence[Next]) -> int:
+        """Put follow-ups at the head of the line, the first of them first. Returns how many wait now."""
         self._following.extend(reversed(following))
+        return len(self._following)
 
     def _replay(self, request: Request) -> None:
         """Answer a turn from the journal."""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tomserve.engine.fleet import Fleet
-from tomserve.engine.following import Next
 from tomserve.engine.request import Request
 from tomserve.engine.transport import Reply
 
@@ -14,20 +13,20 @@ Send = Callable[[str, Request], Awaitable[Reply]]
 """Sends a request to an endpoint and returns its reply."""
 
 
-async def hedged(send: Send, fleet: Fleet, asked: Next, avoid: str | None, late: float) -> tuple[Reply, str]:
+async def hedged(
+    send: Send, fleet: Fleet, request: Request, avoid: str | None, near: str | None, late: float
+) -> tuple[Reply, str]:
     """Send a request, and once more to another endpoint if the first takes too long; the slower one is cancelled.
 
-    send: sends one copy. fleet: chooses the endpoints. asked: the request, and the endpoint that is best for it.
-    avoid: an endpoint to choose only where there is no other.
+    send: sends one copy. fleet: chooses the endpoints. avoid, near: what it is to consider (see Fleet.pick).
     late: seconds after which the second copy is sent. Returns the reply that counts with the endpoint that gave it: the
     first final reply, or the last one where none is final.
     """
-    request = asked.request
 
     async def copy(endpoint: str) -> Reply:
         return await send(endpoint, request)
 
-    first = fleet.pick(request, avoid, asked.near)
+    first = fleet.pick(request, avoid, near)
     tasks = {asyncio.create_task(copy(first)): first}
     try:
         done, _ = await asyncio.wait(tasks, timeout=late)

@@ -99,8 +99,8 @@ class Runner:
         Raises ServerLostError after `policy.lost_after` seconds without contact, or with nothing but failures.
         Raises ServerError for a refused API key, where the first requests are all refused for the same reason, and
         where a reply names another model than those before it (that reply is not kept; a resumed run asks it again).
-        Raises ConfigError where a program of a strategy makes a mistake in the middle of a conversation.
-        Raises JournalError where rows cannot be written. In all cases everything that completed is kept.
+        Raises JournalError where rows cannot be written, ConfigError where a program of a strategy makes a mistake. In
+        all cases everything that completed is kept.
         """
         self._line = Line(requests, self.journal, self.follower, self._write)
         self._fleet = self._new_fleet()
@@ -189,7 +189,7 @@ class Runner:
         while len(self._workers) - self._idle <= self._fleet.capacity and not self.stop.is_set():
             if (found := self._line.take()) is None:
                 break
-            request = found.request
+            request = found[0]
             if request.key in self._pending:  # an equal prompt is being asked: wait for its answer
                 self._pending[request.key].append(request.identity)
             elif (row := self.journal.find(request.key)) is not None:
@@ -201,17 +201,17 @@ class Runner:
 
     async def _ask(self, found: Next) -> None:
         """Ask one request, and write its row and those of equal requests that came meanwhile."""
-        request = found.request
+        request, before, near = found
         self._pending[request.key] = []
-        shared = self.prefix.share(request, found.before)
+        shared = self.prefix.share(request, before)
         try:
-            answered = await self._exchange(request, found.near)
+            answered = await self._exchange(request, near)
             if answered is None:
                 return
             self.answering.note_reply(answered[0], answered[1])
             self.prefix.answered(shared, request.prompt, answered[0].usage)
             row = row_of(request, *answered)
-            self._keep([row, *(answering(row, one) for one in self._pending[request.key])], request)
+            self._keep([row, *[answering(row, one) for one in self._pending[request.key]]], request)
         finally:
             del self._pending[request.key]
 
@@ -220,13 +220,12 @@ class Runner:
         following: list[Next] = []
         for row in rows:
             try:
-                following += self._line.follow(row, request)
+                if self.follower is not None:
+                    following += self._line.follow(row, request)
             finally:
                 self._write(*self._refusals.take(row))
-        if following:
-            self._line.push(following)
-            if self._line.waiting > 1:  # one of them is taken by this worker
-                self._start_workers()
+        if following and self._line.push(following) > 1:  # one of them is taken by this worker
+            self._start_workers()
 
     def _write(self, *rows: Row) -> None:
         for row in rows:
@@ -235,7 +234,7 @@ class Runner:
 
     async def _exchange(self, request: Request, near: str | None) -> tuple[Reply, str, int] | None:
         """Ask until the reply is final or the policy gives up. Returns the reply, the endpoint and how often it was
-        sent; None where the run was stopped while this request waited to be asked again. near: see Next.
+        sent; None where the run was stopped while this request waited to be asked again. near: see Fleet.pick.
 
         Failures of a server that cannot be reached, or fails for every item, do not count as attempts of the policy:
         either the server comes back, or the run ends because it is lost.
@@ -254,7 +253,7 @@ class Runner:
                 endpoint = self._fleet.pick(request, endpoint, near)
                 reply = await self._send(endpoint, request)
             else:
-                reply, endpoint = await hedged(self._send, self._fleet, Next(request, near=near), endpoint, self.hedge)
+                reply, endpoint = await hedged(self._send, self._fleet, request, endpoint, near, self.hedge)
             if self._fleet.suspected:
                 await self._probe_when_suspected()
             self._raise_if_hopeless(reply, endpoint)

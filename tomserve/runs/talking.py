@@ -85,12 +85,12 @@ class Talks:
             return (self._build(Identity(item.id, strategy.name, 0, sample), strategy.turn(item)),)
         conversation = strategy.conversation(item)
         self._several.add(strategy.name)
-        program = strategy.turns is None
-        counted = strategy.turns or self._had(strategy, item.id, sample) + 1
-        self.ahead -= program
-        question = (item.id, strategy.name, sample)
-        talk = self._open[question] = _Talk(conversation, counted, program)
-        self._count(talk)
+        turns, question = strategy.turns, (item.id, strategy.name, sample)
+        counted = turns or self._had(strategy, item.id, sample) + 1
+        talk = self._open[question] = _Talk(conversation, counted, turns is None)
+        if turns is None:
+            self.ahead -= 1
+            self._count(talk)
         return self._requests(question, conversation.open)
 
     def waits(self, identity: Identity) -> bool:
@@ -113,8 +113,8 @@ class Talks:
         following: list[Turn] = []
         conversation, status = talk.conversation, row["status"]
         if status in ANSWERS:
-            told = (row.get("tokens"), row.get("tokens_skipped") or 0)
-            reply = Reply(row.get("text") or "", row.get("reasoning"), status, *told)
+            tokens, skipped = row.get("tokens"), row.get("tokens_skipped") or 0
+            reply = Reply(row.get("text") or "", row.get("reasoning"), status, tokens, skipped)
             following = conversation.reply(row["turn"], reply)
         if conversation.ended or status in ENDING:
             row[CLOSES] = conversation.count
@@ -123,7 +123,8 @@ class Talks:
             self._end(talk, question)
             return []
         if following:
-            self._count(talk)
+            if talk.program:
+                self._count(talk)
             return self._requests(question, following)
         talk.failed += status not in ANSWERS
         if len(conversation.open) == talk.failed:
