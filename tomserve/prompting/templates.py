@@ -142,6 +142,8 @@ class Template:
         """Render by jinja's own slower method, which tells the line of an error. Raises ContentError."""
         try:
             return self._template.render(variables).strip()
+        except RecursionError:
+            raise ContentError("cannot be rendered: it includes itself, or goes too deep", path=self.path) from None
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
             reason = f"cannot be rendered: {error}"
             if isinstance(error, jinja2.UndefinedError):
