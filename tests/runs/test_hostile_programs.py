@@ -1,6 +1,10 @@
 """Strategies whose programs send nonsense in the middle of a run, and requests that fail for good."""
 
 import functools
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ import tomserve
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import FAST, page
 from tests.helpers.talking import FAN_OUT, write_strategy
+from tomserve.cli.signals import BUSY
 from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import read_rows
@@ -61,6 +66,27 @@ def test_a_program_that_sends_nonsense_ends_the_run_in_one_line_and_loses_no_rep
     assert cli(*job(tmp_path, endpoint, f'{begins}    yield ask("turn2")\n')).code == 2, (
         "another program is another run"
     )
+
+
+def test_a_program_that_never_ends_is_ended_by_two_signals(tmp_path: Path, endpoint: Endpoint) -> None:
+    busy = tmp_path / "busy"
+    program = f'    yield ask("turn1")\n    open({str(busy)!r}, "w").close()\n    while True:\n        pass\n'
+    command = [sys.executable, "-m", "tomserve"]
+    command += map(str, job(tmp_path, endpoint, f"def program(item, ask):\n{program}"))
+    with subprocess.Popen(command, stdout=-3, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not busy.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            for _ in range(2):
+                process.send_signal(signal.SIGINT)
+                time.sleep(2 * BUSY)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert said == "tomserve: stopped while something kept on computing; repeat the command to go on\n"
+    assert rows(tmp_path) == [(0, "ok", None)], "the reply that the program was given is kept"
 
 
 def test_a_turn_without_reply_of_a_conversation_that_has_ended_is_not_promised_again(
