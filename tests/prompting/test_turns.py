@@ -207,6 +207,12 @@ def test_templates_include_others_by_their_place(tmp_path: Path) -> None:
         (folder / "user.j2").write_text(f"{{% include {wrong} %}}")
         with pytest.raises(ContentError, match=r"user\.j2: includes"):
             Strategy(folder)
+    secret = tmp_path.with_name(f"{tmp_path.name}-elsewhere.j2")
+    secret.write_text("not for a server")
+    for outside in (str(secret), f"../../{secret.name}"):
+        (folder / "user.j2").write_text(f'{{% include "{outside}" %}}')
+        with pytest.raises(ContentError, match=r"user\.j2: includes .* in its folder or in one beside it"):
+            Strategy(folder)
     (folder / "user.j2").write_text('{% include "user.j2" %}')
     with pytest.raises(ContentError, match=r"user\.j2: cannot be rendered: it includes itself"):
         Strategy(folder).turn(make_item())
