@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import Any
 
 from aiohttp import web
 from tenacity import wait_none
@@ -26,7 +28,16 @@ def request(number: int, text: str | None = None) -> Request:
     return Request.build(Identity(f"i{number}", "vanilla", 0), turn, model="tiny", revision=None, sampling=Sampling())
 
 
-def ask(endpoint: Endpoint, journal: Journal, requests, *, policy=FAST, concurrency=4, timeout=5.0, **options) -> bool:
+def ask(
+    endpoint: Endpoint,
+    journal: Journal,
+    requests: Iterable[Request],
+    *,
+    policy: RetryPolicy = FAST,
+    concurrency: int | None = 4,
+    timeout: float = 5.0,
+    **options: Any,
+) -> bool:
     """Run requests through a real transport; True when all was asked."""
 
     async def go() -> bool:
@@ -41,7 +52,7 @@ def ask(endpoint: Endpoint, journal: Journal, requests, *, policy=FAST, concurre
     return asyncio.run(go())
 
 
-def rows(journal: Journal) -> list[dict]:
+def rows(journal: Journal) -> list[dict[str, Any]]:
     return [row for _, row in read_rows(journal.path)]
 
 
@@ -49,5 +60,5 @@ def page(code: int, text: str = "{}", kind: str = "application/json") -> web.Res
     return web.Response(status=code, text=text, content_type=kind)
 
 
-def row(item: str, status: str = "ok", **more) -> dict:
+def row(item: str, status: str = "ok", **more: Any) -> dict[str, Any]:
     return {"item": item, "strategy": "s", "turn": 0, "key": f"k-{item}", "status": status, **more}

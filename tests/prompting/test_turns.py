@@ -94,6 +94,24 @@ def test_a_continuing_turn_has_no_system_message(tmp_path: Path) -> None:
         Strategy(folder)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["seed: -1", f"seed: {2**31}", "temperature: .inf", "temperature: .nan", f"max_tokens: {10**20}", "calls: 20000"],
+)
+def test_a_number_that_no_request_can_hold_is_refused_by_line(setting: str, tmp_path: Path) -> None:
+    folder = write_strategy(
+        tmp_path / "s", {"a.user": "?", "program.py": "def program(item, ask):\n    yield ask('a')"}
+    )
+    name = setting.split(":")[0]
+    (folder / "strategy.yaml").write_text(
+        f"schema: 1\ndescription: x\nmax_tokens: 5\nturns: [{{name: a}}]\n{setting}\n"
+    )
+    if name == "max_tokens":
+        (folder / "strategy.yaml").write_text(f"schema: 1\ndescription: x\nturns: [{{name: a}}]\n\n{setting}\n")
+    with pytest.raises(ContentError, match=rf"strategy\.yaml:5: {name}: "):
+        Strategy(folder)
+
+
 def test_two_turns_of_one_name_and_demonstrations_are_refused(tmp_path: Path) -> None:
     folder = write_strategy(tmp_path / "s", {"a.user": "?"}, "turns: [{name: a}, {name: a}]\n")
     with pytest.raises(ContentError, match="two turns are called 'a'"):
@@ -189,6 +207,15 @@ def test_templates_include_others_by_their_place(tmp_path: Path) -> None:
         (folder / "user.j2").write_text(f"{{% include {wrong} %}}")
         with pytest.raises(ContentError, match=r"user\.j2: includes"):
             Strategy(folder)
+    secret = tmp_path.with_name(f"{tmp_path.name}-elsewhere.j2")
+    secret.write_text("not for a server")
+    for outside in (str(secret), f"../../{secret.name}"):
+        (folder / "user.j2").write_text(f'{{% include "{outside}" %}}')
+        with pytest.raises(ContentError, match=r"user\.j2: includes .* in its folder or in one beside it"):
+            Strategy(folder)
+    (folder / "user.j2").write_text('{% include "user.j2" %}')
+    with pytest.raises(ContentError, match=r"user\.j2: cannot be rendered: it includes itself"):
+        Strategy(folder).turn(make_item())
 
 
 def test_thinking_and_the_users_number_of_tokens_go_to_every_turn(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.scores import score_run
+from tomserve.scoring.sources import ItemFile, ResponseFile
 
 ITEMS = 12
 
@@ -234,6 +235,15 @@ def test_a_field_of_the_wrong_kind_is_named(folder: Path, endpoint: Endpoint, cl
     refused = cli(*job(folder, endpoint, "two", limit=2))
     assert refused.code == 2
     assert f"responses.jsonl:4: not a response row (field {field!r} is {value!r})" in refused.err
+
+
+def test_a_field_of_another_tool_that_is_called_conclusion_costs_no_reply(folder: Path) -> None:
+    """The field means something only beside `closes`."""
+    row = {"item": "demo/0", "text": "tea", "conclusion": {"verdict": "done"}}
+    (folder / "theirs.jsonl").write_bytes(orjson.dumps(row) + b"\n")
+    found = ResponseFile(folder / "theirs.jsonl", ItemFile(folder / "items.jsonl"), "m", foreign=True)
+    assert [row["text"] for _, row in found.rows()] == ["tea"]
+    assert not found.problems
 
 
 def test_a_conclusion_is_what_is_scored(folder: Path, endpoint: Endpoint, cli) -> None:

@@ -111,6 +111,19 @@ def test_what_does_not_fit_is_refused_in_one_line(endpoint: Endpoint, given: dic
     assert not endpoint.requests
 
 
+def test_samples_of_a_strategy_with_a_temperature_of_0_are_refused(endpoint: Endpoint, tmp_path: Path) -> None:
+    """They would all be the same, and look as if the model never changed its mind."""
+    folder = write_strategy(tmp_path / "cold", 2)
+    file = folder / "strategy.yaml"
+    file.write_text(file.read_text() + "temperature: 0\n")
+    with pytest.raises(ConfigError, match=r"strategy cold sets the temperature of its turns to 0 in .*strategy\.yaml"):
+        asked(endpoint, strategies=[str(folder)])
+    assert not endpoint.requests
+    file.write_text(file.read_text().replace("  - name: turn2", "  - name: turn2\n    temperature: 0.5"))
+    asked(endpoint, strategies=[str(folder)])
+    assert {body["temperature"] for body in endpoint.requests} == {0, 0.5}, "one turn with chance is enough"
+
+
 def test_the_command_line_takes_them(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
     endpoint.script = by_seed
     write_items(tmp_path / "items.jsonl", ITEMS)

@@ -18,7 +18,7 @@ from tomserve.engine.rows import CLOSES
 from tomserve.runs.journal import identity_of, read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run, without_manifest
-from tomserve.status import ANSWERS, UNFINISHED
+from tomserve.status import ANSWERS, FINAL, UNFINISHED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -161,6 +161,8 @@ def _failures(folder: Path) -> dict[str, int]:
             failed[identity] = row["status"]
         if identity.strategy in talking:
             (closed if row.get(CLOSES) else begun).add(identity._replace(turn=0))
+    for identity in [one for one in failed if failed[one] not in FINAL and one._replace(turn=0) in closed]:
+        del failed[identity]  # nobody will ask it again
     waiting = begun - closed - {identity._replace(turn=0) for identity in failed}
     failures = Counter(failed.values()) + Counter({UNFINISHED: len(waiting)})
     return dict(sorted(failures.items()))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from tomserve.errors import StoppedError
+from tomserve.runs.stopping import INTERRUPTED
 
 if TYPE_CHECKING:
     from tomserve.runs.listening import Listener
@@ -29,6 +31,10 @@ class Asking(Protocol):
 
 HEARD = (signal.SIGINT, signal.SIGTERM)
 
+BUSY = 0.5
+"""Seconds for which a first signal goes unheard when a second one ends the command whatever it is doing: it is then in
+the middle of something that does not end, such as a strategy's own program."""
+
 
 def heard(evaluation: Asking) -> None:
     """Ask all questions of an evaluation, or of a reader, while listening to signals.
@@ -42,10 +48,7 @@ def heard(evaluation: Asking) -> None:
     except StoppedError as error:
         raise StoppedError(str(error), 128 + caught[0]) from None
     finally:
-        for (
-            number,
-            handler,
-        ) in handlers.items():  # the event loop has removed them, and what follows can be interrupted, too
+        for number, handler in handlers.items():  # what follows can be interrupted, too
             signal.signal(number, handler)
 
 
@@ -61,6 +64,23 @@ async def _ask(evaluation: Asking, caught: list[int]) -> None:
         elif task is not None:
             task.cancel()
 
+    unheard: list[tuple[int, float]] = []
+
+    def on_arrival(number: int, frame: object) -> None:
+        # The loop's own handlers would never be called while a strategy's program does not end.
+        del frame
+        if unheard and time.monotonic() - unheard[0][1] > BUSY:
+            unheard.clear()
+            caught.append(number)
+            evaluation.stop.set()
+            raise StoppedError("stopped while something kept on computing; repeat the command to go on", INTERRUPTED)
+        unheard.append((number, time.monotonic()))
+        loop.call_soon_threadsafe(on_heard)
+
+    def on_heard() -> None:
+        if unheard:
+            on_signal(unheard.pop(0)[0])
+
     for number in HEARD:
-        loop.add_signal_handler(number, on_signal, number)
+        signal.signal(number, on_arrival)
     await evaluation.ask()

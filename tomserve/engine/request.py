@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from tomserve.errors import ConfigError
 from tomserve.prompting.turn import Turn
 
 AHEAD = 32
@@ -85,7 +86,20 @@ class Request(NamedTuple):
         identity: what is asked about. turn: the messages, the schema of the reply and its number of tokens at most.
         model: the id that the server knows the model by. revision: that of the model, None where nobody knows it.
         sampling: temperature, seed and further fields of the body.
+
+        Raises ConfigError for a turn that cannot be sent as JSON, as a strategy's own program may make one.
         """
+        try:
+            return cls._built(identity, turn, model, revision, sampling)
+        except (TypeError, ValueError) as error:
+            item, strategy, number, _ = identity
+            raise ConfigError(
+                f"strategy {strategy!r}, item {item!r}, turn {number} (counted from 0): cannot be sent ({error}); a "
+                "turn has messages with texts, a schema that is JSON, a number of tokens, and fields that are JSON"
+            ) from None
+
+    @classmethod
+    def _built(cls, identity: Identity, turn: Turn, model: str, revision: str | None, sampling: Sampling) -> Request:
         messages = b'{"messages":' + orjson.dumps(turn.messages)
         rest: dict[str, Any] = {"model": model, **sampling.to_dict(), **turn.fields, "max_tokens": turn.max_tokens}
         if identity.sample:  # also where the turn has a seed of its own, so that samples always differ

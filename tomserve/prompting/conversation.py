@@ -90,6 +90,10 @@ class Conversation:
             not isinstance(turns, list) or not turns or not all(isinstance(t, Turn) for t in turns)
         ):
             raise ConfigError(f"{self._what}: yielded {yielded!r:.60}; expected a Turn or a list of them")
+        for turn in turns:
+            messages = turn.messages
+            if not isinstance(messages, list | tuple) or not messages or not all(type(m) is dict for m in messages):
+                raise ConfigError(f"{self._what}: yielded a Turn of {messages!r:.60}; expected a list of messages")
         if self.count + len(turns) > self._calls:
             raise ConfigError(
                 f"{self._what}: wants more than {self._calls} calls for one question; mend what makes it go on, or "
@@ -106,4 +110,8 @@ class Conversation:
         """The text that a program returned. Raises ConfigError where it is something else."""
         if not isinstance(value, str):
             raise ConfigError(f"{self._what}: returned {value!r:.60}; expected the text of the answer, or nothing")
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # the journal could not keep it
+            raise ConfigError(f"{self._what}: returned {value!a:.60}, which holds half a character") from None
         return value

@@ -23,6 +23,12 @@ CALLS = 64
 DEPTH = 8
 """How many generators deep a program may call itself, where strategy.yaml does not say."""
 
+MOST_CALLS = 10_000
+"""The highest number of requests, and of generators inside each other, that strategy.yaml may allow."""
+
+MOST_TOKENS = 2**31
+"""The highest number of tokens that a reply may be given."""
+
 
 class Settings(BaseModel):
     """How a reply is sampled, where that differs from the run; each is a field of the request.
@@ -31,10 +37,10 @@ class Settings(BaseModel):
     stop: texts at which a reply ends.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=0, lt=2**31)  # further samples add to it, and servers take 32 bits
     stop: list[str] | None = Field(default=None, min_length=1)
 
     def fields(self) -> dict[str, Any]:
@@ -55,7 +61,7 @@ class TurnFile(Settings):
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] = ""
-    max_tokens: int | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, gt=0, le=MOST_TOKENS)
     shared_by: str | list[str] | None = None
     continues: bool | None = None
 
@@ -88,11 +94,11 @@ class StrategyFile(Settings):
 
     schema_: Literal[1] = Field(alias="schema")
     description: str
-    max_tokens: int = Field(gt=0)
+    max_tokens: int = Field(gt=0, le=MOST_TOKENS)
     demonstrations: list[Demonstration] = []
     turns: list[TurnFile] = []
-    calls: int = Field(default=CALLS, gt=0)
-    depth: int = Field(default=DEPTH, gt=0)
+    calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)
+    depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)
     lettered: bool = False
 
 

@@ -138,6 +138,10 @@ class Strategy:
         """Whether a conversation may take another number of requests than one."""
         return self._many
 
+    def greedy(self, temperature: float) -> bool:
+        """Whether no turn is sampled with chance. temperature: of the turns that have none of their own."""
+        return not any(turn.fields.get("temperature", temperature) for turn in self._turns.values())
+
     def conversation(self, item: Item) -> Conversation:
         """A new conversation about the item, from its first turn.
 

@@ -9,6 +9,7 @@ A template may include another of its folder, or of a folder beside it, by a pat
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,7 @@ def environment(folder: Path) -> jinja2.Environment:
 
     def included(name: str) -> tuple[str, str, None]:
         path = folder / name
-        if path.suffix != ".j2" or not path.is_file():
+        if not _may_be_included(path, folder):
             raise jinja2.TemplateNotFound(name)
         text = _read(path)
         return text + "\n" * text.endswith("\n"), str(path), None  # jinja drops the last line end of every source
@@ -101,8 +102,9 @@ class Template:
                 raise ContentError(reason, path=path)
             if name not in self.included:
                 file = self.path.parent / name
-                if file.suffix != ".j2" or not file.is_file():
-                    raise ContentError(f"includes {name!r}, and there is no such file NAME.j2", path=path)
+                if not _may_be_included(file, self.path.parent):
+                    reason = f"includes {name!r}, and there is no such file NAME.j2 in its folder or in one beside it"
+                    raise ContentError(reason, path=path)
                 self.included[name] = _read(file)
                 used |= self._look_through(self.included[name], file)
         return used
@@ -142,6 +144,8 @@ class Template:
         """Render by jinja's own slower method, which tells the line of an error. Raises ContentError."""
         try:
             return self._template.render(variables).strip()
+        except RecursionError:
+            raise ContentError("cannot be rendered: it includes itself, or goes too deep", path=self.path) from None
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
             reason = f"cannot be rendered: {error}"
             if isinstance(error, jinja2.UndefinedError):
@@ -176,6 +180,14 @@ def without(text: str, word: str) -> str:
 def variables_used(templates: Iterable[Template | None]) -> frozenset[str]:
     """All variables that any of the templates looks up."""
     return frozenset(name for template in templates if template is not None for name in template.uses)
+
+
+def _may_be_included(path: Path, folder: Path) -> bool:
+    """Whether a path names a template of that folder, or of a folder beside it: what a template of somebody else takes
+    in is sent to the model's server, so that it may not name any other file. Links are followed, as an installation may
+    consist of them."""
+    near = os.path.normpath(folder.absolute().parent)
+    return path.suffix == ".j2" and path.is_file() and Path(os.path.normpath(path.absolute())).is_relative_to(near)
 
 
 def _read(path: Path) -> str:

@@ -33,7 +33,7 @@ from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
-from tomserve.status import UNFINISHED
+from tomserve.status import FINAL, UNFINISHED
 
 
 @dataclass(frozen=True)
@@ -209,13 +209,15 @@ class Evaluation:
     def _failures(self) -> Counter[str]:
         """How many wanted rows are no answer, by status.
 
-        A conversation that was begun, and is not finished although none of its turns failed, counts as one of them.
+        A conversation that was begun, and is not finished although none of its turns failed, counts as one of them. In
+        one that has ended, a turn that got no reply counts no more, as nobody will ask it again.
         """
         failures: Counter[str] = Counter()
         questions, failed = self.plan.questions, set()
         items, calls = set(questions.items.ids), {one.name: one.calls for one in questions.strategies}
         for identity, status in self.journal.failed.items():
-            if identity.item in items and identity.turn < calls.get(identity.strategy, 0):
+            over = status not in FINAL and identity._replace(turn=0) in self.journal.closed
+            if identity.item in items and identity.turn < calls.get(identity.strategy, 0) and not over:
                 failures[status] += 1
                 failed.add(identity.question)
         for question in questions if any(one.several for one in questions.strategies) else ():

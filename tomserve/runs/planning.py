@@ -6,7 +6,7 @@ Making a plan asks no question and writes no file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -164,6 +164,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
+    _check_chance(options, strategies)
     items = every.limited(options.limit)
     again = items.drawn(options.noise_check) if options.noise_check else Stock()
     return Plan(
@@ -230,6 +231,16 @@ def _check_sampling(options: EvalOptions) -> None:
             f"--repeats {repeats}: at temperature 0 all samples of a question are the same; add a temperature, such as "
             "--temperature 0.7, or use --noise-check SHARE to see how often an answer changes by chance"
         )
+
+
+def _check_chance(options: EvalOptions, strategies: Sequence[Strategy]) -> None:
+    """Raise ConfigError where samples are wanted of a strategy whose own temperature makes them all the same."""
+    for strategy in strategies if options.repeats > 1 else ():
+        if strategy.greedy(options.temperature):
+            raise ConfigError(
+                f"--repeats {options.repeats}: strategy {strategy.name} sets the temperature of its turns to 0 in "
+                f"{strategy.folder / 'strategy.yaml'}, so that all samples of a question are the same; leave it out"
+            )
 
 
 def _benchmark(options: EvalOptions) -> Benchmark:

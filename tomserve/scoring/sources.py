@@ -227,7 +227,7 @@ class ResponseFile:
         if not 0 <= sample_of(row) < 2**15:
             return "with a sample out of range"
         for name, wanted in _CLOSING.items():
-            if name in row and type(row[name]) is not wanted:
+            if "closes" in row and name in row and type(row[name]) is not wanted:
                 return f"with a {name} that is no {_KINDS[wanted]}"
         text = row.get("text")
         read = row["status"] == OK or (row["status"] == LENGTH and text is not None)

@@ -1,0 +1,111 @@
+"""Strategies whose programs send nonsense in the middle of a run, and requests that fail for good."""
+
+import functools
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, make_item
+from tests.helpers.asking import FAST, page
+from tests.helpers.talking import FAN_OUT, write_strategy
+from tomserve.cli.signals import BUSY
+from tomserve.items import write_items
+from tomserve.runs import planning
+from tomserve.runs.journal import read_rows
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command of this process waits between two attempts."""
+    monkeypatch.setattr(planning, "EvalOptions", functools.partial(planning.EvalOptions, policy=FAST))
+
+
+def job(folder: Path, endpoint: Endpoint, program: str) -> tuple[object, ...]:
+    """The arguments of `tomserve` for a run r of a strategy with this program about one item."""
+    write_items(folder / "items.jsonl", [make_item(0)])
+    named = ("--strategy", write_strategy(folder / "talk", 3, program), "--base-url", endpoint.url, "--concurrency", 1)
+    return ("eval", "--benchmark", "items", "--path", folder / "items.jsonl", "--run", "r", "--quiet", *named)
+
+
+def rows(folder: Path) -> list[tuple[int, str, int | None]]:
+    """Turn, status and `closes` of each row of the run."""
+    found = (row for _, row in read_rows(folder / "runs/r/responses.jsonl"))
+    return [(row["turn"], row["status"], row.get("closes")) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ('    yield ask("turn2", said="\\ud800")', "turn 1 (counted from 0): cannot be sent"),
+        ('    yield Turn(({"role": "user", "content": {1}},), None, 16)', "turn 1 (counted from 0): cannot be sent"),
+        (
+            '    yield Turn(({"role": "user", "content": "a"},), None, 10**30)',
+            "turn 1 (counted from 0): cannot be sent",
+        ),
+        ('    yield Turn(({"role": "user", "content": "a"},), None, 16, None)', "turn 1 (counted from 0): cannot be"),
+        ("    yield Turn(None, None, 16)", "yielded a Turn of None; expected a list of messages"),
+        ('    yield [Turn("Who?", None, 16)]', "yielded a Turn of 'Who?'; expected a list of messages"),
+        ('    return "\\ud800"', "returned '\\ud800', which holds half a character"),
+    ],
+)
+def test_a_program_that_sends_nonsense_ends_the_run_in_one_line_and_loses_no_reply(
+    tmp_path: Path, endpoint: Endpoint, cli, ends: str, said: str
+) -> None:
+    begins = 'from tomserve.prompting.turn import Turn\n\ndef program(item, ask):\n    yield ask("turn1")\n'
+    ended = cli(*job(tmp_path, endpoint, f"{begins}{ends}\n"))
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert said in ended.err
+    assert "talk" in ended.err
+    assert "demo/0" in ended.err
+    assert rows(tmp_path) == [(0, "ok", None)], "the reply before is kept"
+    assert cli(*job(tmp_path, endpoint, f'{begins}    yield ask("turn2")\n')).code == 2, (
+        "another program is another run"
+    )
+
+
+def test_a_program_that_never_ends_is_ended_by_two_signals(tmp_path: Path, endpoint: Endpoint) -> None:
+    busy = tmp_path / "busy"
+    program = f'    yield ask("turn1")\n    open({str(busy)!r}, "w").close()\n    while True:\n        pass\n'
+    command = [sys.executable, "-m", "tomserve"]
+    command += map(str, job(tmp_path, endpoint, f"def program(item, ask):\n{program}"))
+    with subprocess.Popen(command, stdout=-3, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not busy.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            for _ in range(2):
+                process.send_signal(signal.SIGINT)
+                time.sleep(2 * BUSY)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert said == "tomserve: stopped while something kept on computing; repeat the command to go on\n"
+    assert rows(tmp_path) == [(0, "ok", None)], "the reply that the program was given is kept"
+
+
+def test_a_turn_without_reply_of_a_conversation_that_has_ended_is_not_promised_again(
+    tmp_path: Path, endpoint: Endpoint, cli
+) -> None:
+    def script(body, n: int):
+        text = body["messages"][0]["content"]
+        return page(500) if "part 1" in text else page(400) if "part 3" in text else None
+
+    endpoint.script = script
+    for _ in range(2):
+        ended = cli(*job(tmp_path, endpoint, FAN_OUT))
+        assert ended.code == 1
+        assert "failures: 1 http_400; final, not asked again" in ended.out
+        assert tomserve.Run.open("r").failures == {"http_400": 1}
+    assert rows(tmp_path) == [
+        (0, "ok", None),
+        (1, "ok", None),
+        (2, "http_500", None),
+        (3, "ok", None),
+        (4, "http_400", 6),
+    ]
