@@ -193,6 +193,37 @@ def test_a_mistyped_template_of_a_turn_and_a_mistyped_override_are_named(tmp_pat
             Strategy(folder, overrides={wrong: "?"})
 
 
+@pytest.mark.parametrize("text", ["{{ replies.thnk.text }}", "{{ question }}\n{{ replies['thnk'].text }}"])
+def test_a_reply_that_no_turn_before_gives_is_told_before_anything_is_asked(text: str, tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", {**FILES, "answer.user": text}, TWO)
+    message = rf"answer\.user\.j2:{text.count(chr(10)) + 1}: unknown reply 'thnk'; did you mean 'think'\? Known: think "
+    with pytest.raises(ContentError, match=message):
+        Strategy(folder)
+    write_strategy(folder, {**FILES, "think.user": "{{ replies.answer.text }}"}, TWO)
+    with pytest.raises(ContentError, match=r"unknown reply 'answer'\. Known: none \(the turns before 'think'\)"):
+        Strategy(folder)
+
+
+def test_a_missing_template_names_its_turn_and_the_file_that_may_be_meant(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "two", FILES, TWO)
+    (folder / "answer.user.j2").rename(folder / "anwser.user.j2")
+    message = (
+        r"answer\.user\.j2: is missing, which the turn 'answer' .* there is a file 'anwser\.user\.j2' that nothing"
+    )
+    with pytest.raises(ContentError, match=message):
+        Strategy(folder)
+    (folder / "anwser.user.j2").unlink()
+    with pytest.raises(ContentError, match=r"is missing, which the turn 'answer' of strategy\.yaml needs$"):
+        Strategy(folder)
+
+
+def test_a_folder_that_is_no_strategy_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ContentError, match=r": is no strategy, as it has no file strategy\.yaml$"):
+        Strategy(tmp_path)
+    with pytest.raises(ContentError, match=r"nowhere: is no folder; a strategy is one$"):
+        Strategy(tmp_path / "nowhere")
+
+
 def test_templates_include_others_by_their_place(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts/rule.j2").write_text("{{ person }} sees it.\n")

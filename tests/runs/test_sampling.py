@@ -135,7 +135,7 @@ def test_the_command_line_takes_them(endpoint: Endpoint, cli: Any, tmp_path: Pat
     assert "Traceback" not in refused.err
     done = cli(*job, "--temperature", "0.7")
     assert done.code == 0, done.err
-    assert "12 of 12 questions to go" in done.out
+    assert "12 of 12 requests to go\n" in done.out
     assert "samples: what is right of several samples of a question" in done.out
     assert (tmp_path / "runs" / "items-tiny-temperature-0.7-x3").is_dir()  # beside the greedy run, not in its way
 

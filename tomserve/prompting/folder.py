@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -113,6 +114,9 @@ class Folder:
     def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
         self.path, self._overrides = path, overrides
         self.file = path / "strategy.yaml"
+        if not self.file.exists():
+            no_file = "is no strategy, as it has no file strategy.yaml"
+            raise ContentError(no_file if path.is_dir() else "is no folder; a strategy is one", path=path)
         data, self._lines = load(self.file)
         self.config = validate(data, StrategyFile, path=self.file, lines=self._lines)
         self.turns = {turn.name or f"turn{place}": turn for place, turn in enumerate(self.config.turns, 1)}
@@ -157,6 +161,18 @@ class Folder:
             if not self.turns and path.suffix == ".j2":
                 hint += "; a strategy of several turns names them under `turns` in strategy.yaml"
             raise ContentError(f"is a file that this strategy does not read{hint}", path=path)
+
+    def missing(self, name: str, turn: str = "") -> ContentError:
+        """The error where a template lacks without which nothing can be asked. name: of its file. turn: which needs it.
+
+        It names the one file that no part of the strategy reads, if any, as that one is probably mistyped.
+        """
+        known = {f"{part}.j2" for part in self.parts}
+        strays = [path.name for path in self._files() if path.suffix == ".j2" and path.name not in known]
+        alike = difflib.get_close_matches(name, strays, n=1)
+        reason = f"is missing, which the turn {turn!r} of strategy.yaml needs" if turn else "is missing"
+        hint = f"; there is a file {alike[0]!r} that nothing reads: are both names right?" if alike else ""
+        return ContentError(reason + hint, path=self.path / name)
 
     def _files(self) -> Iterator[Path]:
         """The files of the folder that shape what is asked, or would if they had the right names."""

@@ -200,7 +200,7 @@ class Strategy:
             prefix = f"{name}." if name else ""
             found = {part: self._templates.get(f"{prefix}{part}") for part in TURN_PARTS}
             if found["user"] is None:
-                raise ContentError("is missing", path=self.folder / f"{prefix}user.j2")
+                raise self._files.missing(f"{prefix}user.j2", name)
             found["system"] = found["system"] or self._templates.get("system")
             made[name] = NamedTurn(
                 {part: template for part, template in found.items() if template is not None},
@@ -220,6 +220,7 @@ class Strategy:
             if own is not None and self._continues.get(name) and not self._files.program:
                 reason = f"the turn {name!r} continues a chat, so its system message is too late; see `continues`"
                 raise ContentError(reason, path=own.path)
+            self._refuse_unknown_replies(name, turn)
             if turn.shared is None:
                 continue
             for variable in turn.shared:
@@ -230,6 +231,17 @@ class Strategy:
                 for variable in sorted(template.uses - set(turn.shared)):
                     reason = f"uses {variable!r}, but the turn is shared by {', '.join(turn.shared)} alone"
                     raise ContentError(reason, path=template.path, line=template.line_of(variable))
+
+    def _refuse_unknown_replies(self, name: str, turn: NamedTurn) -> None:
+        """Raise ContentError where a listed turn looks for the reply to a turn that does not come before it."""
+        if self._files.program or not name:
+            return
+        before = list(self._turns)[: list(self._turns).index(name)]
+        for template in turn.templates:
+            for wanted, line in template.members("replies"):
+                if wanted not in before:
+                    reason = f"{one_of('reply', wanted, before)} (the turns before {name!r})"
+                    raise ContentError(reason, path=template.path, line=line)
 
     def _digest(self, sources: Mapping[str, str | None]) -> str:
         """A digest of the texts, the settings and the program. That of a strategy of one turn keeps its old form."""
@@ -277,7 +289,7 @@ class Strategy:
             raise ContentError("is missing, but strategy.yaml lists demonstrations", path=self.folder / "reply.j2")
         user, reply = self._templates.get("user"), self._templates["reply"]
         if user is None:
-            raise ContentError("is missing", path=self.folder / "user.j2")
+            raise self._files.missing("user.j2")
         chain = next(item.gold.automaton().chains()) if item.gold else ()
         variables = variables_of(item, user.uses | reply.uses)
         text = reply.render({**variables, "chain": chain, "answer": item.answer})

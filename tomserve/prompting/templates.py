@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,18 @@ class Template:
         """The line in which the template itself first names the variable; None where only an included file does."""
         names = self._environment.parse(self.source).find_all(jinja2.nodes.Name)
         return min((node.lineno for node in names if node.name == variable), default=None)
+
+    def members(self, variable: str) -> Iterator[tuple[str, int]]:
+        """The names that the template itself looks up in the variable, as VARIABLE.name or VARIABLE["name"], each with
+        its line."""
+        tree = self._environment.parse(self.source)
+        for named in tree.find_all(jinja2.nodes.Getattr):
+            if isinstance(named.node, jinja2.nodes.Name) and named.node.name == variable:
+                yield named.attr, named.lineno
+        for item in tree.find_all(jinja2.nodes.Getitem):
+            if isinstance(item.node, jinja2.nodes.Name) and item.node.name == variable:
+                if isinstance(item.arg, jinja2.nodes.Const) and isinstance(item.arg.value, str):
+                    yield item.arg.value, item.lineno
 
     def asks_only_whether(self, label: str, variable: str) -> bool:
         """Whether all that the template looks up is whether the label is in the list: ``"LABEL" in VARIABLE``."""

@@ -146,13 +146,16 @@ class Evaluation:
         """The phase that asks the run's own questions. session: the record in which it notes what it found out."""
         options, questions = self.plan.options, self.plan.questions
         where = f"{self.target.model} at {', '.join(self.target.endpoints)}"
-        what = "requests" if any(strategy.several for strategy in questions.strategies) else "questions"
+        once = questions.repeats == 1 and not any(strategy.several for strategy in questions.strategies)
+        what, open_end = "questions" if once else "requests", ""
+        if any(strategy.turns is None for strategy in questions.strategies):
+            open_end = " or more, as a program decides how many a question takes"
         return Phase(
             self.journal,
             lambda: questions,
             lambda talks: questions.requests(talks, lambda question: not finished(self.journal, question)),
             self.request,
-            lambda left, total: f"asking {where}: {left} of {total} {what} to go",
+            lambda left, total: f"asking {where}: {left} of {total} {what} to go{open_end * bool(left)}",
             options.concurrency,
             options.hedge,
             session=session,

@@ -164,7 +164,8 @@ class Survey:
     def look(self) -> None:
         """Read all replies by the rules."""
         # Equal replies have equal digests, so a few times the size is enough to find as many different ones.
-        for _, name, one in heapq.nsmallest(4 * self.size, self._readable(), key=lambda found: found[:2]):
+        # Of no sample one is still looked for: what is unread is noted only while the replies are gone through.
+        for _, name, one in heapq.nsmallest(max(1, 4 * self.size), self._readable(), key=lambda found: found[:2]):
             if len(self.sample) < self.size:
                 self.sample.setdefault(name, one)
 

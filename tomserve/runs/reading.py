@@ -56,7 +56,7 @@ class Agreement(NamedTuple):
 
     def __str__(self) -> str:
         if not self.replies:
-            return "agreement with the rules: not known, as there is no reply that the rules could read"
+            return "agreement with the rules: not known, as no reply that they could read was shown to it"
         return (
             f"agreement with the rules on a sample of {self.replies} replies that they could read: {self.alike} alike "
             f"({self.alike / self.replies:.1%}, 95% interval {self.low:.1%} to {self.high:.1%}), {self.other} with "
