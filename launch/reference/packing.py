@@ -232,5 +232,5 @@ def kind_of(item: Item) -> str:
 def reply(item: Item, strategy: str, *, compact: bool = True) -> str:
     """The gold reply to an item in the strategy's own form; `compact` leaves out spaces, as guided decoding does."""
     form = loaded(strategy)
-    text = form._reply(item) if form.chain else f'{{"answer": "{item.answer}"}}'
+    text = form.exchange(item)[1]["content"] if form.chain else f'{{"answer": "{item.answer}"}}'
     return orjson.dumps(orjson.loads(text)).decode() if compact else text

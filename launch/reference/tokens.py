@@ -10,6 +10,8 @@ import phrases
 import words
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tomserve.items import Item
+from tomserve.items.item import UNKNOWN
 from tomserve.prompting.strategy import Strategy
 
 VOCABULARY = 2560
@@ -38,6 +40,8 @@ GLUE = [
     '"]',
 ]
 """The fixed parts of replies and of label lists. Each is one token, so that a reply is short."""
+ANY = Item(id="any", story=["."], question="?", choices=["yes", UNKNOWN], answer=UNKNOWN)
+"""An item like any other here: what comes before a story depends only on whether the choices offer "unknown"."""
 
 
 def build_tokenizer(seed: int) -> Tokenizer:
@@ -98,8 +102,8 @@ def loaded(strategy: str) -> Strategy:
 
 def _opening_messages(strategy: str, demonstration: bool) -> tuple[dict[str, str], ...]:
     """The messages before a story's: the system text and, where wanted, the demonstration."""
-    messages = tuple(loaded(strategy)._opening)
-    return messages if demonstration else messages[:1]
+    messages = loaded(strategy).turn(ANY).messages[:-1]
+    return tuple(messages if demonstration else messages[:1])
 
 
 def opening(strategy: str, *, demonstration: bool) -> str:

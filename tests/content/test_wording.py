@@ -73,7 +73,7 @@ def test_a_preset(tmp_path: Path, field: str, value: object, said: str) -> None:
         ("description: d\nmax_tokens: 9\n", f"strategy.yaml: schema: {VERSION}"),
         ("schema: 1\ndescription: d\nmax_tokens: 0\n", "strategy.yaml:3: max_tokens: expected a whole number above 0; found 0"),
         ("schema: 1\nmax_tokens: 9\n", "strategy.yaml: description: is missing; expected a text"),
-        ("- schema: 1\n", "strategy.yaml: expected a mapping with the keys schema, description, max_tokens, demonstrations; "),
+        ("- schema: 1\n", "strategy.yaml: expected a mapping with the keys temperature, "),
         (
             "schema: 1\ndescription: d\nmax_tokens: 9\ndemonstrations: [{file: x, itm: y}]\n",
             "strategy.yaml:4: demonstrations.0.itm: unknown key; did you mean 'item'? Known: file, item",

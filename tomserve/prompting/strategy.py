@@ -93,7 +93,7 @@ class Strategy:
             if text is not None
         }
         examples = [self._demonstration(entry) for entry in config.demonstrations]
-        self._shown = [message for example in examples for message in self._exchange(example)]
+        self._shown = [message for example in examples for message in self.exchange(example)]
         self._turns = self._named_turns(max_tokens, thinking)
         self._first = next(iter(self._turns.values()))
         self._continues = {
@@ -283,7 +283,7 @@ class Strategy:
             raise ContentError(reason, path=self._files.file, field="demonstrations")
         return items[entry.item]
 
-    def _exchange(self, item: Item) -> list[Message]:
+    def exchange(self, item: Item) -> list[Message]:
         """How an item is shown as a demonstration: the question, and the right reply to it."""
         if "reply" not in self._templates:
             raise ContentError("is missing, but strategy.yaml lists demonstrations", path=self.folder / "reply.j2")
