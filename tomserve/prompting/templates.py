@@ -120,9 +120,9 @@ class Template:
             if isinstance(named.node, jinja2.nodes.Name) and named.node.name == variable:
                 yield named.attr, named.lineno
         for item in tree.find_all(jinja2.nodes.Getitem):
-            if isinstance(item.node, jinja2.nodes.Name) and item.node.name == variable:
-                if isinstance(item.arg, jinja2.nodes.Const) and isinstance(item.arg.value, str):
-                    yield item.arg.value, item.lineno
+            named_by = item.arg.value if isinstance(item.arg, jinja2.nodes.Const) else None
+            if isinstance(item.node, jinja2.nodes.Name) and item.node.name == variable and isinstance(named_by, str):
+                yield named_by, item.lineno
 
     def asks_only_whether(self, label: str, variable: str) -> bool:
         """Whether all that the template looks up is whether the label is in the list: ``"LABEL" in VARIABLE``."""
