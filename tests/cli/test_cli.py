@@ -118,7 +118,7 @@ def test_an_unreadable_answer_is_invalid_with_its_reason(endpoint: Endpoint, cli
     assert "0 failed requests" in done.out  # which says nothing of how the replies read
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert set(scores["status"]) == {"invalid"}
-    assert set(scores["reason"]) == {"no JSON object with an answer"}
+    assert set(scores["reason"]) == {"no JSON object with an answer, and no words that state one"}
 
 
 def test_a_minimal_item_of_ones_own(endpoint: Endpoint, cli, tmp_path: Path) -> None:

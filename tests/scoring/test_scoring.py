@@ -74,7 +74,7 @@ def test_answers(text: str, answer: str, parse: str) -> None:
     ("text", "reason"),
     [
         ("", "empty text"),
-        ("tea or salt", "no JSON object with an answer"),
+        ("tea or salt", "no JSON object with an answer, and no words that state one"),
         ("Answer: tea or salt", "the text states several answers, or one that is not a label"),
         ("The answer is not tea.", "the text states several answers, or one that is not a label"),
         ("Answer: tea\nAnswer: salt", "the text states several answers, or one that is not a label"),
@@ -91,7 +91,7 @@ def test_answers(text: str, answer: str, parse: str) -> None:
         ('{"answer": "tea"} or {"answer": "salt"}', "several JSON objects with different answers"),
         ('```\n{"answer": "tea"}\n```\n```\n{"answer": "salt"}\n```', "several JSON objects with different answers"),
         ('{"answer": "te', "no JSON object with an answer"),
-        ("null", "no JSON object with an answer"),
+        ("null", "no JSON object with an answer, and no words that state one"),
     ],
 )
 def test_what_is_unclear_is_invalid(text: str, reason: str) -> None:

@@ -42,6 +42,9 @@ from tomserve.scoring.prose import prose
 from tomserve.scoring.statements import plain_lines
 from tomserve.scoring.statements import stated as said_in
 
+UNSTATED = f"{objects.NONE}, and no words that state one"
+"""The reason why a reply in free text has no answer, where nothing better is known."""
+
 _AFRESH = re.compile(
     r"(?:\n\s{0,5}(?:#{1,4} ?)?(?:\*\*)?(?:question|story|human|user|problem|q)|(?<=\S) (?-i:Question|Story|Q))"
     r"(?:\*\*)? ?\d{0,3}:",
@@ -155,7 +158,7 @@ def _from_prose(
     outcome = prose(text, choices, question, whole)
     if isinstance(outcome, tuple):
         return Reading(f"{outcome[0]}{suffix}{_beside(text, choices, outcome[1])}", outcome[1])
-    return Reading(None, None, outcome or reason)
+    return Reading(None, None, outcome or UNSTATED)
 
 
 def _beside(text: str, choices: Sequence[str], answer: str) -> str:

@@ -84,7 +84,8 @@ class Browser:
                 arms[model] = len(self.arms)
                 self.arms.append({"run": source.run, "model": model})
             self._row(arms[model], strategy, self._item(item), scored, row)
-            talk = turns.of(item.id, strategy, str(row["model"])) if turns is not None else []
+            whose = (item.id, strategy, str(row["model"]))
+            talk = turns.of(*whose, sample_of(row)) if turns is not None else []
             self.columns["talk"].append(self._talk(talk))
 
     def _talk(self, replies: Sequence[Mapping[str, Any]]) -> int:

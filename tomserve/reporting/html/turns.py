@@ -11,6 +11,7 @@ several times. A reader who wants to know how an answer came about needs all of 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +51,17 @@ class Turns:
             row = _row(line)
             if row is None or row["strategy"] not in strategies:
                 continue
-            item, place = nfc(row["item"]), (row.get("sample", 0), row.get("turn", 0))
+            item, place = nfc(row["item"]), (row.get("sample") or 0, row.get("turn") or 0)
             if (items is None or item in items) and all(type(one) is int and 0 <= one < 2**15 for one in place):
                 asked = (item, row["strategy"], self._model_of(row))
                 self._at.setdefault(asked, {})[place] = offset
 
-    def of(self, item: str, strategy: str, model: str) -> list[Row]:
+    def of(self, item: str, strategy: str, model: str, scored: int = 0) -> list[Row]:
         """The replies to a question in the order of its samples and turns, at most MOST of them.
 
-        item: its id. strategy, model: their names. `turn` and `sample` are in each row. Of the rows of one sample at
-        most one has `closes`: the last that was written with it.
+        item: its id. strategy, model: their names. scored: the sample that is scored, whose replies are never left out
+        for those of others; the one that ends its conversation is always there. `turn` and `sample` are in each row.
+        Of the rows of one sample at most one has `closes`: the last that was written with it.
         """
         places = self._at.get((item, strategy, model), {})
         closing: dict[int, int] = {}
@@ -71,7 +73,9 @@ class Turns:
                     rows[former].pop("closes")
                 closing[sample] = len(rows)
             rows.append(row)
-        return sorted(rows, key=lambda row: (row["sample"], row["turn"]))[:MOST]
+        order = itemgetter("sample", "turn")
+        kept = sorted(rows, key=lambda row: (row["sample"] != scored, "closes" not in row, *order(row)))[:MOST]
+        return sorted(kept, key=order)
 
     def _model_of(self, row: Mapping[str, Any]) -> str:
         return str(self._model if row.get("model") is None else row["model"])
