@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -47,6 +48,12 @@ def _own_surroundings(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("TOMSERVE_CONTENT", "")  # so that what --content sets is undone
+
+
+def pytest_configure() -> None:
+    """A suite that was started in the background ignores Ctrl-C and would hand that on to every process it starts."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = ("tests/serving/test_serving.py", "tests/test_docs.py", "tests/test_project.py", "tests/serving/")
