@@ -209,12 +209,14 @@ def test_the_row_that_closes_a_conversation_counts_before_any_other(tmp_path: Pa
     assert scored(tmp_path, alone)["answer"].to_list() == ["tea"], "without an end there is no conclusion"
 
 
-@pytest.mark.parametrize("broken", [{"closes": "2"}, {"closes": 2.0}, {"closes": True}, {"conclusion": ["tea"]}])
+@pytest.mark.parametrize(
+    "broken", [{"closes": "2"}, {"closes": 2.0}, {"closes": True}, {"conclusion": ["tea"], "closes": 2}]
+)
 def test_a_line_whose_end_is_of_the_wrong_kind_is_counted(tmp_path: Path, broken: dict) -> None:
     known = ItemFile(items(tmp_path, 2))
     found = ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2, **broken)), known, "m", talking=["vanilla"])
     assert len(found) == 1
-    kind = "whole number" if "closes" in broken else "text"
+    kind = "text" if "conclusion" in broken else "whole number"
     assert f"1 lines not read: 1 with a {next(iter(broken))} that is no {kind} (line 2)" in str(found.problems)
 
 
