@@ -16,7 +16,7 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval score analyze report test test-presets bench lint docs clean
+.PHONY: help setup setup-dev setup-server serve eval score analyze report test test-presets test-random bench lint docs clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
+	@echo 'make test-random        the tests of properties, with new random examples every time (minutes)'
 	@echo 'make docs               the documentation as a site, build/site/index.html; opens offline'
 	@echo 'make test | lint | bench | setup | clean'
 
@@ -69,6 +70,10 @@ test: $(VENV)/.dev setup-server
 
 test-presets: $(VENV)/.dev setup-server
 	@$(BIN)/python -m pytest -m 'serving or presets' tests/serving/test_presets.py $(ARGS)
+
+test-random: $(VENV)/.dev
+	@$(BIN)/python -m pytest --hypothesis-profile random -m 'not serving' $(ARGS) \
+	  $$(grep --recursive --files-with-matches --include 'test_*.py' hypothesis tests)
 
 bench: $(VENV)/.dev
 	@for bench in bench/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

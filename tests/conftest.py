@@ -20,8 +20,10 @@ from hypothesis import settings
 
 from tomserve.items import Item
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
-settings.load_profile("untimed")
+# A busy machine is no failure. `make test` tries the same examples every time; `make test-random` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile("same")
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")

@@ -96,9 +96,15 @@ def these_strata_effect(
     quantile = float(student.ppf(0.5 + level / 2, df))
     p = 2 * float(student.sf(abs(estimate) / error, df))
     low, high = max(-1.0, estimate - quantile * error), min(1.0, estimate + quantile * error)
-    ratio = fieller(fit.treated, fit.control, fit.covariance, quantile, df)
-    shares, method = (fit.treated, fit.control), f"{how}, t {df} df"
+    shares, method = (_share(fit.treated), _share(fit.control)), f"{how}, t {df} df"
+    ratio = fieller(*shares, fit.covariance, quantile, df)
     return Effect(estimate, low, high, p, math.nan, math.nan, *shares, ratio, tasks, tasks, method, few)
+
+
+def _share(fitted: float) -> float:
+    """A fitted share, where rounding has put it beside 0 or 1 just these."""
+    whole = round(fitted)
+    return float(whole) if abs(fitted - whole) < 1e-12 else fitted
 
 
 def _without_fit(

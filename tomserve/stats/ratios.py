@@ -87,10 +87,12 @@ def mover_ratio(treated: Interval, control: Interval, correlation: float = 0.0) 
 def from_difference(t: float, c: float, low: float, high: float) -> Interval:
     """Ratio t / c from the bounds of t - c, as if the control share were known; where it has no variance of its own.
 
-    It is 1 + low / c to 1 + high / c, cut at 0. With a control share of zero the treated share is taken as known: t /
-    (t - low) to infinity. It holds 1 exactly when the difference's interval holds 0. nan where both shares are zero.
+    It is 1 + low / c to 1 + high / c, cut at 0, as is a treated share that a linear model puts below it. With a control
+    share of zero the treated share is taken as known: t / (t - low) to infinity. It holds 1 exactly when the
+    difference's interval holds 0. nan where both shares are zero.
     """
     method = "ratio from the bounds of the difference"
+    t = max(t, 0.0)
     if c > 0:
         return Interval(t / c, max(0.0, min(1 + low / c, t / c)), max(1 + high / c, t / c), method)
     if t > 0:
