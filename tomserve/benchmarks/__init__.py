@@ -1,7 +1,7 @@
 """Benchmarks: the questions that models are asked. Each is one value, ``BENCHMARK = Benchmark(...)``.
 
 To add one, write a file anywhere that declares it and name that file by ``--benchmark FILE.py``; or put the module or
-folder into this package, where its name is also its name on the command line. The fields of
+folder into this package, where its name, with "-" for "_", is its name on the command line. The fields of
 tomserve.benchmarks.Benchmark say what a benchmark may offer besides its items.
 
     >>> get("perturbed").draw.over, get("hitom").golds
@@ -60,7 +60,7 @@ _given: dict[str, Benchmark] = {}
 
 def names() -> list[str]:
     """The names of all benchmarks of this package, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
 
 
 def get(name: str | None = None) -> Benchmark:
@@ -105,7 +105,7 @@ def scoring(name: str) -> Scoring:
 
 @cache
 def _built_in(name: str) -> Benchmark:
-    found: Benchmark = importlib.import_module(f"{__name__}.{name}").BENCHMARK
+    found: Benchmark = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").BENCHMARK
     return found
 
 

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tomserve.benchmarks.perturbed.prose import Prose
 from tomserve.benchmarks.perturbed.stagefile import (
     DERIVED_FACTORS,
     PERTURBATIONS,
     SCENARIOS,
-    SLOT,
     UNKNOWN,
     Scenario,
     Sentence,
@@ -48,11 +47,7 @@ class _Checker:
         self.stage, self.file = stage, stage.file
         self.symbols = {"x", "y", UNKNOWN, *self.file.extra_labels}
         forms = [form for slot in self.file.slots.values() for form in slot.forms().values()]
-        forms = [
-            re.sub(r"^(the|an?|some) ", "", form, flags=re.I) for form in (*forms, *self.file.extra_labels.values())
-        ]
-        stems = {re.sub(r"s$", "", word) if len(word) > 3 else word for form in forms for word in [form.casefold()]}
-        self.bare = re.compile(rf"\b({'|'.join(sorted(map(re.escape, stems), key=len, reverse=True))})(s|es)?\b", re.I)
+        self.prose = Prose((*forms, *self.file.extra_labels.values()), list(self.file.slots["x"].forms()))
 
     def fail(self, reason: str, *loc: str | int) -> None:
         raise ContentError(
@@ -164,21 +159,8 @@ class _Checker:
             self.fail(one_of("label", symbol, self.symbols), *loc)
 
     def text(self, template: str, *loc: str | int) -> None:
-        for match in SLOT.finditer(template):
-            name, form = match[1], match[2] or ""
-            if name == "asked" and not form:
-                continue
-            if name not in ("x", "y"):
-                self.fail(one_of("slot", match[0], ["{x}", "{y}", "{asked}"]), *loc)
-            if form not in (known := self.file.slots["x"].forms()):
-                self.fail(one_of(f"form of {name}", form, [key for key in known if key]), *loc)
-        rest = SLOT.sub("\0", template)
-        if "{" in rest or "}" in rest:
-            self.fail("a brace outside a slot; slots are {x}, {y}, {x.form}, {asked}", *loc)
-        if match_bare := self.bare.search(rest):
-            self.fail(f"{match_bare[0]!r} stands outside a slot and would not be swapped; write {{x}} or {{y}}", *loc)
-        if template != template.strip() or "\n" in template:
-            self.fail("text must be one line without spaces around it", *loc)
+        if (mistake := self.prose.mistake(template)) is not None:
+            self.fail(mistake, *loc)
 
 
 def _prefix(sets: list[list[str]], edges: list[tuple[int, str, str]], length: int) -> bool:

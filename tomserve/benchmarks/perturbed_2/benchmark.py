@@ -1,0 +1,73 @@
+"""Perturbed false-belief tasks, second edition: ``dataset/perturbed-2/stages/*.yaml``.
+
+A task has three or four stories of the false-belief scenario, among them a minimal pair in one of which the surface cue
+counts again, and three controls. Each story has a question about reality and one about a belief, each in an original
+version and in one with the two labels exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tomserve import content
+from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed_2.stage import BENCHMARK as NAME
+from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.items.draw import Draw
+
+FOLDER = "dataset/perturbed-2/stages"
+
+
+def stages(path: Path | None = None) -> list[Stage]:
+    """The checked stages, sorted by name, of a stage file or a folder of them; of the dataset's own for None.
+
+    Raises ConfigError where there are none or two files claim one stage, ContentError for a mistake in a file.
+    """
+    if path is None:
+        files = list(content.names(FOLDER, ".yaml").values())
+    elif path.is_dir():
+        files = sorted(path.glob("*.yaml"))
+    else:
+        files = [path]
+    if not files:
+        raise ConfigError(f"no stage files (*.yaml) in {path or FOLDER}")
+    found: dict[str, Stage] = {}
+    for file in files:
+        stage = load_stage(file)
+        if (other := found.setdefault(stage.file.stage, stage)) is not stage:
+            raise ConfigError(f"{file}: stage {stage.file.stage!r} is already in {other.path}")
+    return [found[name] for name in sorted(found)]
+
+
+def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    """All items of all stages. path: a stage file or a folder of them, None for the dataset's own. gold: not used, as
+    there is one set of right answers. Raises ConfigError and ContentError as `stages` does."""
+    del gold
+    for stage in stages(path):
+        yield from stage.items()
+
+
+def validate(path: Path | None, say: Say) -> Findings:
+    """Check the dataset's structure (see tomserve.benchmarks.perturbed_2.validate)."""
+    from tomserve.benchmarks.perturbed_2.validate import findings  # imported here, because asking needs none of it
+
+    del say
+    return findings(stages(path), own=path is None)
+
+
+DRAW = Draw(
+    over=("stage", "perturbation"),
+    whole=("version", "swapped"),
+    first="none",
+    unit=("story", "stories"),
+    group=("task", "tasks"),
+)
+"""A story is drawn with its two questions."""
+
+BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, validate=validate)
+"""The value by which tomserve knows the benchmark."""
