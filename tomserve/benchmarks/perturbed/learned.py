@@ -70,8 +70,8 @@ def fitted(items: Sequence[Item]) -> dict[str, dict[str, str]]:
     items: all items of at least two stages; of one stage alone nothing can be learned.
     """
     return {
-        NAMES[0]: _learned(items, lambda item: [str(item.factors["question_kind"])]),
-        NAMES[1]: _learned(items, _words),
+        NAMES[0]: held_out(items, lambda item: [str(item.factors["question_kind"])], _roles),
+        NAMES[1]: held_out(items, _words, _roles),
     }
 
 
@@ -100,25 +100,32 @@ def _words(item: Item) -> list[str]:
     return [str(item.factors["question_kind"]), *re.findall(r"\w+", text)]
 
 
-def _learned(items: Sequence[Item], features: Callable[[Item], list[str]], penalty: float = 1.0) -> dict[str, str]:
-    """Answers by multinomial logistic regression on counts of features; each stage is predicted from the others.
+Features = Callable[[Item], list[str]]
+"""A function that lists the features of an item, each as often as it counts."""
 
-    What is predicted is the role of the answer (see `_roles`), because the labels differ between stages. penalty: the
-    strength of the quadratic penalty on the weights.
+Roles = Callable[[Item], dict[str, str]]
+"""A function that gives an item's labels by role: which label stands for what is predicted."""
+
+
+def held_out(items: Sequence[Item], features: Features, roles: Roles, penalty: float = 1.0) -> dict[str, str]:
+    """Answers by item id, by multinomial logistic regression on counts of features; each stage from the others.
+
+    What is predicted is the role of the answer, because the labels differ between stages. roles: the labels by role;
+    all items have the same roles, and an answer that has none counts as the second of them. penalty: the strength of
+    the quadratic penalty on the weights.
     """
     import numpy as np  # imported here, because scoring imports this module and needs no fit
 
-    names = ["first", "other", "unknown"]
+    labels = [roles(item) for item in items]
+    names = list(labels[0])
     answers: dict[str, str] = {}
     counted = [Counter(features(item)) for item in items]
-    target = []
-    for item in items:
-        by_label = {label: role for role, label in _roles(item).items()}
-        target.append(names.index(by_label.get(item.answer, "other")))
+    by_label = [{label: role for role, label in one.items()} for one in labels]
+    target = [names.index(one.get(item.answer, names[1])) for item, one in zip(items, by_label, strict=True)]
     stages = [str(item.factors["stage"]) for item in items]
-    for held_out in sorted(set(stages)):
-        train = [i for i, stage in enumerate(stages) if stage != held_out]
-        test = [i for i, stage in enumerate(stages) if stage == held_out]
+    for left_out in sorted(set(stages)):
+        train = [i for i, stage in enumerate(stages) if stage != left_out]
+        test = [i for i, stage in enumerate(stages) if stage == left_out]
         if not train:
             continue
         # A word that occurs in one stage alone cannot help to predict another.
@@ -127,10 +134,10 @@ def _learned(items: Sequence[Item], features: Callable[[Item], list[str]], penal
             for word in counted[i]:
                 places.setdefault(word, set()).add(stages[i])
         vocabulary = {word: j for j, word in enumerate(sorted(w for w, where in places.items() if len(where) > 1))}
-        x, y = _matrix(counted, train, vocabulary), np.eye(3)[[target[i] for i in train]]
+        x, y = _matrix(counted, train, vocabulary), np.eye(len(names))[[target[i] for i in train]]
         weights = _fit(x, y, penalty)
         chosen = (_matrix(counted, test, vocabulary) @ weights).argmax(axis=1)
-        answers |= {items[i].id: _roles(items[i])[names[role]] for i, role in zip(test, chosen, strict=True)}
+        answers |= {items[i].id: labels[i][names[role]] for i, role in zip(test, chosen, strict=True)}
     return answers
 
 

@@ -6,7 +6,8 @@ which. It knows nothing of classes, scenarios or right answers. In these forms A
 
     world L [seen A, B]    from here on it is so: L; A and B perceive it
     see A                  A perceives the thing itself
-    view A                 the thing stands in A's plain view: A may have noticed it already, or will later (a set)
+    view A                 the thing stands in A's plain view: A may have noticed it already, or will later (a set);
+                           A who then reads a label may believe either
     read A L               A reads L on a label or sign, and believes it unless A has it first-hand or from a trusted one
     tell A L               somebody whom A trusts and believes tells A: L
     hear A L               A hears L and cannot judge it yet: L is added to what A may believe
@@ -32,7 +33,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tomserve.items import UNKNOWN
@@ -87,50 +87,58 @@ def _split(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
-@dataclass
-class _Possible:
-    """The labels that are possible, and how they come from those before the sentence."""
+Possible = tuple[str, bool]
+"""A label that is possible, and whether it rests on something first-hand or on somebody trusted (it is firm)."""
 
-    labels: set[str] = field(default_factory=lambda: {UNKNOWN})
-    steps: set[tuple[str, str]] = field(default_factory=set)
+
+class _Track:
+    """What is possible of one thing, and how it comes from what was possible before the sentence."""
+
+    def __init__(self) -> None:
+        self.now: set[Possible] = {(UNKNOWN, False)}
+        self._steps: set[tuple[str, Possible]] = set()
+
+    @property
+    def labels(self) -> set[str]:
+        return {label for label, _ in self.now}
 
     def begin(self) -> None:
-        self.steps = {(label, label) for label in self.labels}
+        self._steps = {(label, (label, firm)) for label, firm in self.now}
 
-    def move(self, to: Callable[[str], set[str]]) -> None:
-        self.steps = {(before, after) for before, now in self.steps for after in to(now)}
-        self.labels = {after for _, after in self.steps}
+    def move(self, to: Callable[[Possible], set[Possible]]) -> None:
+        self._steps = {(before, after) for before, now in self._steps for after in to(now)}
+        self.now = {after for _, after in self._steps}
+
+    def become(self, labels: set[str], *, firm: bool) -> None:
+        self.move(lambda _: {(label, firm) for label in labels})
 
     def layer(self) -> Layer:
-        return Layer(tuple(sorted(self.labels)), tuple(sorted(self.steps)))
+        return Layer(tuple(sorted(self.labels)), tuple(sorted({(before, after) for before, (after, _) in self._steps})))
 
 
-@dataclass
 class _State:
-    """Reality and the belief of one person, with what the person's belief rests on.
+    """Reality and the belief of one person.
 
-    firm: whether it is first-hand or from somebody trusted. expected: the label to which a change may come at any time.
-    armed: the label that a mechanism will bring about, and who knows of it.
+    expected: the label to which a change may come at any time. armed: the label that a mechanism will bring about, and
+    who knows of it.
     """
 
-    asked: str
-    world: _Possible = field(default_factory=_Possible)
-    belief: _Possible = field(default_factory=_Possible)
-    firm: bool = False
-    expected: str | None = None
-    armed: tuple[str, tuple[str, ...]] | None = None
+    def __init__(self, asked: str) -> None:
+        self.asked = asked
+        self.world, self.belief = _Track(), _Track()
+        self.expected: str | None = None
+        self.armed: tuple[str, tuple[str, ...]] | None = None
 
     def learn(self, labels: set[str], *, firm: bool) -> None:
-        self.belief.move(lambda _: labels)
-        self.firm, self.expected = firm, None
+        self.belief.become(labels, firm=firm)
+        self.expected = None
 
     def apply(self, event: Event) -> None:
-        labels = set(event.labels)
         concerned = self.asked in event.agents
         if event.verb == "world":
-            self.world.move(lambda _: labels)
+            self.world.become(set(event.labels), firm=True)
             if concerned:
-                self.learn(set(self.world.labels), firm=True)
+                self.learn(self.world.labels, firm=True)
         elif event.verb == "arm":
             self.armed = (event.labels[0], event.agents)
         elif event.verb in ("pass", "stall"):
@@ -138,29 +146,28 @@ class _State:
                 raise ValueError(f"event {event.verb!r}: no mechanism was armed before")
             label, knowing = self.armed
             if event.verb == "pass":
-                self.world.move(lambda _: {label})
+                self.world.become({label}, firm=True)
             if concerned and self.asked in knowing:
                 self.learn({label}, firm=True)
         elif concerned:
-            self._person(event.verb, labels)
+            self._person(event.verb, set(event.labels))
 
     def _person(self, verb: str, labels: set[str]) -> None:
         if verb == "see":
-            self.learn(set(self.world.labels), firm=True)
-        elif verb == "tell":
-            self.learn(labels, firm=True)
-        elif verb == "infer":
-            self.learn(labels, firm=False)
+            self.learn(self.world.labels, firm=True)
+        elif verb in ("tell", "infer"):
+            self.learn(labels, firm=verb == "tell")
         elif verb == "forget":
             self.learn({UNKNOWN}, firm=False)
         elif verb == "doubt":
-            self.firm = False
-        elif verb == "read" and not self.firm:
-            self.learn(labels, firm=False)
+            self.belief.move(lambda now: {(now[0], False)})
+        elif verb == "read":  # what is firm stays; somebody who may have seen the thing may believe either
+            self.belief.move(lambda now: {now} if now[1] else {(label, False) for label in labels})
         elif verb == "hear":
-            self.belief.move(lambda now: {now} | labels)
+            self.belief.move(lambda now: {now} if now[1] else {now, *((label, False) for label in labels)})
         elif verb == "view":
-            self.belief.move(lambda now: {now} | self.world.labels)
+            seen = {(label, True) for label in self.world.labels}
+            self.belief.move(lambda now: {now} | seen)
         elif verb == "expect":
             (self.expected,) = labels
 
@@ -179,6 +186,6 @@ def derive(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True
             if inference or event.verb != "infer":
                 state.apply(event)
         if (label := state.expected) is not None:
-            state.belief.move(lambda now, label=label: {now, label})
+            state.belief.move(lambda now, label=label: {now, (label, now[1])})
         lines.append(Line(state.world.layer(), state.belief.layer()))
     return lines
