@@ -91,12 +91,14 @@ class StrategyFile(Settings):
     max_tokens: how many tokens a reply may have. turns: the turns, where there are several, or where a program asks
     them by their names. calls: how many requests a program may make for one question. depth: how deep it may call
     itself. lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
+    rotate: whether a prompt shows one of the demonstrations, drawn for its story by a fixed seed, instead of all.
     """
 
     schema_: Literal[1] = Field(alias="schema")
     description: str
     max_tokens: int = Field(gt=0, le=MOST_TOKENS)
     demonstrations: list[Demonstration] = []
+    rotate: bool = False
     turns: list[TurnFile] = []
     calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)
     depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)
@@ -190,6 +192,8 @@ class Folder:
             raise self.mistake(f"two turns are called {twice!r}", "turns")
         if self.program and not self.turns:
             raise self.mistake("a program asks turns by their names; list them under `turns`")
+        if config.rotate and len(config.demonstrations) < 2:
+            raise self.mistake("needs two demonstrations or more to choose from", "rotate")
         if self.turns and config.demonstrations:
             raise self.mistake("only a strategy of one turn shows them; write them into a template", "demonstrations")
         for field in ("calls", "depth"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -26,6 +27,9 @@ _PLAIN = frozenset({"story", "question", "choices", "benchmark"})
 REMEMBERED = 1024
 """How many texts of a template that many items share are kept, by the variables that it uses."""
 
+ROTATION_SEED = b"rotation-1"
+"""The seed by which stories get their demonstrations; it never changes, so that a prompt can be made again."""
+
 
 def variables_of(item: Item, used: frozenset[str]) -> dict[str, Any]:
     """The variables of an item. Who is asked about is only found out where that is used, since it takes time."""
@@ -48,7 +52,8 @@ class NamedTurn:
     system, user, schema: the templates; system and schema may be missing (None).
     max_tokens: how many tokens a reply may have. fields: further fields of the request.
     shared: the variables of an item that the templates see; None for all.
-    demonstrations: messages that follow the system message.
+    demonstrations: messages that follow the system message. Of several alternatives a story gets one (see
+    `alternative`).
     system_role: False for models without a system role: the system text then goes into the first user message.
 
     Raises ContentError where a template of a shared turn uses another variable.
@@ -62,14 +67,14 @@ class NamedTurn:
         fields: Mapping[str, Any],
         system_role: bool,
         shared: Sequence[str] | None = None,
-        demonstrations: Sequence[Message] = (),
+        demonstrations: Sequence[Sequence[Message]] = ((),),
     ) -> None:
         self.max_tokens, self.fields, self.shared = max_tokens, fields, shared
         self.user, self.system, self.schema = templates["user"], templates.get("system"), templates.get("schema")
         self.templates = list(templates.values())
         self.uses = variables_used(self.templates)
         self._varies = self.system is not None and bool(self.system.uses)
-        self._system_role, self._demonstrations = system_role, list(demonstrations)
+        self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
         self._schema = _cached(self.schema, self._parsed_schema)
         self._opening = _cached(self.system, self._rendered_opening)
 
@@ -84,7 +89,7 @@ class NamedTurn:
         if after is not None:
             messages = (*after, {"role": "user", "content": text})
         else:
-            opening = self._opening(variables)
+            opening = self.opening(variables)
             if not self._system_role and opening and opening[0]["role"] == "system":
                 first = opening[0]["content"]
                 if len(opening) == 1:
@@ -96,16 +101,31 @@ class NamedTurn:
 
     def opening(self, variables: Mapping[str, Any]) -> list[Message]:
         """The messages that begin a chat: the system message, if any, and the demonstrations."""
+        opening = self.fixed_opening(variables)
+        if len(self._demonstrations) == 1:  # they are part of what is remembered
+            return opening
+        return [*opening, *self._demonstrations[self.alternative(variables)]]
+
+    def fixed_opening(self, variables: Mapping[str, Any]) -> list[Message]:
+        """What of the opening is the same for all stories: all of it, unless demonstrations are drawn for each."""
         opening: list[Message] = self._opening(variables)
         return opening
 
+    def alternative(self, variables: Mapping[str, Any]) -> int:
+        """Which of the alternative demonstrations a story gets: by a digest of its sentences and a fixed seed, so that all
+        questions about a story get the same, and over many stories each comes up equally often."""
+        several = len(self._demonstrations)
+        return _drawn(tuple(variables["story"])) % several if several > 1 else 0
+
     def varying(self, variables: Mapping[str, Any]) -> tuple[str, ...]:
-        """The system text where it depends on the item, else nothing."""
-        return (self._opening(variables)[0]["content"],) if self._varies else ()
+        """What of the opening depends on the item: the system text, which of the demonstrations; or nothing."""
+        system = (self._opening(variables)[0]["content"],) if self._varies else ()
+        return (*system, str(self.alternative(variables))) if len(self._demonstrations) > 1 else system
 
     def _rendered_opening(self, variables: Mapping[str, Any]) -> list[Message]:
         text = self.system.render(variables) if self.system is not None else ""
-        return [*([{"role": "system", "content": text}] if self.system else []), *self._demonstrations]
+        shown = self._demonstrations[0] if len(self._demonstrations) == 1 else []
+        return [*([{"role": "system", "content": text}] if self.system else []), *shown]
 
     def _parsed_schema(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.schema is None:
@@ -141,6 +161,13 @@ def _cached(template: Template | None, make: Callable[[Mapping[str, Any]], Any])
         return found
 
     return remembered
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _drawn(story: tuple[str, ...]) -> int:
+    """A number that is drawn for a story by a fixed seed."""
+    digest = hashlib.blake2b("\x1f".join(story).encode(), digest_size=8, salt=ROTATION_SEED).digest()
+    return int.from_bytes(digest, "big")
 
 
 @lru_cache(maxsize=REMEMBERED)  # many items share a schema, which mostly depends on choices and sentence count

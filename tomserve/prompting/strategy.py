@@ -93,7 +93,9 @@ class Strategy:
             if text is not None
         }
         examples = [self._demonstration(entry) for entry in config.demonstrations]
-        self._shown = [message for example in examples for message in self.exchange(example)]
+        shown = [self.exchange(example) for example in examples]
+        self._shown = [message for messages in shown for message in messages]
+        self._alternatives = shown if config.rotate else [self._shown]
         self._turns = self._named_turns(max_tokens, thinking)
         self._first = next(iter(self._turns.values()))
         self._continues = {
@@ -208,7 +210,7 @@ class Strategy:
                 fields={**config.fields(), **(settings.fields() if settings else {})},
                 system_role=self.system_role,
                 shared=settings.shared if settings else None,
-                demonstrations=[] if name else self._shown,
+                demonstrations=[[]] if name else self._alternatives,
             )
         return made
 
@@ -251,6 +253,8 @@ class Strategy:
             if system is not None:
                 sources = {**sources, "system": system}
             fixed = [self.name, self.system_role, self.max_tokens, sources, opening]
+            if len(self._alternatives) > 1:
+                fixed.append(self._alternatives)
             more: list[Any] = [value for value in (included, self._first.fields) if value]
         else:
             settings = {
@@ -269,11 +273,11 @@ class Strategy:
         """
         system = self._templates.get("system")
         if system is None or not system.uses:
-            return None, self._first.opening({})
+            return None, self._first.fixed_opening({})
         if system.asks_only_whether(UNKNOWN, "choices"):
             text = system.render({"choices": (UNKNOWN,)})
             if system.render({"choices": ()}) == without(text, UNKNOWN):
-                return f"{text}\n", self._first.opening({"choices": (UNKNOWN,)})
+                return f"{text}\n", self._first.fixed_opening({"choices": (UNKNOWN,)})
         return None, self._shown
 
     def _demonstration(self, entry: Demonstration) -> Item:
