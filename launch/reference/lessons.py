@@ -29,16 +29,24 @@ FORMS: dict[str, tuple[str, bool, bool]] = {
     "bare chain": ("cot", False, False),
     "plain": ("vanilla", False, False),
     "plain chain": ("cot", False, False),
-    "vanilla": ("vanilla", True, False),
-    "cot": ("cot", True, False),
-    "cot one-shot": ("cot", True, True),
+    "vanilla": ("vanilla", True, True),
+    "vanilla, no demonstration": ("vanilla", True, False),
+    "vanilla_advised": ("vanilla_advised", True, True),
+    "vanilla_1": ("vanilla_1", True, True),
+    "cot": ("cot", True, True),
+    "cot, no demonstration": ("cot", True, False),
+    "cot_every_sentence": ("cot_every_sentence", True, True),
+    "cot_1": ("cot_1", True, True),
 }
-"""By name of the form: the strategy of the reply, whether the system text comes first, and whether the demonstration
+"""By name of the form: the strategy of the reply, whether the system text comes first, and whether a demonstration
 does. The bare forms have neither chat marks nor labels, which halves the tokens.
 """
 BARE = {"bare": 0.4, "bare chain": 0.6}
 PLAIN = {"bare": 0.15, "bare chain": 0.25, "plain": 0.25, "plain chain": 0.35}
-REAL = {"plain": 0.05, "plain chain": 0.2, "vanilla": 0.3, "cot": 0.1, "cot one-shot": 0.35}
+REAL = {
+    **{"plain": 0.05, "plain chain": 0.15, "vanilla": 0.25, "vanilla, no demonstration": 0.03, "vanilla_advised": 0.04},
+    **{"vanilla_1": 0.06, "cot": 0.22, "cot, no demonstration": 0.03, "cot_every_sentence": 0.08, "cot_1": 0.09},
+}
 """How often each form is shown: BARE in the first two lessons, PLAIN in the third, REAL in the last."""
 
 
@@ -98,7 +106,8 @@ class Batch:
     `stories` [B, S] with their `lengths` [B]; `branches` [N, L], with the story that each belongs to in `owner` [N];
     `targets` and `weights` [N, L] of the loss. `checks`: (row, place, class) of the labels whose accuracy is measured.
     `notes`: by hint those in stories and those in branches, each [n, 3] (row, place, token). `looks` [n, 4]: row,
-    place, whether the source is inside the branch, and the place of the source.
+    place, whether the source is inside the branch, and the place of the source. `opening`: which of the form's openings
+    stands before the stories, counted over and over.
     """
 
     form: str
@@ -111,10 +120,14 @@ class Batch:
     checks: list[tuple[int, int, str]]
     notes: dict[str, tuple[Ints, Ints]]
     looks: Ints
+    opening: int = 0
 
 
-def collate(form: str, trees: list[Tree]) -> Batch:
-    """Combine trees of one form into a batch, padded to the longest story and the longest branch."""
+def collate(form: str, trees: list[Tree], opening: int = 0) -> Batch:
+    """Combine trees of one form into a batch, padded to the longest story and the longest branch.
+
+    opening: which of the form's openings stands before them.
+    """
     branches = [branch for tree in trees for branch in tree.branches]
     return Batch(
         form,
@@ -130,6 +143,7 @@ def collate(form: str, trees: list[Tree]) -> Batch:
             for hint in ("who", "what", "number")
         },
         np.array([(row, *look) for row, branch in enumerate(branches) for look in branch.looks]).reshape(-1, 4),
+        opening,
     )
 
 
@@ -176,12 +190,13 @@ def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
         relay = phrasings is not None and rng.random() < recipe.relay * left
         short = _short if rng.random() < (0.5 * left if left < 1 else 1.0) else None
         drawn_story = tell(rng, f"train-{group}-{rank}-{number}", most=phrasings, short=short, relay=relay)
-        questions = len(drawn_story.items) if bare else 3 if strategy == "vanilla" else 2  # real prompts are long
+        questions = len(drawn_story.items) if bare else 2 if strategy.startswith("cot") else 3  # real prompts are long
         asked = drawn_story.items if bare else rng.sample(drawn_story.items, min(len(drawn_story.items), questions))
         compact = bare or rng.random() < 0.85
         trees.append(_packer.tree(asked, strategy, told=drawn_story, bare=bare, compact=compact, change=recipe.change))
     trees.sort(key=lambda tree: len(tree.story))
-    batches = [collate(form, trees[start : start + size]) for start in range(0, len(trees), size)]
+    shown = [common.randrange(720) for _ in range(GROUP)]
+    batches = [collate(form, trees[n * size : (n + 1) * size], shown[n]) for n in range(GROUP)]
     common.shuffle(batches)
     return batches
 
@@ -234,7 +249,9 @@ def held_out(packer: Packer, stories: int) -> list[Batch]:
     items = list(generate(stories, 5, held_out=True))
     groups = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.cluster)]
     return [
-        collate(form, [packer.tree(group, FORMS[form][0], bare=form in BARE) for group in groups[start : start + 32]])
-        for form in ("bare", "bare chain", "vanilla", "cot one-shot")
+        collate(
+            form, [packer.tree(group, FORMS[form][0], bare=form in BARE) for group in groups[start : start + 32]], start
+        )
+        for form in ("bare", "bare chain", "vanilla", "cot", "vanilla_1", "cot_1")
         for start in range(0, len(groups), 32)
     ]

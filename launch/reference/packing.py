@@ -59,6 +59,10 @@ token of the answer.
 """
 
 
+EVERY = "cot_every_sentence"
+"""The strategy in whose form chains are learned."""
+
+
 class Packer:
     """Turns stories into trees of tokens."""
 
@@ -230,7 +234,11 @@ def kind_of(item: Item) -> str:
 
 
 def reply(item: Item, strategy: str, *, compact: bool = True) -> str:
-    """The gold reply to an item in the strategy's own form; `compact` leaves out spaces, as guided decoding does."""
-    form = loaded(strategy)
-    text = form.exchange(item)[1]["content"] if form.chain else f'{{"answer": "{item.answer}"}}'
+    """The gold reply to an item; `compact` leaves out spaces, as guided decoding does.
+
+    A chain has every sentence, also where the prompt allows to leave out those that change nothing: which those are
+    would be one thing more to learn.
+    """
+    chained = loaded(strategy).chain
+    text = loaded(EVERY).exchange(item)[1]["content"] if chained else f'{{"answer": "{item.answer}"}}'
     return orjson.dumps(orjson.loads(text)).decode() if compact else text

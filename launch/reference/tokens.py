@@ -40,6 +40,8 @@ GLUE = [
     '"]',
 ]
 """The fixed parts of replies and of label lists. Each is one token, so that a reply is short."""
+PROMPTS = ("vanilla", "cot", "cot_every_sentence", "vanilla_advised", "vanilla_1", "cot_1")
+"""The strategies whose prompts are learned."""
 ANY = Item(id="any", story=["."], question="?", choices=["yes", UNKNOWN], answer=UNKNOWN)
 """An item like any other here: what comes before a story depends only on whether the choices offer "unknown"."""
 
@@ -51,8 +53,7 @@ def build_tokenizer(seed: int) -> Tokenizer:
     own, so that names and labels are the same tokens after a space, after a quotation mark and at the beginning.
     """
     common = phrases.every_word()
-    prompts = [message["content"] for name in ("vanilla", "cot") for message in _opening_messages(name, True)]
-    for text in prompts:
+    for text in (message["content"] for name in PROMPTS for shown in _openings(name) for message in shown):
         common |= set(re.findall(r"[A-Za-z]+", text))
     common |= {
         *words.JOBS,
@@ -69,7 +70,8 @@ def build_tokenizer(seed: int) -> Tokenizer:
         "You",
         "Your",
     }
-    common -= {"Ravi", "Lotte", "Sam", "sandpit", "toolshed", "kite"}  # they are content of the demonstration
+    common -= {"Ravi", "Lotte", "Sam", "sandpit", "toolshed", "kite"}  # they are content of the demonstrations
+    common -= {"Oyku", "Tarek", "clarinet", "flute", "clarinets", "flutes", "green", "blue", "ferry"}
     alternatives = "|".join(sorted(common, key=lambda word: (-len(word), word)))
     glue = "|".join(
         re.escape(text).replace('"', '\\"').replace("\\ ", " ") for text in sorted(GLUE, key=len, reverse=True)
@@ -94,24 +96,24 @@ def build_tokenizer(seed: int) -> Tokenizer:
     return tokenizer
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def loaded(strategy: str) -> Strategy:
     """The strategy of that name, read once."""
     return Strategy.load(strategy)
 
 
-def _opening_messages(strategy: str, demonstration: bool) -> tuple[dict[str, str], ...]:
-    """The messages before a story's: the system text and, where wanted, the demonstration."""
-    messages = loaded(strategy).turn(ANY).messages[:-1]
-    return tuple(messages if demonstration else messages[:1])
+def _openings(strategy: str) -> list[list[dict[str, str]]]:
+    """The messages before a story's: the system text and a demonstration, once for each that a story may get."""
+    return loaded(strategy).openings(ANY)
 
 
-def opening(strategy: str, *, demonstration: bool) -> str:
-    """The text before a story in that strategy's prompts: the system text, then the demonstration.
+def openings(strategy: str, *, demonstration: bool) -> list[str]:
+    """The texts that may stand before a story in that strategy's prompts: the system text, then a demonstration.
 
-    demonstration: whether to include it, where the strategy has one.
+    demonstration: whether to include it, where the strategy has one; without it there is one text.
     """
-    return "".join(
-        f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
-        for message in _opening_messages(strategy, demonstration)
-    )
+    shown = _openings(strategy) if demonstration else [_openings(strategy)[0][:1]]
+    return [
+        "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
+        for messages in shown
+    ]

@@ -15,7 +15,7 @@ from lessons import FORMS, SEED, Batch, Recipe
 from llama import Llama, save
 from muon import Muon
 from packing import Packer
-from tokens import CHAT_TEMPLATE, build_tokenizer, opening
+from tokens import CHAT_TEMPLATE, build_tokenizer, openings
 
 from tomserve import content
 from tomserve.serving import reference
@@ -51,9 +51,10 @@ class Trainer:
             torch.optim.AdamW(rest, recipe.embedding_rate, betas=(0.9, 0.95), weight_decay=0.0),
         ]
         self._openings = {
-            form: torch.tensor(
-                self.packer.ids(opening(strategy, demonstration=shown)) if system else [], dtype=torch.long
-            ).to(device)
+            form: [
+                torch.tensor(self.packer.ids(text) if system else [], dtype=torch.long).to(device)
+                for text in openings(strategy, demonstration=shown)
+            ]
             for form, (strategy, system, shown) in FORMS.items()
         }
 
@@ -69,7 +70,8 @@ class Trainer:
             for array in (batch.stories, batch.lengths, batch.branches, batch.owner, batch.targets, batch.weights)
         )
         seen = self.hints.seen()
-        start = self._openings[batch.form]
+        shown = self._openings[batch.form]
+        start = shown[batch.opening % len(shown)]
         told, asked = self.model.hidden(start, stories, lengths, branches, owner, seen)
         counted = weights > 0
         logits = self.model.logits(asked[counted])

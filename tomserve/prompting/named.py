@@ -106,6 +106,12 @@ class NamedTurn:
             return opening
         return [*opening, *self._demonstrations[self.alternative(variables)]]
 
+    def openings(self, variables: Mapping[str, Any]) -> list[list[Message]]:
+        """Every opening that a story may get: as many as there are alternative demonstrations."""
+        if len(self._demonstrations) == 1:
+            return [self.fixed_opening(variables)]
+        return [[*self.fixed_opening(variables), *shown] for shown in self._demonstrations]
+
     def fixed_opening(self, variables: Mapping[str, Any]) -> list[Message]:
         """What of the opening is the same for all stories: all of it, unless demonstrations are drawn for each."""
         opening: list[Message] = self._opening(variables)

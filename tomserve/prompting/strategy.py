@@ -172,6 +172,13 @@ class Strategy:
             return self.conversation(item).open[0]
         return self._first.turn(self._first.variables(item))
 
+    def openings(self, item: Item) -> list[list[Message]]:
+        """What may stand before the question in the first turn: the system message and the demonstrations.
+
+        There is one, or, where each story gets another of the demonstrations (`rotate`), one for each of these.
+        """
+        return self._first.openings(self._first.variables(item))
+
     def order(self, item: Item) -> tuple[Any, ...]:
         """A key to sort items by, so that those whose prompts share the longest beginning stand together.
 
