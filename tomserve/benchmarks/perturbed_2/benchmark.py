@@ -14,10 +14,11 @@ from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed_2.generating import generate
 from tomserve.benchmarks.perturbed_2.stage import BENCHMARK as NAME
 from tomserve.benchmarks.perturbed_2.stage import Stage
-from tomserve.errors import ConfigError
-from tomserve.items import Item
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
 
 FOLDER = "dataset/perturbed-2/stages"
@@ -45,9 +46,17 @@ def stages(path: Path | None = None) -> list[Stage]:
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
-    """All items of all stages. path: a stage file or a folder of them, None for the dataset's own. gold: not used, as
-    there is one set of right answers. Raises ConfigError and ContentError as `stages` does."""
+    """All items of all stages. path: a stage file or a folder of them, or a file of items (.jsonl) such as a fresh
+    edition, None for the dataset's own. gold: not used, as there is one set of right answers. Raises ConfigError and
+    ContentError as `stages` does, ContentError for an item of another benchmark."""
     del gold
+    if path is not None and path.suffix == ".jsonl":
+        for item in read_items(path):
+            if item.benchmark != NAME:
+                reason = f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items"
+                raise ContentError(reason, path=path)
+            yield item
+        return
     for stage in stages(path):
         yield from stage.items()
 
@@ -69,5 +78,5 @@ DRAW = Draw(
 )
 """A story is drawn with its two questions."""
 
-BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, validate=validate)
+BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, validate=validate, generate=generate)
 """The value by which tomserve knows the benchmark."""

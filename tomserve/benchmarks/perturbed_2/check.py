@@ -27,12 +27,17 @@ def load_stage(path: Path) -> Stage:
     """Read and check one stage file. Raises ContentError with file, line, field and reason."""
     data, lines = load(path)
     stage = Stage(validate(data, StageFile, path=path, lines=lines), path, lines)
+    check(stage)
+    return stage
+
+
+def check(stage: Stage) -> None:
+    """Check a stage, read or made of another. Raises ContentError with file, line, field and reason."""
     _Checker(stage).check()
     try:
         stage.items()
     except (ValueError, TypeError) as error:  # mistakes that show only when items are made, such as an empty question
-        raise ContentError(" ".join(str(error).split())[:300], path=path) from None
-    return stage
+        raise ContentError(" ".join(str(error).split())[:300], path=stage.path) from None
 
 
 class _Checker:

@@ -1,0 +1,319 @@
+"""Fresh editions of the second edition: what is told anew, what stays, and what is refused because it cannot be."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Outcome
+from tomserve.benchmarks import get
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
+from tomserve.benchmarks.perturbed_2 import fresh, freshcheck, rewording, stages
+from tomserve.benchmarks.perturbed_2.check import check, load_stage
+from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.errors import ContentError
+from tomserve.items import Item, read_items
+
+NAMES = fresh.read_names(ROOT / fresh.NAMES)
+LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
+STAGE = f"""schema: 2
+canary: "a canary"
+stage: Z1
+kind: unexpected_contents
+setting: A kitchen.
+author: A0
+people: {{Ann: she, Andres: he, Sam: they, Anna: she}}
+labels: {{x: nails, y: screws}}
+spare: [{{x: hooks, y: acorns}}, {{x: shells, y: coins}}]
+words: {{box: [urn], cup: [mug, bowl]}}
+questions:
+  belief: "What does {{asked}} believe is in the box?"
+  reality: "What is really in the box?"
+lacks:
+{LACKS}tasks:
+  none:
+    story:
+      find: ["Ann finds a box beside a cup and two boxes. @ world x", "Beside a cup and two boxes Ann finds a box. @ world x"]
+      read: 'Box in hand, Ann reads "{{y}}" on it; Anna and Sam are in Annecy. @ read Ann y'
+      holds: "In truth Andres' wife, Ann's aunt, filled it with {{x}}."
+      cups: "Andres washes cups."
+    versions:
+      plain: {{answers: y/x, ground: unstated}}
+      again: {{answers: y/x, ground: stated, replace: {{cups: "Andres has never told her."}}}}
+      correct_label: {{answers: y/y, replace: {{holds: "Andres filled it with {{y}}. @ world y"}}}}
+      informed_protagonist: {{answers: x/x, insert: {{after cups: {{told: "Anna tells Ann that it holds {{x}}. @ tell Ann x"}}}}}}
+      open_container: {{answers: x/x, replace: {{cups: "Ann looks in. @ see Ann"}}}}
+"""
+
+
+def stage(tmp_path: Path, old: str = "", new: str = "") -> Stage:
+    """The small stage with one edit."""
+    assert old in STAGE
+    (tmp_path / "Z1.yaml").write_text(STAGE.replace(old, new, 1) if old else STAGE, encoding="utf-8")
+    return load_stage(tmp_path / "Z1.yaml")
+
+
+def found(tmp_path: Path, old: str, new: str) -> list[str]:
+    """What the check finds in the small stage with one edit, without the file's folder."""
+    return [str(one).removeprefix(f"{tmp_path}/") for one in freshcheck.problems(stage(tmp_path, old, new))]
+
+
+def told(story: Item) -> str:
+    return " ".join((*story.story, story.question))
+
+
+def test_names_labels_things_and_wordings_are_others_in_every_form(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    one = fresh.items(made, 7, NAMES)[2]
+    new = fresh.retold(made, 7, NAMES).file
+    ann, andres, sam, anna = new.people
+    x, y = (new.labels[symbol].label for symbol in ("x", "y"))
+    cup = "mug" if "mug" in told(one) else "bowl"
+    assert one.story == (
+        f"Beside a {cup} and two urns {ann} finds an urn.",
+        f'Urn in hand, {ann} reads "{y}" on it; {anna} and {sam} are in Annecy.',
+        f"In truth {andres}'s wife, {ann}'s aunt, filled it with {x}.",
+        f"{andres} washes {cup}s.",
+    )
+    assert one.question == f"What does {ann} believe is in the urn?"
+    assert {x, y} in ({"hooks", "acorns"}, {"shells", "coins"})
+    pools = NAMES.pools()
+    assert [next(p for p, pool in pools.items() if name in pool) for name in new.people] == ["she", "he", "they", "she"]
+    assert len({name[0] for name in new.people}) == 4
+
+
+def test_ids_factors_and_clusters_stay_beside_the_seed_and_the_released_item(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    changed = {"cue", "asked"}
+    for before, after in zip(made.items(), fresh.items(made, 12, NAMES), strict=True):
+        assert after.id == f"{before.id}/fresh-12"
+        assert (after.cluster, after.canary, after.benchmark) == (before.cluster, before.canary, before.benchmark)
+        assert after.factors["base"] == before.id
+        assert after.factors["fresh"] == 12
+        stay = {name: value for name, value in before.factors.items() if name not in changed}
+        assert stay.items() <= after.factors.items()
+        assert after.factors["cue"] in after.choices
+        assert str(after.factors["asked"]) in after.story[0]
+        assert after.choices.index(after.answer) == before.choices.index(before.answer)
+
+
+def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    assert fresh.items(made, 7, NAMES) == fresh.items(stage(tmp_path), 7, NAMES)
+    stories = [{item.story for item in fresh.items(made, seed, NAMES)} for seed in range(8)]
+    assert all(stories[i].isdisjoint(stories[j]) for i in range(8) for j in range(i))
+    assert {fresh.retold(made, seed, NAMES).file.labels["x"].label for seed in range(30)} == {
+        "hooks", "acorns", "shells", "coins"
+    }  # fmt: skip
+
+
+def test_answers_are_derived_from_the_events_and_not_copied(tmp_path: Path) -> None:
+    """An answer that the file does not have, because the check of the written ones was left out, comes out right."""
+    made = stage(tmp_path)
+    task = made.file.tasks["none"]
+    wrong = task.versions["plain"].model_copy(update={"answers": "unknown/unknown"})
+    versions = {**task.versions, "plain": wrong}
+    file = made.file.model_copy(update={"tasks": {"none": task.model_copy(update={"versions": versions})}})
+    assert (
+        fresh.retold(Stage(file, made.path, made.lines), 3, NAMES).file.tasks["none"].versions["plain"].answers == "y/x"
+    )
+
+
+def test_a_label_gets_the_article_that_it_needs(tmp_path: Path) -> None:
+    one = stage(tmp_path, 'cups: "Andres washes cups."', "cups: \"Then a {x} or an '{y}' falls: a unit.\"")
+    seen = {sentence for seed in range(12) for item in fresh.items(one, seed, NAMES) for sentence in item.story}
+    assert {"Then a hooks or an 'acorns' falls: a unit.", "Then an acorns or a 'hooks' falls: a unit."} < seen
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("Andres washes cups.", "Sam boxes Andres.", "'boxes' seems to be a verb here; mend the sentence, or leave 'box'"),
+        ("Andres washes cups.", "She can box.", "'box' seems to be a verb here"),
+        ("Andres washes cups.", "The boxer left.", "'boxer' is made of it and would stay"),
+        ("Andres washes cups.", "The box-room was cold.", "'box-room' is made of it and would stay"),
+        ("Andres washes cups.", "He came by the Box Hill train.", "'Box' is written like a name"),
+        ("Andres washes cups.", "The BOX was cold.", "'BOX' is written like a name"),
+        ("Andres washes cups.", "They call him sam.", "'sam' would stay although 'Sam' is a person's name"),
+        ("Andres washes cups.", "The Sammy arrived.", "'Sammy' is made of the name 'Sam' and would stay"),
+        ("words: {box", "words: {kettle: [pot], box", "words.kettle: 'kettle' stands in no sentence"),
+        ("box: [urn]", "box: [Box]", "there is no other word that can be used: 'Box' is the word itself"),
+        ("box: [urn]", "box: [urns]", "'urns' and 'box' are not both singular or both plural"),
+        ("box: [urn]", "box: [coin]", "'coin' is too near to the label 'coins'"),
+        ("box: [urn]", "box: [cup]", "'cup' stands in the prose of a task already in which 'box' stands"),
+        ("x: shells", "x: box lids", "'box' is part of the label 'box lids', which would stay"),
+        ("x: shells", "x: shell", "'shell' and the stage's labels are not all singular or all plural"),
+        ("spare: [{x: hooks, y: acorns}, {x: shells, y: coins}]\n", "", "there are no `spare` pairs"),
+        ("Andres washes cups.\"", "One.\", \"{y} is one.\"]", "the wordings name different labels; the first names no label"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told_anew_is_named_by_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    if "{y}" in new:
+        old, new = f'"{old}', f'["{new}'
+    listed = found(tmp_path, old, new)
+    assert any(message in one for one in listed), listed
+    where = next(one for one in listed if message in one)
+    line = int(re.match(r"Z1\.yaml:(\d+): [a-z]+", where)[1])
+    written = (tmp_path / "Z1.yaml").read_text().splitlines()[line - 1]
+    assert new.split("\n")[0][:20] in written or "label" in message
+
+
+def test_the_small_stage_has_no_problems_although_names_and_things_are_parts_of_other_words(tmp_path: Path) -> None:
+    assert freshcheck.problems(stage(tmp_path)) == []
+    assert (
+        freshcheck.problems(
+            stage(tmp_path, "Andres washes cups.", "In her box Sam sees the teacup of Samoa and Annabel.")
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [("urn", "an"), ("unit", "a"), ("uninformed", "an"), ("European", "a"), ("hour", "an"), ("house", "a"), ("one", "a"),
+     ("oven", "an"), ("usual", "a"), ("utensil", "a"), ("honest", "an"), ("Umbrella", "an")],
+)  # fmt: skip
+def test_articles_follow_the_sound(word: str, wanted: str) -> None:
+    assert rewording.article(word) == wanted
+    assert rewording.Things({"thing": word}).replaced("A thing.") == f"{wanted.capitalize()} {word}."
+
+
+@pytest.mark.parametrize(
+    ("one", "several"),
+    [("box", "boxes"), ("penknife", "penknives"), ("lorry", "lorries"), ("tray", "trays"), ("scarf", "scarves"),
+     ("bench", "benches"), ("tin", "tins"), ("thermos", "thermoses"), ("snowman", "snowmen")],
+)  # fmt: skip
+def test_plurals(one: str, several: str) -> None:
+    assert rewording.plural(one) == several
+    assert rewording.looks_plural(several) or one == "snowman"
+    assert not rewording.looks_plural(one)
+
+
+def test_names_are_in_no_stage_and_none_is_given_twice(tmp_path: Path) -> None:
+    listed = [name for pool in NAMES.pools().values() for name in pool]
+    files = [
+        *(ROOT / "dataset").rglob("*.yaml"),
+        *(ROOT / "prompts").rglob("*.y*ml"),
+        *(ROOT / "prompts").rglob("*.j2"),
+    ]
+    for file in files:
+        if file.name != "names.yaml":
+            words = set(re.findall(r"\w+", file.read_text("utf-8")))
+            assert not words & set(listed), file
+    assert min(map(len, NAMES.pools().values())) >= 12
+    (tmp_path / "n.yaml").write_text("schema: 1\nshe: [Rahel]\nhe: [Rahel]\nthey: []\n")
+    with pytest.raises(ContentError, match=r"n\.yaml: the name 'Rahel' is given twice"):
+        fresh.read_names(tmp_path / "n.yaml")
+
+
+def test_too_few_names_are_refused(tmp_path: Path) -> None:
+    few = fresh.Names(schema=1, she=["Rahel"], he=["Okello"], they=["Akira"])
+    with pytest.raises(ContentError, match=r"Z1\.yaml:7: people: there is no further name for 'Anna' \(she\)"):
+        fresh.items(stage(tmp_path), 1, few)
+
+
+def test_overlap_counts_runs_of_words(tmp_path: Path) -> None:
+    def item(text: str) -> Item:
+        return Item(id="1", story=[text], question="?", choices=["a", "b"], answer="a")
+
+    ten = "one two three four five six seven eight nine ten"
+    assert fresh.overlap([item(ten)], [item(ten.upper())]) == 1
+    assert fresh.overlap([item(ten)], [item(f"So {ten.replace('ten', 'tin')}!")]) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="no released story has 8 words"):
+        fresh.overlap([item("too short")], [item(ten)])
+
+
+STAGES = sorted((ROOT / "dataset/perturbed-2/stages").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", STAGES, ids=lambda path: path.stem)
+def test_every_stage_can_be_told_anew(path: Path) -> None:
+    """No problem; the new stage passes the check that a written one passes; nothing of the old names, labels and things
+    is left; the gold is that of the released items with other labels; most of the text is new."""
+    made = load_stage(path)
+    assert freshcheck.problems(made) == []
+    new = fresh.retold(made, 5, NAMES)
+    check(new)
+    released, items = made.items(), fresh.items(made, 5, NAMES)
+    gone = [*made.file.people, *(slot.label for slot in made.file.labels.values())]
+    gone += [form for word in made.file.words for form in (word, rewording.plural(word))]
+    left = re.compile(rf"\b({'|'.join(map(re.escape, gone))})\b")
+    for before, after in zip(released, items, strict=True):
+        assert (match := left.search(told(after))) is None, (after.id, match)
+        assert after.story != before.story
+        marks = dict(zip(before.choices, after.choices, strict=True))
+        assert after.answer == marks[before.answer]
+        assert after.gold.sets == tuple(tuple(sorted_like(layer, marks)) for layer in before.gold.sets)
+    assert fresh.overlap(released, items) < 0.35
+    other = {item.story for item in fresh.items(made, 6, NAMES)}
+    assert other.isdisjoint(item.story for item in items)
+
+
+def sorted_like(layer: tuple[str, ...], marks: dict[str, str]) -> list[str]:
+    """The labels of a layer under their new names, in the order of the symbols that stand for them."""
+    return [marks[label] for label in layer]
+
+
+def test_no_more_than_three_in_ten_runs_of_words_are_kept() -> None:
+    own = stages()
+    released = [item for one in own for item in one.items()]
+    made = [item for one in own for item in fresh.items(one, 1, NAMES)]
+    assert fresh.overlap(released, made) < 0.30
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(cli: Callable[..., Outcome]) -> Run:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        done = cli("generate", "perturbed-2", *arguments)
+        return done.code, done.out, done.err
+
+    return call
+
+
+def test_the_command_writes_items_that_can_be_asked(tmp_path: Path, run: Run) -> None:
+    made = stage(tmp_path)
+    out = tmp_path / "fresh.jsonl"
+    code, said, _ = run("--fresh", 7, "--out", out, "--path", made.path)
+    assert code == 0
+    assert "of the runs of 8 words in the released stories occur in the fresh ones as well" in said
+    assert "written: 20 items of 1 stages by seed 7" in said
+    assert list(read_items(out)) == fresh.items(made, 7, NAMES) == list(get("perturbed-2").items(out))
+    first = out.read_bytes()
+    run("--fresh", 7, "--out", out, "--path", made.path)
+    assert out.read_bytes() == first
+
+
+def test_the_command_refuses_a_stage_with_problems_and_check_lists_them(tmp_path: Path, run: Run) -> None:
+    made = stage(tmp_path, "Andres washes cups.", "She can box.")
+    code, _, error = run("--fresh", 7, "--out", tmp_path / "f.jsonl", "--path", made.path)
+    assert code == 2
+    assert not (tmp_path / "f.jsonl").exists()
+    assert "Z1.yaml:" in error
+    assert "'box' seems to be a verb here" in error
+    assert "--check lists all" in error
+    code, said, _ = run("--check", "--path", made.path)
+    assert code == 1
+    assert "problem: " in said
+    assert said.rstrip().endswith("1 stages: 1 problems")
+    code, said, _ = run("--check", "--path", stage(tmp_path, "cup: [mug, bowl]", "cup: [mug, hook]").path)
+    assert code == 0
+    assert "every stage can be told anew" in said
+    assert "'hook' is not used for 'cup': it is too near to the label 'hooks'" in said
+
+
+@pytest.mark.parametrize("arguments", [(), ("--fresh", 1), ("--check", "--fresh", 1), ("--check", "--out", "f.jsonl")])
+def test_the_command_says_what_it_needs(arguments: tuple[object, ...], run: Run) -> None:
+    code, _, error = run(*arguments)
+    assert code == 2
+    assert "give --fresh SEED and --out FILE, or --check alone" in error
+
+
+def test_items_of_another_benchmark_are_refused(tmp_path: Path) -> None:
+    item = Item(id="1", benchmark="hitom", story=["A."], question="?", choices=["a", "b"], answer="a")
+    (tmp_path / "i.jsonl").write_bytes(item.to_json() + b"\n")
+    with pytest.raises(ContentError, match="item '1' is of benchmark 'hitom'; use --benchmark items"):
+        list(get("perturbed-2").items(tmp_path / "i.jsonl"))
