@@ -163,6 +163,8 @@ def compare(
 ) -> Comparison:
     """Compare two runs, two score tables or two strategies on the same questions: how much better or worse is b than a?
 
+    The questions of a fresh edition, told anew with other names and words, are compared with those they were made from.
+
     a, b
         A run (its name, its folder, or a Run) or a file with a score table, each. Without b, two strategies of a.
     strategies
@@ -186,6 +188,8 @@ def compare(
         How often answers change by chance, in words; None where that was not measured.
     lacking
         Sentences on answers that could not be read, failed or were not asked for.
+    caption
+        Where one side is a fresh edition of the other's questions, what a gap between them means; None elsewhere.
 
     Raises ConfigError where the questions differ, and where it is not clear which strategies to compare.
 

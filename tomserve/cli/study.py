@@ -156,7 +156,8 @@ def compare(
 ) -> None:
     """Compare two runs, or two strategies, question by question.
 
-    It shows the paired differences in accuracy, the answers that flipped, and what else differs between the runs.
+    It shows the paired differences in accuracy, the answers that flipped, and what else differs between the runs. The
+    questions of a fresh edition are compared with those that they were made from.
     """
     from tomserve.cli import rescore
     from tomserve.reporting import tables
@@ -177,6 +178,8 @@ def compare(
     print(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
         print(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
+    if found.caption is not None:
+        print_prose(f"{found.caption}\n", console())
     for verdict in comparing.verdicts(found):
         print_prose(f"in short: {verdict}\n", console())
     tables.show(comparing.summary(found), console())

@@ -6,7 +6,7 @@ else differs.
 
 The second, B, is compared with the first, A: a positive difference means that B is right more often. Items that only
 one of them was asked are refused, unless the caller asks for what both were asked (`common`); what is left out is then
-counted.
+counted. Items that were made of others, such as those of a fresh edition, are compared with these.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tomserve.studies.contrasts import Record, contrast, pair
 from tomserve.studies.differing import Difference, differences, shortened
 from tomserve.studies.families import adjusted
 from tomserve.studies.loading import default_study, load_study
+from tomserve.studies.matching import matched
 from tomserve.studies.noise import line
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import REQUIRED, prepared
@@ -57,6 +58,7 @@ class Comparison:
     items that one side has right and the other wrong. `differences`: fields of the manifests that differ, as (name, in
     A, in B). `left_out`: how many answers of A and of B the other lacks. `noise`: the noise floor in words, None where
     neither side measured it. `lacking`: sentences on answers that could not be read, failed or were not asked for.
+    `caption`: where one side tells the questions of the other anew, what a gap between them means; else None.
     """
 
     effects: pl.DataFrame
@@ -67,6 +69,7 @@ class Comparison:
     a: Side
     b: Side
     lacking: tuple[str, ...]
+    caption: str | None = None
 
 
 def compare(
@@ -90,7 +93,8 @@ def compare(
     scores.append(scores[0] if second in (None, first) else load_scores(second, note=note))
     sources = (first, first if second is None else second)
     a, b = sides = _sides(sources, scores, strategies, second is None)
-    rows = [_rows(side, table) for side, table in zip(sides, scores, strict=True)]
+    tables, caption = matched(scores, sources)
+    rows = [_rows(side, table) for side, table in zip(sides, tables, strict=True)]
     keys = ["item", "strategy"]
     left_out = _left_out(sides, rows, keys, common)
     pairs = pair(rows[1], rows[0], keys)
@@ -100,7 +104,7 @@ def compare(
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     found, lacking = _differences(a, b), _lacking(sources, scores)
-    return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking)
+    return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking, caption)
 
 
 def _sides(
