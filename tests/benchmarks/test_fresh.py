@@ -10,10 +10,12 @@ from tests.conftest import ROOT, Outcome
 from tomserve.benchmarks import get
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.benchmarks.perturbed_2 import fresh, freshcheck, rewording, stages
+from tomserve.benchmarks.perturbed_2.benchmark import DRAW
 from tomserve.benchmarks.perturbed_2.check import check, load_stage
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ContentError
 from tomserve.items import Item, read_items
+from tomserve.items.draw import limited
 
 NAMES = fresh.read_names(ROOT / fresh.NAMES)
 LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
@@ -96,6 +98,15 @@ def test_ids_factors_and_clusters_stay_beside_the_seed_and_the_released_item(tmp
         assert after.factors["cue"] in after.choices
         assert str(after.factors["asked"]) in after.story[0]
         assert after.choices.index(after.answer) == before.choices.index(before.answer)
+
+
+def test_a_limit_draws_the_same_questions_of_both_editions() -> None:
+    own = stages()
+    released = [item for one in own for item in one.items()]
+    made = [item for one in own for item in fresh.items(one, 2, NAMES)]
+    for limit in (88, 400):
+        before, after = (limited(items, limit, DRAW) for items in (released, made))
+        assert [item.id for item in before] == [item.factors["base"] for item in after]
 
 
 def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
@@ -190,14 +201,14 @@ def test_plurals(one: str, several: str) -> None:
     assert not rewording.looks_plural(one)
 
 
-def test_names_are_in_no_stage_and_none_is_given_twice(tmp_path: Path) -> None:
+def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:
     listed = [name for pool in NAMES.pools().values() for name in pool]
     files = [
         *(ROOT / "dataset").rglob("*.yaml"),
         *(ROOT / "prompts").rglob("*.y*ml"),
         *(ROOT / "prompts").rglob("*.j2"),
     ]
-    for file in files:
+    for file in (*files, ROOT / "launch/reference/words.yaml"):
         if file.name != "names.yaml":
             words = set(re.findall(r"\w+", file.read_text("utf-8")))
             assert not words & set(listed), file
