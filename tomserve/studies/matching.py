@@ -4,7 +4,7 @@ An item that was made of another one names it by the factor `base`, which is a c
 that share no item are compared by what their items were made from.
 
 >>> released = pl.DataFrame({"item": ["a", "b"]})
->>> fresh = pl.DataFrame({"item": ["a/fresh-7", "b/fresh-7"], "base": ["a", "b"]})
+>>> fresh = pl.DataFrame({"item": ["a/fresh-7", "b/fresh-7"], "base": ["a", "b"], "fresh": [7, 7]})
 >>> tables, caption = matched([released, fresh], ["old", "new"])
 >>> tables[1]["item"].to_list(), caption[:33]
 (['a', 'b'], "B tells A's questions anew: each ")
@@ -21,12 +21,15 @@ from tomserve.errors import ConfigError
 BASE = "base"
 """The factor that names the item that an item was made from."""
 
+FRESH = "fresh"
+"""The factor of items whose story was told anew: the seed of that edition."""
+
 _MEANING = (
     "A model that has the released stories by heart, and answers from memory, is right less often where they are told "
     "anew. Such a gap is a sign of that and no proof: other names and words can make a story harder or easier by "
-    "themselves. What they do by themselves shows a model that cannot have seen either edition, such as tomserve's "
-    "embedded reference model, which was trained on neither and therefore has nothing to remember. No gap is no proof "
-    "of the contrary: a model that has learned how such stories usually end answers both editions alike."
+    "themselves. A model that cannot have seen either edition shows what they do: tomserve's embedded reference model "
+    "is one, since it was trained on neither, so that it has nothing to remember and cannot show a gap from memory. No "
+    "gap is no proof of the contrary: a model that has learned how such stories usually end answers both alike."
 )
 
 
@@ -37,19 +40,20 @@ def matched(tables: Sequence[pl.DataFrame], sources: Sequence[str]) -> tuple[lis
     one or both name a `base`, that takes the place of the item. Raises ConfigError for a table that has several items
     with one base, since it would not be clear which of them to compare.
     """
-    made = [_bases(table) for table in tables]
+    made = [_names(table, BASE) for table in tables]
     shared = set(tables[0]["item"].unique()) & set(tables[1]["item"].unique())
     if shared or not any(made):
         return list(tables), None
     paired = [
         _renamed(table, source) if fresh else table for table, source, fresh in zip(tables, sources, made, strict=True)
     ]
-    return paired, _caption(made)
+    anew = all(_names(table, FRESH) for table, fresh in zip(tables, made, strict=True) if fresh)
+    return paired, _caption(made, anew)
 
 
-def _bases(table: pl.DataFrame) -> bool:
-    """Whether items of the table name the item that they were made from."""
-    return BASE in table.columns and table[BASE].null_count() < table.height
+def _names(table: pl.DataFrame, factor: str) -> bool:
+    """Whether items of the table have this factor."""
+    return factor in table.columns and table[factor].null_count() < table.height
 
 
 def _renamed(table: pl.DataFrame, source: str) -> pl.DataFrame:
@@ -64,7 +68,11 @@ def _renamed(table: pl.DataFrame, source: str) -> pl.DataFrame:
     return table.with_columns(item=base)
 
 
-def _caption(made: Sequence[bool]) -> str:
+def _caption(made: Sequence[bool], anew: bool) -> str:
+    """How the questions pair and, where they were told anew, what a gap means. made: whether those of A and of B were
+    made from others."""
+    if not anew:
+        return "The questions of A and of B were made from the same items, or from one another, and pair by these."
     if all(made):
         return (
             "A and B tell the same questions in two ways, and each question of B is compared with the one of A that "
