@@ -17,12 +17,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
-from tomserve.benchmarks.perturbed.stagefile import Slot
+from tomserve.benchmarks.perturbed.stagefile import Questions, Slot
 from tomserve.benchmarks.perturbed_2 import rewording
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence, StageFile, Task, Version
@@ -109,7 +109,12 @@ class _Telling:
         self.labels = self._labels()
         self.words = self._words()
         self.names = self._names(names)
-        self.things, self.people = rewording.Things(self.words), rewording.People(self.names)
+        self.people = rewording.People(self.names)
+        scopes = {word: scope(self.old, word) for word in self.words}
+        self.things = {
+            task: rewording.Things({word: new for word, new in self.words.items() if task in scopes[word]})
+            for task in (None, *self.old.tasks)
+        }
 
     def _labels(self) -> Mapping[str, Slot]:
         """One of the spare pairs, either way round."""
@@ -161,24 +166,25 @@ class _Telling:
                 "labels": dict(self.labels),
                 "spare": [],
                 "words": {},
-                "questions": self._questions(old.questions),
+                "questions": self._questions(old.questions, None),
                 "tasks": {name: self._task(name, task) for name, task in old.tasks.items()},
             }
         )
         return _answered(Stage(told, self.stage.path, self.stage.lines))
 
-    def _text(self, template: str) -> str:
-        return self.people.replaced(self.things.replaced(template))
+    def _text(self, template: str, task: str | None) -> str:
+        return self.people.replaced(self.things[task].replaced(template))
 
-    def _questions(self, questions: Any) -> Any:
-        return questions.model_copy(update={key: self._text(getattr(questions, key)) for key in ("belief", "reality")})
+    def _questions(self, questions: Questions, task: str | None) -> Questions:
+        told = {"belief": self._text(questions.belief, task), "reality": self._text(questions.reality, task)}
+        return questions.model_copy(update=told)
 
     def _task(self, name: str, task: Task) -> Task:
         here = ("tasks", name)
         return task.model_copy(
             update={
                 "asked": task.asked and self.names[task.asked],
-                "questions": task.questions and self._questions(task.questions),
+                "questions": task.questions and self._questions(task.questions, name),
                 "story": self._sentences(task.story, *here, "story"),
                 "versions": {key: self._version(one, *here, key) for key, one in task.versions.items()},
             }
@@ -194,7 +200,7 @@ class _Telling:
     def _sentence(self, sentence: Sentence, *here: str) -> Sentence:
         wording = ordered(sentence.texts[1:] or sentence.texts, *self.key, *here)[0]
         events = [self.people.replaced(event) for event in sentence.events]
-        return Sentence(texts=[self._text(wording)], events=events)
+        return Sentence(texts=[self._text(wording, here[1])], events=events)
 
 
 def _answered(stage: Stage) -> StageFile:
@@ -211,12 +217,24 @@ def _answered(stage: Stage) -> StageFile:
     return stage.file.model_copy(update={"tasks": tasks})
 
 
+def scope(file: StageFile, word: str) -> set[str | None]:
+    """The tasks in which a thing gets another word; None stands for the questions that several tasks share.
+
+    A thing that only the questions of single tasks name is the thing that these tasks are about. Where it turns up in
+    another task it is scenery, for which its other words need not fit, and stays. Any other thing is replaced in all.
+    """
+    things, tasks = rewording.Things({word: word}), set(file.tasks)
+    named = {place: task for place, task, text in texts(file) if "questions" in place and things.occurs(text)}
+    about = set(named.values())
+    return about if about and None not in about else {None, *tasks}
+
+
 def other_words(file: StageFile, word: str) -> dict[str, str | None]:
     """The other words for a thing of the stage, each with the reason why it cannot be used; None where it can."""
-    told = list(texts(file))
-    things = rewording.Things({word: word})
-    tasks = {task for _, task, text in told if things.occurs(text)}
-    beside = " . ".join(text for _, task, text in told if task in tasks or None in tasks)
+    things, within = rewording.Things({word: word}), scope(file, word)
+    told = [(task, text) for _, task, text in texts(file) if task in within]
+    tasks = {task for task, text in told if things.occurs(text)}
+    beside = " . ".join(text for task, text in told if task in tasks or None in tasks)
     pairs = [file.labels, *file.spare]
     labels = [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
     return {other: _unusable(word, other, labels, beside) for other in file.words[word]}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tomserve.benchmarks.perturbed.stagefile import SLOT
-from tomserve.benchmarks.perturbed_2.fresh import Place, other_words, sentences, texts
+from tomserve.benchmarks.perturbed_2.fresh import Place, other_words, scope, sentences, texts
 from tomserve.benchmarks.perturbed_2.rewording import Found, Things, as_verbs, looks_plural, made_of, within
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.validate import WORDS_A_SENTENCE
@@ -73,7 +73,8 @@ class _Checker:
         """What is wrong with replacing one thing by each of its other words."""
         here: Place = ("words", word)
         things = Things({word: word})
-        where = [(place, task, text) for place, task, text in self.texts if things.occurs(text)]
+        told = [one for one in self.texts if one[1] in scope(self.file, word)]
+        where = [(place, task, text) for place, task, text in told if things.occurs(text)]
         if not where:
             yield here, f"{word!r} stands in no sentence"
         if all(others.values()):
@@ -82,7 +83,7 @@ class _Checker:
         if clash := next((form for form in self.forms if within(word, form)), None):
             yield here, f"{word!r} is part of the label {clash!r}, which would stay"
         tasks = {task for _, task, _ in where}
-        for place, task, text in self.texts:
+        for place, task, text in told:
             if task not in tasks and None not in tasks:
                 continue
             for found in self._unsafe(text, word):
