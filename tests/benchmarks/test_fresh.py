@@ -312,7 +312,7 @@ def test_the_command_writes_items_that_can_be_asked(tmp_path: Path, run: Run) ->
     code, said, _ = run("--fresh", 7, "--out", out, "--path", made.path)
     assert code == 0
     assert "of the runs of 8 words in the released stories occur in the fresh ones as well" in said
-    assert "written: 20 items of 1 stages by seed 7" in said
+    assert "written: 20 items of 1 stage by seed 7" in said
     assert list(read_items(out)) == fresh.items(made, 7, NAMES) == list(get("perturbed-2").items(out))
     first = out.read_bytes()
     run("--fresh", 7, "--out", out, "--path", made.path)
@@ -330,7 +330,7 @@ def test_the_command_refuses_a_stage_with_problems_and_check_lists_them(tmp_path
     code, said, _ = run("--check", "--path", made.path)
     assert code == 1
     assert "problem: " in said
-    assert said.rstrip().endswith("1 stages: 1 problems")
+    assert said.rstrip().endswith("1 stage: 1 problem")
     code, said, _ = run("--check", "--path", stage(tmp_path, "cup: [mug, bowl]", "cup: [mug, hook]").path)
     assert code == 0
     assert "every stage can be told anew" in said

@@ -198,7 +198,8 @@ def test_benchmarks_that_can_be_generated_are_the_commands(cli: Callable[..., Ou
     listed = cli("generate", "--help").out
     assert "hitom" in listed
     assert "Generate Hi-ToM stories" in listed
-    assert "perturbed" not in listed
+    assert "perturbed-2" in listed
+    assert "perturbed " not in listed
     assert "--twins" in cli("generate", "hitom", "--help").out
     done = cli("generate", "perturbed", "--out", "x")
     assert done.code == 2

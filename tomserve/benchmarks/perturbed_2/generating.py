@@ -55,7 +55,9 @@ def generate(
     released = [item for stage in found for item in stage.items()]
     made = [item for stage in found for item in fresh.items(stage, seed, names)]
     write_items(out, made)
-    written = f"written: {len(made)} items of {len(found)} stages by seed {seed} to {out}, {items_digest(made)[:19]}"
+    written = (
+        f"written: {len(made)} items of {_many(len(found), 'stage')} by seed {seed} to {out}, {items_digest(made)[:19]}"
+    )
     return Findings(lines=(*kept(released, made), written))
 
 
@@ -74,8 +76,12 @@ def checked(stages: Sequence[Stage], names: fresh.Names) -> Findings:
     if not listed:
         released = [item for stage in stages for item in stage.items()]
         lines += kept(released, [item for stage in stages for item in fresh.items(stage, 0, names)])
-    count = f"{len(listed)} problems" if listed else "every stage can be told anew"
-    return Findings(lines=(*lines, f"{len(stages)} stages: {count}"), code=1 if listed else 0)
+    count = _many(len(listed), "problem") if listed else "every stage can be told anew"
+    return Findings(lines=(*lines, f"{_many(len(stages), 'stage')}: {count}"), code=1 if listed else 0)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def kept(released: Sequence[Item], made: Sequence[Item]) -> list[str]:
