@@ -14,6 +14,7 @@ from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed_2.rules import RULES
 from tomserve.benchmarks.perturbed_2.stage import BENCHMARK as NAME
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ConfigError
@@ -60,6 +61,15 @@ def validate(path: Path | None, say: Say) -> Findings:
     return findings(stages(path), own=path is None)
 
 
+def audit(path: Path | None, say: Say) -> Findings:
+    """Score rules that only look at words, beside the first edition (see tomserve.benchmarks.perturbed_2.auditing)."""
+    from tomserve.benchmarks.perturbed_2.auditing import findings  # imported here, because it imports scipy
+
+    found = stages(path)
+    say("scoring shortcuts, about a minute ...")
+    return findings(found, own=path is None)
+
+
 DRAW = Draw(
     over=("stage", "perturbation"),
     whole=("version", "swapped"),
@@ -69,5 +79,5 @@ DRAW = Draw(
 )
 """A story is drawn with its two questions."""
 
-BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, validate=validate)
+BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit)
 """The value by which tomserve knows the benchmark."""

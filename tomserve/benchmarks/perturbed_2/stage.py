@@ -43,7 +43,7 @@ class Stage:
 
     @cached_property
     def stories(self) -> list[Story]:
-        """Every version of every task, in the order of the file. Raises ValueError for a version that cannot be made."""
+        """Every version of every task, in the order of the file. Raises ValueError for one that cannot be made."""
         return [self.story(task, version) for task, made in self.file.tasks.items() for version in made.versions]
 
     def story(self, task: str, version: str) -> Story:
@@ -76,7 +76,7 @@ class Stage:
         return UNKNOWN if belief == UNKNOWN else ROLES[belief != self.cue(story)]
 
     def _item(self, story: Story, number: int, kind: str, swapped: bool) -> Item:
-        slots: Mapping[str, Slot] = dict(self.file.labels)
+        slots: dict[str, Slot] = {symbol: slot for symbol, slot in self.file.labels.items()}
         if swapped:
             slots = {"x": slots["y"], "y": slots["x"]}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | {UNKNOWN: UNKNOWN}
@@ -119,6 +119,7 @@ class Stage:
             "critical_form": critical,
             "aware": version.aware,
             "cue": labels[cue],
+            "reality": labels[reality],
             "asked": self.file.asked(story.task),
         }
 

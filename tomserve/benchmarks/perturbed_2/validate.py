@@ -141,7 +141,12 @@ def of_design(stages: Sequence[Stage], items: Sequence[Item]) -> Iterator[str]:
     for (name, what), counts in sorted(shares(items).items()):
         if name == "none":
             continue
-        values = {"role": ROLES, "place": ("1", "2", "3"), "last": ("last", "not last"), "first": ("first", "not first")}
+        values = {
+            "role": ROLES,
+            "place": ("1", "2", "3"),
+            "last": ("last", "not last"),
+            "first": ("first", "not first"),
+        }
         total = counts.total()
         for value in values[what]:
             if counts[value] < LEAST * total:
