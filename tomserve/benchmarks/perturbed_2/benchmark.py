@@ -7,12 +7,13 @@ version and in one with the two labels exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.perturbed.show import shown
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.rules import RULES
 from tomserve.benchmarks.perturbed_2.stage import BENCHMARK as NAME
@@ -70,6 +71,11 @@ def audit(path: Path | None, say: Say) -> Findings:
     return findings(found, own=path is None)
 
 
+def show(path: Path | None, where: Sequence[str]) -> Findings:
+    """Print stories for reading. where: a stage, a class, a version; raises ConfigError for one that is not there."""
+    return shown(load(path), where)
+
+
 DRAW = Draw(
     over=("stage", "perturbation"),
     whole=("version", "swapped"),
@@ -79,5 +85,5 @@ DRAW = Draw(
 )
 """A story is drawn with its two questions."""
 
-BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit)
+BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show)
 """The value by which tomserve knows the benchmark."""

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,10 @@ from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
 BENCHMARK = "perturbed-2"
+
+ORDER_SEED = 26
+"""The seed of the orders of labels, under which the right answers of each class of the false-belief subset stand about
+equally often at each place; `tomserve dataset validate` checks it."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,10 @@ class Stage:
         return list(self._items())
 
     def _items(self) -> Iterator[Item]:
-        for number, story in enumerate(self.stories):
+        for story in self.stories:
             for kind in QUESTION_KINDS:
                 for swapped in (False, True):
-                    yield self._item(story, number, kind, swapped)
+                    yield self._item(story, kind, swapped)
 
     def version(self, story: Story) -> Version:
         """What was written of a story's version."""
@@ -75,7 +80,7 @@ class Stage:
         belief = self.version(story).belief
         return UNKNOWN if belief == UNKNOWN else ROLES[belief != self.cue(story)]
 
-    def _item(self, story: Story, number: int, kind: str, swapped: bool) -> Item:
+    def _item(self, story: Story, kind: str, swapped: bool) -> Item:
         slots: dict[str, Slot] = {symbol: slot for symbol, slot in self.file.labels.items()}
         if swapped:
             slots = {"x": slots["y"], "y": slots["x"]}
@@ -89,7 +94,7 @@ class Stage:
             benchmark=BENCHMARK,
             story=tuple(fill(sentence.text, slots, asked) for sentence in story.sentences.values()),
             question=fill(questions.belief if kind == "belief" else questions.reality, slots, asked),
-            choices=self._choices(number),
+            choices=self._choices(story),
             answer=labels[answer],
             gold=_gold([line.belief if kind == "belief" else line.world for line in story.lines], labels),
             factors=self._factors(story, kind, swapped, labels),
@@ -123,12 +128,14 @@ class Stage:
             "asked": self.file.asked(story.task),
         }
 
-    def _choices(self, number: int) -> tuple[str, ...]:
-        """The labels in one of their six orders, which take turns over the stories of a stage and begin elsewhere in
-        each stage; they are the same for all questions about a story."""
+    def _choices(self, story: Story) -> tuple[str, ...]:
+        """The labels in one of their six orders, the same for all questions about a story. The orders take turns over
+        the versions of a task, and where they begin differs between tasks by a digest with a fixed seed."""
         labels = [self.file.labels["x"].label, self.file.labels["y"].label, UNKNOWN]
         orders = list(permutations(labels))
-        return orders[(number + sum(self.file.stage.encode())) % len(orders)]
+        begin = hashlib.sha256(f"{ORDER_SEED}/{self.file.stage}/{story.task}".encode()).digest()
+        version = list(self.file.tasks[story.task].versions).index(story.version)
+        return orders[(5 * version + int.from_bytes(begin[:4], "big")) % len(orders)]
 
 
 def _answer_role(answer: str, reality: str, cue: str) -> str:
