@@ -81,7 +81,7 @@ class Stage:
         return UNKNOWN if belief == UNKNOWN else ROLES[belief != self.cue(story)]
 
     def _item(self, story: Story, kind: str, swapped: bool) -> Item:
-        slots: dict[str, Slot] = {symbol: slot for symbol, slot in self.file.labels.items()}
+        slots: dict[str, Slot] = {**self.file.labels}
         if swapped:
             slots = {"x": slots["y"], "y": slots["x"]}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | {UNKNOWN: UNKNOWN}
