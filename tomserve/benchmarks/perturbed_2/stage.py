@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import permutations
 from pathlib import Path
 
-from tomserve.benchmarks.perturbed.stagefile import CUE, QUESTION_KINDS, Slot, fill
+from tomserve.benchmarks.perturbed.stagefile import CUE, QUESTION_KINDS, fill
 from tomserve.benchmarks.perturbed_2.derive import Layer, Line, derive
 from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, ROLES, Sentence, StageFile, Version, story_of
 from tomserve.content.yamlfile import Lines
@@ -45,6 +45,7 @@ class Stage:
     file: StageFile
     path: Path
     lines: Lines = field(repr=False)
+    _made: dict[tuple[str, str], Story] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def stories(self) -> list[Story]:
@@ -53,15 +54,22 @@ class Stage:
 
     def story(self, task: str, version: str) -> Story:
         """One version of a task. Raises ValueError where it cannot be made."""
-        sentences = story_of(self.file.tasks[task], version)
-        events = [sentence.events for sentence in sentences.values()]
-        return Story(task, version, sentences, tuple(derive(events, self.file.asked(task))))
+        if (made := self._made.get((task, version))) is None:
+            sentences = story_of(self.file.tasks[task], version)
+            events = [sentence.events for sentence in sentences.values()]
+            lines = tuple(derive(events, self.file.asked(task)))
+            made = self._made[task, version] = Story(task, version, sentences, lines)
+        return made
 
     def items(self) -> list[Item]:
         """All items: by task and version in the order of the file, then by question, original before swapped."""
-        return list(self._items())
+        return list(self._items)
 
-    def _items(self) -> Iterator[Item]:
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._derived())
+
+    def _derived(self) -> Iterator[Item]:
         for story in self.stories:
             for kind in QUESTION_KINDS:
                 for swapped in (False, True):
@@ -81,9 +89,8 @@ class Stage:
         return UNKNOWN if belief == UNKNOWN else ROLES[belief != self.cue(story)]
 
     def _item(self, story: Story, kind: str, swapped: bool) -> Item:
-        slots: dict[str, Slot] = {**self.file.labels}
-        if swapped:
-            slots = {"x": slots["y"], "y": slots["x"]}
+        x, y = self.file.labels["x"], self.file.labels["y"]
+        slots = {"x": y, "y": x} if swapped else {"x": x, "y": y}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | {UNKNOWN: UNKNOWN}
         task, asked = self.file.tasks[story.task], self.file.asked(story.task)
         questions = task.questions or self.file.questions
