@@ -80,7 +80,7 @@ def parse(text: str) -> Event:
         raise ValueError(f"event {text!r}: unknown verb {verb!r}; known: {', '.join(FORMS)}")
     if (match := form.fullmatch(text)) is None:
         raise ValueError(
-            f"event {text!r}: does not fit the form of {verb!r}; the forms are listed in dataset/README.md"
+            f"event {text!r}: does not fit the form of {verb!r}; the forms are listed in dataset/perturbed-2/WRITING.md"
         )
     groups = match.groupdict()
     return Event(verb, _split(groups.get("agents")), _split(groups.get("labels")))
