@@ -13,7 +13,7 @@ It takes scipy, which is slow to import, and so is imported only where something
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tomserve.items import Item
@@ -32,12 +32,15 @@ Roles = Callable[[Item], dict[str, str]]
 """A function that gives an item's labels by role: which label stands for what is predicted."""
 
 
-def held_out(items: Sequence[Item], features: Features, roles: Roles, penalty: float = 1.0) -> dict[str, str]:
+def held_out(
+    items: Sequence[Item], features: Features, roles: Roles, only: Collection[str] | None = None, penalty: float = 1.0
+) -> dict[str, str]:
     """Answers by item id, by multinomial logistic regression on counts of features; each stage from the others.
 
     What is predicted is the role of the answer, because the labels differ between stages. roles: the labels by role;
-    all items have the same roles, and an answer that has none counts as the second of them. penalty: the strength of
-    the quadratic penalty on the weights.
+    all items have the same roles, and an answer that has none counts as the second of them. only: the stages that are
+    answered, None for all; each is learned from all others. penalty: the strength of the quadratic penalty on the
+    weights.
     """
     labels = [roles(item) for item in items]
     names = list(labels[0])
@@ -46,7 +49,7 @@ def held_out(items: Sequence[Item], features: Features, roles: Roles, penalty: f
     target = [names.index(one.get(item.answer, names[1])) for item, one in zip(items, by_label, strict=True)]
     stages = [str(item.factors["stage"]) for item in items]
     answers: dict[str, str] = {}
-    for left_out in sorted(set(stages)):
+    for left_out in sorted(set(stages) if only is None else set(stages) & set(only)):
         train = [i for i, stage in enumerate(stages) if stage != left_out]
         test = [i for i, stage in enumerate(stages) if stage == left_out]
         if not train:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,7 +52,8 @@ def asked_of(item: Item) -> bool:
     """Whether the rules of this module answer the item: a belief question of the false-belief scenario that says who is
     asked about, and which label is the cue."""
     return (
-        in_false_belief_subset(item.factors)
+        {"scenario", "question_kind"} <= item.factors.keys()
+        and in_false_belief_subset(item.factors)
         and item.factors.get("cue") in item.choices
         and isinstance(item.factors.get("asked"), str)
         and len(item.choices) == len({*item.choices} | {UNKNOWN}) == 3
@@ -140,8 +141,11 @@ def _shape(item: Item) -> list[str]:
     return [*told, *(f"{name}: {one}" for one in told)]
 
 
-def nearest(items: Sequence[Item]) -> dict[str, str]:
-    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf)."""
+def nearest(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, str]:
+    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf).
+
+    only: the stages that are answered, None for all.
+    """
     texts = [Counter(_words(item)) for item in items]
     spread = Counter(word for words in texts for word in words)
     vectors = []
@@ -154,6 +158,8 @@ def nearest(items: Sequence[Item]) -> dict[str, str]:
         by_class.setdefault(item.factors["perturbation"], []).append(place)
     answers = {}
     for place, item in enumerate(items):
+        if only is not None and item.factors["stage"] not in only:
+            continue
         mine = vectors[place]
         best = max(
             (
@@ -182,16 +188,17 @@ SHIPPED = Shipped((*_FITTED, "nearest story"), Path(__file__).with_name("learned
 WRITTEN = (Rule("ten words", ten_words), Rule("last told label", last_told))
 
 
-def fitted(items: Sequence[Item]) -> dict[str, dict[str, str]]:
+def fitted(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, dict[str, str]]:
     """The answers of the learned rules as labels by item id, by name of the rule.
 
-    items: of either edition; the rules answer those of `asked_of`. Of one stage alone nothing can be learned.
+    items: of either edition; the rules answer those of `asked_of`. Of one stage alone nothing can be learned. only: the
+    stages that are answered, None for all.
     """
     asked = [item for item in items if asked_of(item)]
     if not asked:
         return {name: {} for name in SHIPPED.names}
-    found = {name: held_out(asked, features, roles) for name, features in _FITTED.items()}
-    return {**found, "nearest story": nearest(asked)}
+    found = {name: held_out(asked, features, roles, only) for name, features in _FITTED.items()}
+    return {**found, "nearest story": nearest(asked, only)}
 
 
 def differing(items: Sequence[Item], answers: Answers) -> dict[str, int]:
