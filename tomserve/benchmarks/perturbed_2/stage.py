@@ -133,6 +133,7 @@ class Stage:
             "cue": labels[cue],
             "reality": labels[reality],
             "asked": self.file.asked(story.task),
+            "task_questions": 4 * len(self.file.tasks[story.task].versions),
         }
 
     def _choices(self, story: Story) -> tuple[str, ...]:
