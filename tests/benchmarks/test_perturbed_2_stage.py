@@ -1,16 +1,19 @@
 """The form of the second edition: what a stage file derives, and every mistake that is refused, by file and line."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 from tomserve.benchmarks import perturbed_2
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.stagefile import story_of
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
+from tomserve.items.draw import limited
 
 PRACTICE = (ROOT / "tests/data/practice_stage_2.yaml").read_text()
 
@@ -162,3 +165,33 @@ def test_two_files_of_one_stage_and_none_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(PRACTICE)
     with pytest.raises(ConfigError, match="'P1' is already in"):
         perturbed_2.stages(tmp_path)
+
+
+@pytest.mark.parametrize("limit", [176, 600, 1500])
+def test_a_drawn_part_holds_whole_pairs_and_all_classes_and_roles(limit: int) -> None:
+    items = list(perturbed_2.load())
+    part = limited(items, limit, perturbed_2.BENCHMARK.draw)
+    assert limit - 8 <= len(part) <= limit
+    pairs: dict[tuple[object, ...], set[object]] = {}
+    for item in part:
+        if item.factors["slot"] == "pair":
+            pairs.setdefault((item.cluster, item.factors["swapped"]), set()).add(item.factors["version"])
+    assert len(pairs) > limit / 50
+    assert {len(versions) for versions in pairs.values()} == {2}
+    subset = [item for item in part if in_false_belief_subset(item.factors)]
+    roles = Counter(item.factors["belief_role"] for item in subset)
+    assert min(roles[role] for role in ("cue", "opposite", "unknown")) > len(subset) / 6
+    counts = Counter(item.factors["perturbation"] for item in part)
+    assert len(counts) == len(PERTURBATIONS)
+    usual = sorted(counts.values())[len(counts) // 2]
+    assert min(counts.values()) >= usual / 3  # the class that only eleven stages have comes up less often
+
+
+def test_slots_tell_the_stories_of_a_task_apart(tmp_path: Path) -> None:
+    found: dict[str, list[object]] = {}
+    for item in stage(tmp_path).items():
+        if item.factors["question_kind"] == "belief" and not item.factors["swapped"]:
+            found.setdefault(str(item.factors["perturbation"]), []).append(item.factors["slot"])
+    controls = ["correct_label", "informed_protagonist", "open_container"]
+    assert found["none"] == ["other_1", "other_2", *controls]
+    assert found["late_label"] == ["pair", "pair", "other_1", "other_2", *controls]

@@ -78,12 +78,15 @@ def show(path: Path | None, where: Sequence[str]) -> Findings:
 
 DRAW = Draw(
     over=("stage", "perturbation"),
-    whole=("version", "swapped"),
+    whole=("slot", "swapped"),
+    alike=("stage",),
     first="none",
-    unit=("story", "stories"),
+    unit=("story or pair", "stories and pairs"),
     group=("task", "tasks"),
 )
-"""A story is drawn with its two questions."""
+"""A story is drawn with its two questions, and the two stories of a minimal pair together. All tasks of a stage get the
+same slots (the pair, another false-belief story, one of the controls), so that a class is compared with the unperturbed
+task of its stage on the same ones."""
 
 BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show)
 """The value by which tomserve knows the benchmark."""

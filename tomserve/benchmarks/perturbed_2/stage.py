@@ -133,8 +133,22 @@ class Stage:
             "cue": labels[cue],
             "reality": labels[reality],
             "asked": self.file.asked(story.task),
+            "slot": self._slot(story),
             "task_questions": 4 * len(self.file.tasks[story.task].versions),
         }
+
+    def _slot(self, story: Story) -> str:
+        """Which part of its task a story is: of the minimal pair, another false-belief story by its number, or a
+        control by its name. The same slots of several tasks are drawn together, and a pair is drawn whole."""
+        if self.file.scenario(story.version) != FALSE_BELIEF:
+            return story.version
+        versions = self.file.tasks[story.task].versions
+        told = [name for name in versions if self.file.scenario(name) == FALSE_BELIEF]
+        first = next((name for name in told if versions[name].twin), None)
+        pair = {first, versions[first].twin} if first is not None else set()
+        if story.version in pair:
+            return "pair"
+        return f"other_{[name for name in told if name not in pair].index(story.version) + 1}"
 
     def _choices(self, story: Story) -> tuple[str, ...]:
         """The labels in one of their six orders, the same for all questions about a story. The orders take turns over
