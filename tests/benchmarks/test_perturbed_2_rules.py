@@ -154,6 +154,18 @@ def pl_is(frame, rule: str):  # type: ignore[no-untyped-def]
     return pl.col("rule") == rule
 
 
+def test_the_audit_names_the_words_that_tell_roles() -> None:
+    found = auditing.telling(
+        [item.model_copy(update={"factors": {**item.factors, "swapped": False}}) for item in stages(True)]
+    )
+    rows = {row["word"]: row for row in found.iter_rows(named=True)}
+    assert (rows["oddly"]["role"], rows["oddly"]["with it"], rows["oddly"]["stories"]) == ("opposite", 8, 8)
+    assert rows["oddly"]["excess"] == pytest.approx((8 - 8 / 3) / (8 / 3) ** 0.5, abs=0.01)
+    assert "late_label:dimly" in rows
+    assert "has" not in rows or rows["has"]["excess"] <= 0
+    assert auditing.telling([]).is_empty()
+
+
 def test_limited_robust_is_a_problem_even_below_the_bound() -> None:
     import polars as pl
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Outcome
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed, perturbed_2
 from tomserve.benchmarks.perturbed_2 import validate
@@ -278,3 +278,18 @@ def test_the_edition_is_as_designed() -> None:
     found = validate.findings(perturbed_2.stages(), own=True)
     rest = [line for line in found.lines if line.startswith("problem")]
     assert [line for line in rest if not any(one in line for one in STILL_TO_WRITE)] == []
+
+
+def test_the_command_shows_a_story_and_names_what_is_not_there(cli: Callable[..., Outcome]) -> None:
+    path = ROOT / "tests/data/practice_stage_2.yaml"
+    shown = cli("dataset", "show", "perturbed-2", "P1", "late_label", "forgot", "--path", path)
+    assert shown.code == 0
+    assert shown.out.splitlines()[:3] == [
+        "P1/late_label/forgot (stated; cue; twin of remembers; asked: Ravi; answer: lamps)",
+        "   1. Ravi packs bells into a chest.  [belief: bells; reality: bells]",
+        "   2. Months pass, and he has forgotten everything.  [belief: unknown; reality: bells]",
+    ]
+    wrong = cli("dataset", "show", "perturbed-2", "P1", "late_lable", "--path", path)
+    assert (wrong.code, "did you mean 'late_label'" in wrong.err) == (2, True)
+    other = cli("dataset", "show", "hitom")
+    assert (other.code, "only the perturbed and perturbed-2 benchmarks can be shown" in other.err) == (2, True)

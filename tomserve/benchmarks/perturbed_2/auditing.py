@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
@@ -11,7 +13,7 @@ from tomserve.benchmarks.perturbed.shipped import TOLERATED
 from tomserve.benchmarks.perturbed.shortcuts import audit
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
 from tomserve.benchmarks.perturbed_2.rules import RULES
-from tomserve.benchmarks.perturbed_2.shortcuts import differing, fitted
+from tomserve.benchmarks.perturbed_2.shortcuts import asked_of, differing, fitted, pairs_of
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.items import Item
 
@@ -23,6 +25,9 @@ CONTROL = "none"
 
 OVERALL = "overall"
 
+STAGES, SHOWN = 4, 15
+"""In how many stages a word must stand to be called telling, and how many such words the audit shows."""
+
 NOTES = {
     "right": "Right answers of all questions about a belief in the false-belief scenario, by class. A rule of kind "
     "learned answers each stage as the other stages taught it.",
@@ -30,6 +35,11 @@ NOTES = {
     f"more than half right, in how many more than {MOST:.0%}, and whether it meets the published criterion of limited "
     "robust Theory of Mind: more than half right on unperturbed stories and in five of the ten classes.",
 }
+NOTES["telling"] = (
+    "Words, pairs of words, and words within a class (class:word) that go most often with one role of the right "
+    "answer, as far as four stages have them: what an author would mend first. excess: standard deviations above "
+    "chance; of so many words some lie high by chance."
+)
 GOAL = (
     f"No rule shall have more than {MOST:.0%} right in a class, or meet limited robust Theory of Mind. The class none "
     "is left out of the first: there the classic answer is the right one by design, so that whoever gives it is right."
@@ -54,6 +64,7 @@ def findings(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None = 
         "right answers, second edition": _by_class(second),
         "right answers, first edition": _by_class(earlier := _counted(first, fitted(first))),
         "both editions": _beside(second, earlier),
+        "telling words of the second edition": telling(items),
     }
     problems = list(_excesses(second))
     if own:
@@ -65,6 +76,32 @@ def findings(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None = 
         ]
     lines = (GOAL, *(f"problem: {one}" for one in problems), f"{len(problems)} problems" if problems else "ok")
     return Findings(tables=tables, notes=NOTES, lines=lines, code=1 if problems else 0)
+
+
+def telling(items: Sequence[Item]) -> pl.DataFrame:
+    """The words and pairs of words, alone and within a class, that tell the role of an answer most, for authors to
+    mend: how many stories have them, and how many of these have the role that they go with most often.
+
+    items: all items of the edition. A word counts once a story, and must stand in stories of four stages at least; its
+    excess is in standard deviations of a Poisson count above what the share of the role lets expect.
+    """
+    stories = [item for item in items if asked_of(item) and not item.factors.get("swapped")]
+    usual = Counter(str(item.factors["belief_role"]) for item in stories)
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    stages: dict[str, set[object]] = defaultdict(set)
+    for item in stories:
+        for word in {*pairs_of(item)} - set(PERTURBATIONS):
+            found[word][str(item.factors["belief_role"])] += 1
+            stages[word].add(item.factors["stage"])
+    rows = []
+    for word, counts in found.items():
+        if len(stages[word]) >= STAGES:
+            role, count = counts.most_common(1)[0]
+            expected = counts.total() * usual[role] / usual.total()
+            excess = round((count - expected) / math.sqrt(expected), 2)
+            rows.append({"word": word, "role": role, "with it": count, "stories": counts.total(), "excess": excess})
+    schema = {"word": pl.String, "role": pl.String, "with it": pl.Int64, "stories": pl.Int64, "excess": pl.Float64}
+    return pl.DataFrame(rows, schema=schema).sort("excess", "word", descending=[True, False]).head(SHOWN)
 
 
 def _counted(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:

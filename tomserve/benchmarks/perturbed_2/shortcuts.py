@@ -111,7 +111,8 @@ def _words(item: Item) -> list[str]:
     return re.findall(r"\w+", _plain(item))
 
 
-def _pairs(item: Item) -> list[str]:
+def pairs_of(item: Item) -> list[str]:
+    """The class, all words, all pairs of neighbouring words, and each word with the class; labels are marked."""
     words = re.findall(r"\w+", _marked(item.story, item))
     name = str(item.factors["perturbation"])
     pairs = [f"{one} {two}" for one, two in pairwise(words)]
@@ -178,7 +179,7 @@ def nearest(items: Sequence[Item], only: Collection[str] | None = None) -> dict[
 
 _FITTED: dict[str, Features] = {
     "words by role": _words,
-    "word pairs by role": _pairs,
+    "word pairs by role": pairs_of,
     "last sentences by role": _last,
     "shape of the story": _shape,
 }
