@@ -1,6 +1,6 @@
-"""Simulates what a draw of the perturbed benchmark tells of all its questions: by tasks and stories, and as it was.
+"""Simulates what a draw of a perturbed benchmark tells of all its questions: by tasks and stories, and as it was.
 
-python bench/draw.py [--limit 176] [--replications 400] [--seed 0]
+python bench/draw.py [--benchmark perturbed] [--limit 176] [--replications 400] [--seed 0]
 
 Model: right/wrong of a question is Bernoulli(expit(m + stage + task + class x stage + scenario x question x stage)).
 All effects are normal and independent; a false-belief question is harder by 1 logit. Draws that are compared:
@@ -14,6 +14,9 @@ For each class against the unperturbed tasks:
           difference|: how far two shares in one table are from the difference beside them
   error   root of the mean square of (that mean over stages - the same from all questions' probabilities)
 
+Of the second edition (perturbed-2) it also prints how many minimal pairs are drawn whole, and how the drawn questions
+of the false-belief subset are spread over the roles of their answers.
+
 Exits with 1 unless both are smaller for stories.
 """
 
@@ -21,7 +24,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -86,14 +90,34 @@ class Design:
         return np.array(shares)
 
 
+def spreads(items: Sequence[Item], draws: Mapping[str, Mask]) -> Iterator[str]:
+    """For each draw a line: whole minimal pairs of those drawn at all, and the roles of answers. None where items have
+    no pairs."""
+    if "slot" not in items[0].factors:
+        return
+    for name, drawn in draws.items():
+        pairs: dict[tuple[object, ...], list[bool]] = defaultdict(list)
+        roles: Counter[str] = Counter()
+        for item, taken in zip(items, drawn, strict=True):
+            factors = item.factors
+            if factors["slot"] == "pair":
+                pairs[item.cluster, factors["swapped"]].append(bool(taken))
+            if taken and factors["scenario"] == "false_belief" and factors["question_kind"] == "belief":
+                roles[str(factors["belief_role"])] += 1
+        whole, begun = sum(map(all, pairs.values())), sum(map(any, pairs.values()))
+        spread_over = ", ".join(f"{role} {count}" for role, count in sorted(roles.items()))
+        yield f"{name}: {whole} of {begun} pairs whole; answers of the false-belief subset: {spread_over}"
+
+
 def main() -> int:
     """Print gap and error of both draws; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--benchmark", default="perturbed", choices=["perturbed", "perturbed-2"])
     parser.add_argument("--limit", type=int, default=176)
     parser.add_argument("--replications", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    benchmark = benchmarks.get("perturbed")
+    benchmark = benchmarks.get(options.benchmark)
     items = list(benchmark.items())
     design, every = Design(items), np.ones(len(items), dtype=bool)
     part = limited(items, options.limit, benchmark.draw)
@@ -103,6 +127,8 @@ def main() -> int:
         "classes": np.array([item.id in single for item in items]),
     }
     print(f"{describe(part, items, benchmark.draw)}; {options.replications} replications")
+    for line in spreads(items, draws):
+        print(f"  {line}")
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in draws}
     random = np.random.default_rng(options.seed)
     for _ in range(options.replications):

@@ -10,7 +10,8 @@ import polars as pl
 from .rows import MORE_METRICS, in_order, with_chains, with_overall
 
 SUBTASKS = 16
-"""How many questions a whole task has: four scenarios, two kinds of question, two versions."""
+"""How many questions a whole task of the first edition has: four scenarios, two kinds of question, two versions. Items
+of the second edition say how many theirs has (the factor `task_questions`)."""
 
 
 def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
@@ -29,11 +30,13 @@ def tasks(rows: pl.DataFrame) -> pl.DataFrame:
     """
     right, asked = pl.col("subtasks_right"), pl.col("subtasks")
     counted = rows.group_by("model", "strategy", "stage", "perturbation", maintain_order=True).agg(
-        pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"), pl.len().cast(pl.Int64).alias("subtasks")
+        pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"),
+        pl.len().cast(pl.Int64).alias("subtasks"),
+        whole=pl.col("task_questions").max().fill_null(SUBTASKS),
     )
     # The questions that were not asked might have been answered wrongly.
-    solved = pl.when(right < asked).then(False).when(asked == SUBTASKS).then(True).otherwise(None)
-    return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks"), "subtasks")
+    solved = pl.when(right < asked).then(False).when(asked == pl.col("whole")).then(True).otherwise(None)
+    return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks", "whole"), "subtasks")
 
 
 def chains(rows: pl.DataFrame) -> pl.DataFrame:

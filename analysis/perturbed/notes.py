@@ -11,7 +11,7 @@ from tomserve.studies.words import ABOUT_WORST
 _FAILURES = "A failure (no answer, or none that can be read) counts as wrong."
 _DESIGN = (
     "A class is one kind of change (perturbation) to the stories, none the class of unchanged ones. A stage is one "
-    "setting with its people and things, and a task one class in one stage: a story with its sixteen questions."
+    "setting with its people and things, and a task one class in one stage: a story with its questions."
 )
 _INTERVAL = "95% interval (made by a rule that covers the true value 19 times out of 20)"
 _WORD = (
@@ -25,7 +25,7 @@ _CALLED = (
     "ten classes or more; robust, in all ten. A rule that follows nobody's belief can meet them too."
 )
 _PLAIN = {
-    "tasks": "A task (one story of one class) is solved if all its sixteen questions are right; the cell is empty "
+    "tasks": "A task (one story of one class) is solved if all its questions are right; the cell is empty "
     "where not all were asked.",
     "chains": "A belief chain is the belief that a reply states after every sentence; a gold path is a right course "
     f"of it, and a chain is {_PROPER}. break_sentence is the sentence at which chains that are not proper most often "
@@ -57,13 +57,42 @@ _RULES = (
     "criterion on the same questions; where there are any, meeting it shows nothing that they could not do."
 )
 
+_CUE = (
+    "The cue is what a reader of a classic false-belief task would answer: what the label says, or the place where the "
+    "thing was left; the opposite is the other label."
+)
+_OVER_STAGES = f"The interval of the row overall is a t interval over the stages and says what to expect of {_NEW}"
+_VERSIONS = {
+    "roles": "The share of right answers on the false-belief subset by what the right answer is (role). "
+    f"{_CUE} Whoever always answers by one role is right there and wrong elsewhere. {_OVER_STAGES}; that of a class "
+    f"counts each task once (Wilson's). {baselines.ABOUT}",
+    "pairs": "A minimal pair is two stories that differ in a few words, and with them the belief: in one the "
+    "perturbation counts, in the other the cue counts again. It is solved if both questions are right, which a guess "
+    f"among three labels does in one of nine. {_CUE} only_cue counts the pairs of which only the story in which the "
+    "cue counts is right, only_other those of which only the other is (where the cue counts in neither: only the "
+    f"first, or only the second), neither those with both wrong. share is that of solved pairs. {_OVER_STAGES}; that "
+    f"of a class counts each task once (Wilson's). {baselines.ABOUT}",
+    "ground": "Stories of the false-belief scenario that leave what settles the belief for the reader to see "
+    "(unstated, treated), minus those that say it in so many words (stated, control), of the same class and stage. "
+    "right_ and asked_ count all questions; the shares and their difference are over the stages that have both, each "
+    f"counted once, with a t interval over these stages, which says what to expect of {_NEW}. The two kinds of stories "
+    "may differ in more than this, such as in what the right answer is, so that the difference does not show that "
+    "stating the ground is what matters.",
+    "awareness": "In the class automatic_change_knowledge: stories in which the person knows of the mechanism by which "
+    "things change (treated), minus those in which she does not (control), on the false-belief subset. right_ and "
+    "asked_ count all questions; the shares and their difference are over the stages that have both. In the first "
+    "edition no stage has both: there the two kinds are told in different stages, whose counts stand here side by side "
+    "and support no comparison.",
+}
+
 RECOMMENDED = {
     "accuracy": f"The share of right answers with its {_INTERVAL}. {_DESIGN} The false-belief subset holds the "
     "questions about a belief that the story made false. The interval of a class (Wilson's, for shares) says what to "
     "expect of further tasks like these. The questions of one task go together and count for fewer: over all "
     "questions for as many as their likeness in this run says (method: effective n), on the false-belief subset for "
-    f"one a task. In the row overall the interval says what to expect of {_NEW}: a t interval, the mean of the "
-    f"stages, give or take their spread. {_FAILURES} {baselines.ABOUT}",
+    "one a task, or also by their likeness where a task has several such stories. In the row overall the interval says "
+    f"what to expect of {_NEW}: a t interval, the mean of the stages, give or take their spread. {_FAILURES} "
+    f"{baselines.ABOUT}",
     "perturbation_effects": "The share right in a class minus the share right on the unperturbed tasks of the same "
     f"stages. {_SHARES} The 95% interval (t over the stages) says what to expect of {_NEW}. {_TESTS} verdict says "
     f"harder or easier {_DECIDES} {ABOUT_WORST} For all classes together (overall_perturbed) the interval is made of "
@@ -89,7 +118,7 @@ RECOMMENDED = {
     "lenient for at least half. classes_interval_above counts the classes whose interval lies wholly above one half. "
     "classes_joint and robust_joint ask for the false-belief question and the same question of the true-belief control "
     "(the story in which the label is right, or nothing is moved) to be right together. "
-    f"{_CALLED} {_RULES} tasks_solved counts the tasks with all sixteen questions right, of tasks.",
+    f"{_CALLED} {_RULES} tasks_solved counts the tasks with all questions right, of tasks.",
     "challenging": "How many models have a class among their five lowest effects; classes that tie with the fifth are "
     "counted too. Effects are those matched by stage.",
     "placebo": f"The effect of a strategy by whether its chain was {_PROPER}. It only describes and supports no "
@@ -98,6 +127,7 @@ RECOMMENDED = {
     "answers had nothing to do with each other.",
     "subtasks": f"Accuracy by scenario and question, without intervals, since a cell has few tasks. {_FAILURES}",
     baselines.TABLE: baselines.NOTE,
+    **_VERSIONS,
     **_PLAIN,
 }
 

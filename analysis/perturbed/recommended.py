@@ -38,13 +38,21 @@ def accuracy(rows: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
     stages.
 
     Over all questions a task counts for as many independent questions as the intra-class correlation says that is
-    pooled over the classes of its model and strategy. On the false-belief subset, with two questions a task, it counts
-    once. Beside each share stands the best of the rules of `kinds` on the same questions.
+    pooled over the classes of its model and strategy. On the false-belief subset it counts once, as it has two
+    questions there; where stories come in several versions, and it has more, it counts by their likeness too. Beside
+    each share stands the best of the rules of `kinds` on the same questions.
     """
     keys = ["subset", "model", "strategy", "perturbation"]
-    alikeness = {key: alike(part, "perturbation") for key, part in rows.group_by(["model", "strategy"])}
+    parts = {"all": rows}
+    if rows["version"].is_not_null().any():
+        parts["false_belief"] = rows.filter("false_belief")
+    alikeness = {
+        (subset, *key): alike(one, "perturbation")
+        for subset, part in parts.items()
+        for key, one in part.group_by(["model", "strategy"])
+    }
     for key, part in with_overall(subsets(rows)).group_by(keys, maintain_order=True):
-        icc = alikeness[key[1], key[2]] if key[0] == "all" else None
+        icc = alikeness.get(key[:3])
         stratum = "stage" if key[3] == "overall" else None
         counted = share(part, stratum) if stratum else share(part, icc=icc)
         yield {**dict(zip(keys, key, strict=True)), **counted, **baselines.beside(part, kinds, stratum)}

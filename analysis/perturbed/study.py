@@ -23,10 +23,17 @@ baselines             what rules that follow nobody's belief score on the same q
 challenging           the classes among a model's five lowest effects (all that tie with the fifth are in; an effect of
                       0 or more, or of five classes or fewer, is not among them), for at least two thirds of the models
 placebo               effect of the strategy where its chain was proper or not (false-belief subset)
-subtasks, tasks       accuracy by scenario and question; how many of a task's 16 questions are right
+subtasks, tasks       accuracy by scenario and question; how many of a task's questions are right
 chains                means of the chain metrics; break_sentence, break_kind: where improper chains most often leave the
                       gold paths, `breaks`: how many do so there; floor_*: what knowing nothing scores
 failures              by status, with the accuracy if all failures were wrong or all right
+
+and, of a dataset whose stories come in several versions (recommended, on the false-belief subset):
+
+roles                 accuracy by what the right answer is: the cue, the opposite, or unknown
+pairs                 minimal pairs of stories: how many have both questions right
+ground                stories that leave unstated what settles the belief, against those that state it
+awareness             stories in which the person knows of the change, against those in which she does not
 """
 
 from __future__ import annotations
@@ -41,7 +48,7 @@ from tomserve.studies import Asked, Context, Figure, Layout, Study, Versions, ba
 from tomserve.studies.rows import REQUIRED
 from tomserve.studies.showing import Chance, Tables, by_choices, mean_of
 
-from . import notes, published, recommended
+from . import notes, published, recommended, versions
 from .counted import chains, failures, subtasks, tasks
 from .criteria import challenging, counts_of, criteria, estimated_effects, exact_effects, with_rules, with_solved
 from .doubts import warnings
@@ -62,6 +69,10 @@ TESTS = (
     "p_failure failed_treated failed_control worst_low worst_high noise noise_high minimum_detectable_effect "
     "units_needed sd units tasks few_tasks target method zeros"
 )
+WITHIN = (
+    "right_treated asked_treated right_control asked_control share_treated share_control risk_difference rd_low "
+    "rd_high p stages target method"
+)
 COLUMNS = {
     "accuracy": "subset model strategy perturbation correct total accuracy ci_low ci_high",
     "perturbation_effects": f"subset model strategy perturbation {CONTRAST}",
@@ -73,6 +84,10 @@ COLUMNS = {
     "challenging": "subset strategy perturbation models_in_top_five models challenging",
     "placebo": "model strategy perturbation chain risk_difference rd_low rd_high n verdict subset",
     baselines.TABLE: "subset model perturbation rule kind right total accuracy said",
+    "roles": "model strategy perturbation role correct total accuracy ci_low ci_high",
+    "pairs": "model strategy perturbation solved pairs share ci_low ci_high only_cue only_other neither",
+    "ground": f"model strategy perturbation {WITHIN}",
+    "awareness": f"model strategy {WITHIN}",
 }
 MORE = {
     "accuracy": "failed unread accuracy_dropped accuracy_high tasks few_tasks estimate target method "
@@ -83,6 +98,8 @@ MORE = {
     "auc auc_low auc_high within_auc method",
     "criteria": "classes_interval_above classes_joint robust_joint tasks_solved tasks",
     "placebo": "null null_sd",
+    "roles": f"failed tasks few_tasks estimate target method {baselines.COLUMNS}",
+    "pairs": f"failed tasks few_tasks estimate target method {baselines.COLUMNS}",
 }
 """The columns that tables with recommended intervals have in addition to COLUMNS."""
 
@@ -126,6 +143,7 @@ def _recommended(rows: pl.DataFrame, kinds: baselines.Kinds) -> dict[str, pl.Dat
         "criteria": criteria(counts, more),
         "challenging": challenging(estimated_effects(effects)),
         "placebo": recommended.placebo(rows),
+        **versions.tables(rows, kinds),
     }
     frames = {name: ordered(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
     return {name: _undefined_empty(frame) for name, frame in {**frames, **shared}.items()}

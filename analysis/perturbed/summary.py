@@ -41,6 +41,12 @@ _CLASSES = (
     f"difference of {WORTH:g} would most likely have been found. cannot be decided: one that large could well have "
     "been missed; in brackets how many stages a study would need, where the spread of the stages tells."
 )
+_PAIRS = (
+    "Two stories that differ in a few words: in one the cue (what the label says, where the thing was left) settles "
+    "the belief, in the other it does not. Guessing solves one pair of nine; whoever goes by the cue, or by its "
+    "opposite, solves none and is right in one story of a pair (only cue, only other). The interval says what to "
+    "expect of new stages."
+)
 _STRATEGIES = (
     f"Whether two intervals of the first table overlap says little of this difference: read its own. {_EFFECT}"
 )
@@ -48,7 +54,7 @@ _PAPER = (
     "limited robust: more than half right on unchanged stories and in five of the ten classes or more; robust: in all "
     "ten. so do the rules: which simple rules, following nobody's belief, meet the same criterion."
 )
-_SOLVED = " A task (a story with its sixteen questions) is solved if all were asked and are right."
+_SOLVED = " A task (a story with all its questions) is solved if all were asked and are right."
 """What a reader must know of the columns shown."""
 
 
@@ -64,7 +70,7 @@ def summary(tables: Tables) -> list[Excerpt]:
         tables["accuracy"].filter(perturbation=OVERALL).with_columns(_questions()), ("questions", "strategy")
     )
     if by_task:
-        excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables)]
+        excerpts += [*_perturbing(tables), *_by_class(tables), *_prompting(tables), *_pairs(tables)]
     title = "theory of mind by the paper's criteria (more than half right)"
     shown = _criteria(tables)
     reading = _PAPER + (_SOLVED if "tasks solved" in shown.columns else "")
@@ -101,6 +107,24 @@ def _prompting(tables: Tables) -> Iterator[Excerpt]:
         title = f"{model}: each strategy minus {control}, on the same questions"
         frame = _effects(part, "treatment", ("strategy's", f"{control}'s"))
         yield Excerpt(title, frame, ("prompting_effects",), _STRATEGIES)
+
+
+def _pairs(tables: Tables) -> Iterator[Excerpt]:
+    """By model how many minimal pairs are solved, beside the simple rule that solves most; none where stories come in
+    one version."""
+    if "pairs" not in tables:
+        return
+    for (model,), part in tables["pairs"].filter(perturbation=OVERALL).group_by(["model"], maintain_order=True):
+        rule = [pl.col("best_rule").alias("best simple rule"), _number("best_rule_estimate").alias("rule's")]
+        frame = part.select(
+            "strategy",
+            pl.format("{}/{}", "solved", "pairs").alias("solved"),
+            _cell("estimate", "ci_low", "ci_high").alias("share [95%]"),
+            pl.col("only_cue").alias("only cue"),
+            pl.col("only_other").alias("only other"),
+            *(rule if part["best_rule"].is_not_null().any() else []),
+        )
+        yield Excerpt(f"{model}: minimal pairs of false-belief stories, both right", frame, ("pairs",), _PAIRS)
 
 
 def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFrame:

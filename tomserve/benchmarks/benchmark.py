@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
-from tomserve.benchmarks.findings import Check, Findings
+from tomserve.benchmarks.findings import Check, Findings, Show
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import Item
@@ -87,6 +87,9 @@ class Benchmark:
     audit: Check | None = None
     """The function behind ``tomserve dataset audit``: checks what the data can measure. None for none."""
 
+    show: Show | None = None
+    """The function behind ``tomserve dataset show``: prints items for reading (see Show). None for none."""
+
     generate: Callable[..., Findings] | None = None
     """The function behind ``tomserve generate NAME``; its parameters, annotated for typer, are the command's options.
     None where items cannot be generated."""
@@ -110,9 +113,9 @@ class Benchmark:
             object.__setattr__(self, "draw", Draw(over=(stratum,)))
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ConfigError(f"name is {self.name!r}; expected small letters, digits, '-' and '_'")
-        for field in ("load", "beliefs", "validate", "audit", "generate"):
+        for field in ("load", "beliefs", "validate", "audit", "show", "generate"):
             value = getattr(self, field)
-            if not callable(value) and not (value is None and field in ("validate", "audit", "generate")):
+            if not callable(value) and not (value is None and field in ("validate", "audit", "show", "generate")):
                 raise ConfigError(f"{field} is {value!r:.60}; expected a function")
         for field, kind, wanted in (
             ("strategies", str, "names"),

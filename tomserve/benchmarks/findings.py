@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,3 +33,8 @@ class Findings:
 Check = Callable[[Path | None, Say], Findings]
 """A function that checks a dataset. It is given the user's ``--path`` (None for the built-in data) and a `Say`, to
 announce a long computation. Raises ConfigError or ContentError where the data cannot be checked at all."""
+
+Show = Callable[[Path | None, Sequence[str]], Findings]
+"""A function that shows items for reading. It is given the user's ``--path`` (None for the built-in data) and the names
+that the user gave after the benchmark, from the widest part to the narrowest, such as a stage and a class. Raises
+ConfigError for a name that is not there."""

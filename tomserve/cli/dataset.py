@@ -1,6 +1,6 @@
-"""The commands `tomserve dataset validate` and `tomserve dataset audit`, which check a benchmark's dataset.
+"""The commands `tomserve dataset validate`, `audit` and `show`, which check a benchmark's dataset, or print it.
 
-What is checked each benchmark says itself, by the fields `validate` and `audit` of tomserve.benchmarks.Benchmark.
+What they do each benchmark says itself, by the fields of these names of tomserve.benchmarks.Benchmark.
 
     tomserve dataset validate
 """
@@ -18,7 +18,7 @@ from tomserve.errors import ConfigError
 if TYPE_CHECKING:
     from tomserve.benchmarks import Benchmark
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check the dataset of a benchmark.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or read the dataset of a benchmark.")
 
 NameArgument = Annotated[
     str | None,
@@ -65,6 +65,29 @@ def audit(name: NameArgument = None, path: PathOption = None) -> int:
     return show(found.audit(path, _say))
 
 
+@app.command()
+@with_content
+def show(
+    name: NameArgument = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Argument(help="Which part: a stage, or a stage and a class, or these and a version; all if left out."),
+    ] = None,
+    path: PathOption = None,
+) -> int:
+    """Show the stories of a dataset for reading.
+
+    Behind every sentence stand the labels that the asked person may believe in by then, and those that may be so.
+    """
+    from tomserve import benchmarks
+    from tomserve.cli.findings import show as print_findings
+
+    found = benchmarks.get(name)
+    if found.show is None:
+        raise _nothing(found, "show", [one for one in _built_in() if one.show])
+    return print_findings(found.show(path, where or ()))
+
+
 def _built_in() -> list[Benchmark]:
     from tomserve import benchmarks
 
@@ -76,7 +99,8 @@ def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigE
     names = " and ".join(benchmark.name for benchmark in offering)
     own = f"; give its Benchmark a function `{field}`" if asked.file else ""
     ones = "benchmarks" if len(offering) > 1 else "benchmark"
-    return ConfigError(f"dataset {asked.name!r}: only the {names} {ones} can be checked by {field!r}{own}")
+    can = "shown" if field == "show" else f"checked by {field!r}"
+    return ConfigError(f"dataset {asked.name!r}: only the {names} {ones} can be {can}{own}")
 
 
 def _say(message: str) -> None:

@@ -6,13 +6,14 @@ original version and in one with the two labels exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.perturbed.rules import RULES
+from tomserve.benchmarks.perturbed.show import shown
 from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ConfigError
@@ -68,6 +69,11 @@ def audit(path: Path | None, say: Say) -> Findings:
     return findings(found, own=path is None)
 
 
+def show(path: Path | None, where: Sequence[str]) -> Findings:
+    """Print stories for reading. where: a stage, a class, a scenario; raises ConfigError for one that is not there."""
+    return shown(load(path), where)
+
+
 DRAW = Draw(
     over=("stage", "perturbation"),
     whole=("scenario", "swapped"),
@@ -79,4 +85,6 @@ DRAW = Draw(
 """A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
 with the unperturbed task of its stage on the same ones."""
 
-BENCHMARK = Benchmark("perturbed", load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit)
+BENCHMARK = Benchmark(
+    "perturbed", load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show
+)

@@ -21,7 +21,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tomserve.benchmarks.perturbed.learned import NAMES, shipped
+from tomserve.benchmarks.perturbed.learned import SHIPPED
 from tomserve.benchmarks.perturbed.stagefile import UNKNOWN
 from tomserve.items import Item
 from tomserve.scoring.rules import Rule, first_mentioned, mentions
@@ -45,11 +45,15 @@ def classic(item: Item) -> str | None:
 
 
 def reality(item: Item) -> str | None:
-    """What is really so, derived from the right answer; None for an item without the factors that tell it.
+    """What is really so; None for an item without the factors that tell it.
 
-    The answer of a belief question is reality unless the belief is false or unknown. Then it is the other label, or the
-    first of several; whichever it is, it is wrong.
+    An item of the second edition says so (the factor `reality`). Elsewhere it is derived from the right answer: that of
+    a belief question is reality unless the belief is false or unknown. Then it is the other label, or the first of
+    several; whichever it is, it is wrong.
     """
+    real = item.factors.get("reality")
+    if isinstance(real, str) and real in item.choices:
+        return real
     false = item.factors.get("belief_is_false")
     if item.factors.get("question_kind") == "reality" or (false is False and item.answer != UNKNOWN):
         return item.answer
@@ -103,12 +107,14 @@ def keyword(item: Item) -> str | None:
     return placed or (mentions(item) or (first_mentioned(item),))[-1]
 
 
-RULES = (
+PLAIN = (
     Rule("always classic", classic, "constant"),
     Rule("always reality", reality, "constant"),
     Rule("always label", label, "constant"),
     Rule("opposite of the cue", opposite),
     Rule("keyword", keyword),
-    *(Rule(name, shipped(place), "learned") for place, name in enumerate(NAMES)),
 )
+"""The rules that need no fit, which both editions have."""
+
+RULES = (*PLAIN, *SHIPPED.rules)
 """The rules of the benchmark's field `rules`."""

@@ -16,20 +16,21 @@ import polars as pl
 from tomserve.benchmarks.perturbed.rules import RULES
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
 from tomserve.items import Item
-from tomserve.scoring.rules import GENERIC
+from tomserve.scoring.rules import GENERIC, Rule
 
 
 def audit(
-    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]
+    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Rule] = RULES
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The accuracy of every rule by class, the robustness criteria that it meets, and its kind, as three tables.
 
-    items: all items. learned: the answers of the learned rules, as learned.fitted gives them. The first two tables are
-    over all questions and over the false-belief subset. The criteria are those of arXiv 2602.22072: "ostensible" is
-    more than half right in the class `none`; "limited robust" also in at least five of the ten classes of
-    perturbation; "robust" in all ten. A rule that says nothing of any item is left out.
+    items: all items. learned: the answers of the learned rules, as learned.fitted gives them. rules: those of the
+    benchmark, beside which the rules that every benchmark has are scored. The first two tables are over all questions
+    and over the false-belief subset. The criteria are those of arXiv 2602.22072: "ostensible" is more than half right
+    in the class `none`; "limited robust" also in at least five of the ten classes of perturbation; "robust" in all ten.
+    A rule that says nothing of any item is left out.
     """
-    frame = pl.DataFrame(_answers(items, learned), infer_schema_length=None)
+    frame = pl.DataFrame(_answers(items, learned, rules), infer_schema_length=None)
     both = pl.concat([frame.with_columns(subset=pl.lit("all")), frame.filter(pl.col("subset") == "false_belief")])
     table = (
         pl.concat([both, both.with_columns(perturbation=pl.lit("overall"))])
@@ -49,8 +50,10 @@ def audit(
     return table, criteria, frame.select("rule", "kind").unique(maintain_order=True)
 
 
-def _answers(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, object]]:
-    for rule in (*RULES, *GENERIC):
+def _answers(
+    items: Sequence[Item], learned: Mapping[str, Mapping[str, str]], rules: Sequence[Rule]
+) -> Iterator[dict[str, object]]:
+    for rule in (*rules, *GENERIC):
         given = {item.id: rule.answer(item) for item in items} if rule.kind != "learned" else learned[rule.name]
         for item in items:
             if given.get(item.id) is not None:

@@ -7,14 +7,16 @@ version and in one with the two labels exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve import content
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.perturbed.show import shown
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.generating import generate
+from tomserve.benchmarks.perturbed_2.rules import RULES
 from tomserve.benchmarks.perturbed_2.stage import BENCHMARK as NAME
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ConfigError, ContentError
@@ -69,14 +71,41 @@ def validate(path: Path | None, say: Say) -> Findings:
     return findings(stages(path), own=path is None)
 
 
+def audit(path: Path | None, say: Say) -> Findings:
+    """Score rules that only look at words, beside the first edition (see tomserve.benchmarks.perturbed_2.auditing)."""
+    from tomserve.benchmarks.perturbed_2.auditing import findings  # imported here, because it imports scipy
+
+    found = stages(path)
+    say("scoring shortcuts, about a minute ...")
+    return findings(found, own=path is None)
+
+
+def show(path: Path | None, where: Sequence[str]) -> Findings:
+    """Print stories for reading. where: a stage, a class, a version; raises ConfigError for one that is not there."""
+    return shown(load(path), where)
+
+
 DRAW = Draw(
     over=("stage", "perturbation"),
-    whole=("version", "swapped"),
+    whole=("slot", "swapped"),
+    alike=("stage",),
     first="none",
-    unit=("story", "stories"),
+    unit=("story or pair", "stories and pairs"),
     group=("task", "tasks"),
 )
-"""A story is drawn with its two questions."""
+"""A story is drawn with its two questions, and the two stories of a minimal pair together. All tasks of a stage get the
+same slots (the pair, another false-belief story, one of the controls), so that a class is compared with the unperturbed
+task of its stage on the same ones."""
 
-BENCHMARK = Benchmark(NAME, load, study="perturbed", draw=DRAW, validate=validate, generate=generate)
+BENCHMARK = Benchmark(
+    NAME,
+    load,
+    study="perturbed",
+    draw=DRAW,
+    rules=RULES,
+    validate=validate,
+    audit=audit,
+    show=show,
+    generate=generate,
+)
 """The value by which tomserve knows the benchmark."""

@@ -60,11 +60,15 @@ class _Checker:
             self.text(getattr(self.file.questions, key), "questions", key)
         for name in (*self.file.tasks, *self.file.lacks):
             if name not in PERTURBATIONS:
-                self.fail(one_of("perturbation", name, PERTURBATIONS), "tasks" if name in self.file.tasks else "lacks", name)
+                self.fail(
+                    one_of("perturbation", name, PERTURBATIONS), "tasks" if name in self.file.tasks else "lacks", name
+                )
         for name in PERTURBATIONS:
             if (name in self.file.tasks) == (name in self.file.lacks):
                 both = name in self.file.tasks
-                reason = "there is a task of it" if both else f"has no task {name!r}; write it, or say under `lacks` why not"
+                reason = (
+                    "there is a task of it" if both else f"has no task {name!r}; write it, or say under `lacks` why not"
+                )
                 self.fail(reason, *(("lacks", name) if both else ("tasks",)))
         for name in self.file.tasks:
             self.task(name)
@@ -86,7 +90,9 @@ class _Checker:
         controls = [one for one in SCENARIOS[self.file.kind] if one != FALSE_BELIEF]
         if missing := [one for one in controls if one not in task.versions]:
             self.fail(f"the control {missing[0]!r} is missing", *here, "versions")
-        others = [one for one in SCENARIOS["unexpected_contents"] + SCENARIOS["unexpected_transfer"] if one not in controls]
+        others = [
+            one for one in SCENARIOS["unexpected_contents"] + SCENARIOS["unexpected_transfer"] if one not in controls
+        ]
         if strange := [one for one in task.versions if one in others]:
             self.fail(one_of(f"{self.file.kind} version", strange[0], controls), *here, "versions", strange[0])
         if task.asked is not None and task.asked not in self.file.people:
@@ -135,7 +141,10 @@ class _Checker:
 
     def answers(self, story: Story, here: Place) -> None:
         version, last = self.stage.version(story), story.lines[-1]
-        for which, written, layer in (("belief", version.belief, last.belief), ("reality", version.reality, last.world)):
+        for which, written, layer in (
+            ("belief", version.belief, last.belief),
+            ("reality", version.reality, last.world),
+        ):
             if layer.labels != (written,):
                 found = ", ".join(layer.labels)
                 self.fail(f"{which} is {written!r}, but the events end in [{found}]", *here, "answers")

@@ -8,7 +8,8 @@ which. It knows nothing of classes, scenarios or right answers. In these forms A
     see A                  A perceives the thing itself
     view A                 the thing stands in A's plain view: A may have noticed it already, or will later (a set);
                            A who then reads a label may believe either
-    read A L               A reads L on a label or sign, and believes it unless A has it first-hand or from a trusted one
+    read A L               A reads L on a label or sign, and believes it unless A has it first-hand or from somebody
+                           trusted
     tell A L               somebody whom A trusts and believes tells A: L
     hear A L               A hears L and cannot judge it yet: L is added to what A may believe
     infer A L [, M]        A concludes L (or: L or M) from habit, testimony or taste
@@ -78,7 +79,9 @@ def parse(text: str) -> Event:
     if (form := FORMS.get(verb)) is None:
         raise ValueError(f"event {text!r}: unknown verb {verb!r}; known: {', '.join(FORMS)}")
     if (match := form.fullmatch(text)) is None:
-        raise ValueError(f"event {text!r}: does not fit the form of {verb!r}; the forms are listed in dataset/README.md")
+        raise ValueError(
+            f"event {text!r}: does not fit the form of {verb!r}; the forms are listed in dataset/perturbed-2/WRITING.md"
+        )
     groups = match.groupdict()
     return Event(verb, _split(groups.get("agents")), _split(groups.get("labels")))
 
@@ -133,6 +136,10 @@ class _State:
         self.belief.become(labels, firm=firm)
         self.expected = None
 
+    def may_change(self, to: str) -> None:
+        """The person may come to believe in the change that is counted on, or not yet."""
+        self.belief.move(lambda now: {now, (to, now[1])})
+
     def apply(self, event: Event) -> None:
         concerned = self.asked in event.agents
         if event.verb == "world":
@@ -185,7 +192,7 @@ def derive(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True
         for event in map(parse, events):
             if inference or event.verb != "infer":
                 state.apply(event)
-        if (label := state.expected) is not None:
-            state.belief.move(lambda now, label=label: {now, (label, now[1])})
+        if state.expected is not None:
+            state.may_change(state.expected)
         lines.append(Line(state.world.layer(), state.belief.layer()))
     return lines

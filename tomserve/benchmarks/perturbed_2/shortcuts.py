@@ -1,14 +1,24 @@
 """Rules of readers who only look at words, against which the second edition is built.
 
 Beside the rules that both editions share (tomserve.benchmarks.perturbed.rules) these answer the belief questions of the
-false-belief scenario. Labels are replaced by marks or deleted, so that what is learned is which *role* the answer has:
-the cue, the opposite, or unknown. All but `ten_words` are learned from the other stages, each stage from all others.
+false-belief scenario, and say nothing of other questions. Labels are replaced by marks or deleted, so that what is
+learned is which *role* the answer has: the cue (what a classic reading would answer), the opposite, or unknown. The
+learned ones are fitted to the other stages, each stage by all others.
 
-    ten words        ten words that told the first edition's answers: one of them, and the answer is the opposite of the cue
-    bag of words     how often each word occurs, with the labels deleted
-    word pairs       words and pairs of neighbouring words, with cue and opposite marked, and the class
-    nearest story    the role of the most similar story of the same class in another stage
-    last sentences   words of the last two sentences that name the person or a label
+    ten words                ten words that told the first edition's answers: where one of them stands, the opposite of
+                             the cue; where something cannot be read, unknown; else the cue
+    last told label          the label that stands last in a sentence that names the person or begins with a pronoun; if
+                             that sentence denies something, unknown
+    words by role            how often each word occurs, with the labels deleted
+    word pairs by role       words and pairs of neighbours, with cue and opposite marked, and the class
+    last sentences by role   words of the last two sentences that name the person or a label
+    nearest story            the role of the most similar story of the same class in another stage
+    shape of the story       no words: how many sentences and labels, which stands first and last, where, in quotation
+                             marks or denied, and the class
+
+    python -c "from tomserve.benchmarks.perturbed_2 import load, shortcuts; shortcuts.write(list(load()))"
+
+fits them anew, which takes about half a minute, and writes their answers to ``learned.json`` beside this module.
 """
 
 from __future__ import annotations
@@ -16,16 +26,38 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
+from pathlib import Path
 
-from tomserve.benchmarks.perturbed.learned import held_out
+from tomserve.benchmarks.perturbed.fitting import held_out
+from tomserve.benchmarks.perturbed.shipped import Answers, Shipped
+from tomserve.benchmarks.perturbed.stagefile import in_false_belief_subset
 from tomserve.items import UNKNOWN, Item
+from tomserve.scoring.rules import Rule, mentions
 
 TEN_WORDS = re.compile(
     r"\b(sure|knows?|knew|sees?|saw|remembers?|remembered|counts? on|watches|watched|loves?|loved|usually|memory)\b"
 )
-CANNOT_READ = re.compile(r"\b(cannot|can not|could not|couldn't|can't) (read|make out)|\bnot (readable|legible)\b|\billegible\b")
+CANNOT_READ = re.compile(
+    r"\b(cannot|can not|could not|couldn't|can't) (read|make out)|\bnot (readable|legible)\b|\billegible\b"
+)
+DENIED = re.compile(r"\b(not|no|never|nothing|nobody|none|without|neither|nor|cannot)\b|n't\b")
+PRONOUN = re.compile(r"(she|he|they|her|his|their)\b")
+
+Features = Callable[[Item], list[str]]
+
+
+def asked_of(item: Item) -> bool:
+    """Whether the rules of this module answer the item: a belief question of the false-belief scenario that says who is
+    asked about, and which label is the cue."""
+    return (
+        {"scenario", "question_kind"} <= item.factors.keys()
+        and in_false_belief_subset(item.factors)
+        and item.factors.get("cue") in item.choices
+        and isinstance(item.factors.get("asked"), str)
+        and len(item.choices) == len({*item.choices} | {UNKNOWN}) == 3
+    )
 
 
 def roles(item: Item) -> dict[str, str]:
@@ -38,10 +70,25 @@ def roles(item: Item) -> dict[str, str]:
     }
 
 
-def ten_words(item: Item) -> str:
+def ten_words(item: Item) -> str | None:
     """Unknown where something cannot be read, the opposite where one of ten words occurs, else the cue."""
+    if not asked_of(item):
+        return None
     text, labels = " ".join(item.story).casefold(), roles(item)
     return labels["unknown" if CANNOT_READ.search(text) else "opposite" if TEN_WORDS.search(text) else "cue"]
+
+
+def last_told(item: Item) -> str | None:
+    """The label that stands last in a sentence that names the asked person or begins with a pronoun; unknown where
+    there is no such sentence, or where it denies something."""
+    if not asked_of(item):
+        return None
+    name = str(item.factors["asked"])
+    for sentence in reversed(item.story):
+        found = mentions(item.model_copy(update={"story": (sentence,)}))
+        if found and (name in sentence or PRONOUN.match(sentence.casefold())):
+            return UNKNOWN if DENIED.search(sentence.casefold()) else found[-1]
+    return UNKNOWN
 
 
 def _plain(item: Item) -> str:
@@ -64,11 +111,12 @@ def _words(item: Item) -> list[str]:
     return re.findall(r"\w+", _plain(item))
 
 
-def _pairs(item: Item) -> list[str]:
+def pairs_of(item: Item) -> list[str]:
+    """The class, all words, all pairs of neighbouring words, and each word with the class; labels are marked."""
     words = re.findall(r"\w+", _marked(item.story, item))
     name = str(item.factors["perturbation"])
-    pairs = [f"{one} {two}" for one, two in zip(words, words[1:], strict=False)]
-    return [name, *words, *pairs, *(f"{name}:{word}" for word in set(words))]
+    pairs = [f"{one} {two}" for one, two in pairwise(words)]
+    return [name, *words, *pairs, *(f"{name}:{word}" for word in sorted(set(words)))]
 
 
 def _last(item: Item) -> list[str]:
@@ -76,41 +124,92 @@ def _last(item: Item) -> list[str]:
     return re.findall(r"\w+", _marked(named[-2:], item))
 
 
-def nearest(items: Sequence[Item]) -> dict[str, str]:
-    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf)."""
-    texts = {item.id: Counter(_words(item)) for item in items}
-    spread = Counter(word for words in texts.values() for word in words)
-    vectors = {}
-    for name, words in texts.items():
+def _shape(item: Item) -> list[str]:
+    """What can be counted of a story without reading it, alone and together with the class."""
+    marked = [_marked([sentence], item) for sentence in item.story]
+    found = re.findall(r"role_(\w+)", " ".join(marked))
+    counted = Counter(found)
+    told = [f"sentences {len(marked)}", f"words {sum(len(one.split()) for one in marked) // 10}"]
+    told += [f"first {found[0]}", f"last {found[-1]}", f"before last {found[-2:-1]}"] if found else []
+    told += [f"{role} {counted[role]}" for role in ("cue", "opposite")]
+    told += [f"quoted {role}" for role in re.findall(r'"[^"]*role_(\w+)[^"]*"', " ".join(marked))]
+    for place, sentence in enumerate(reversed(marked)):
+        told += [f"{role} at {place}" for role in sorted(set(re.findall(r"role_(\w+)", sentence)))]
+        denied = "denied" if DENIED.search(sentence) else "said"
+        told += [f"{denied} {role}" for role in re.findall(r"role_(\w+)", sentence)]
+        told += [f"{denied} at {place}"] if place < 3 else []
+    name = str(item.factors["perturbation"])
+    return [*told, *(f"{name}: {one}" for one in told)]
+
+
+def nearest(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, str]:
+    """The role of the story of the same class in another stage whose words are most similar (cosine of tf-idf).
+
+    only: the stages that are answered, None for all.
+    """
+    texts = [Counter(_words(item)) for item in items]
+    spread = Counter(word for words in texts for word in words)
+    vectors = []
+    for words in texts:
         weights = {word: count * math.log(len(texts) / spread[word]) for word, count in words.items()}
         length = math.sqrt(sum(value**2 for value in weights.values())) or 1.0
-        vectors[name] = {word: value / length for word, value in weights.items()}
+        vectors.append({word: value / length for word, value in weights.items()})
+    by_class: dict[object, list[int]] = {}
+    for place, item in enumerate(items):
+        by_class.setdefault(item.factors["perturbation"], []).append(place)
     answers = {}
-    for item in items:
-        mine = vectors[item.id]
-
-        def similar(other: Item, mine: dict[str, float] = mine) -> float:
-            theirs = vectors[other.id]
-            return sum(value * theirs.get(word, 0.0) for word, value in mine.items())
-
-        others = [
-            other
-            for other in items
-            if other.factors["stage"] != item.factors["stage"]
-            and other.factors["perturbation"] == item.factors["perturbation"]
-        ]
-        if others:
-            best = max(others, key=lambda other: (similar(other), other.id))
-            role = next(role for role, label in roles(best).items() if label == best.answer)
+    for place, item in enumerate(items):
+        if only is not None and item.factors["stage"] not in only:
+            continue
+        mine = vectors[place]
+        best = max(
+            (
+                (sum(value * vectors[one].get(word, 0.0) for word, value in mine.items()), items[one].id, one)
+                for one in by_class[item.factors["perturbation"]]
+                if items[one].factors["stage"] != item.factors["stage"]
+            ),
+            default=None,
+        )
+        if best is not None:
+            other = items[best[-1]]
+            role = next(role for role, label in roles(other).items() if label == other.answer)
             answers[item.id] = roles(item)[role]
     return answers
 
 
-def fitted(items: Sequence[Item]) -> dict[str, dict[str, str]]:
-    """The answers of all these rules by item id, by name of the rule.
+_FITTED: dict[str, Features] = {
+    "words by role": _words,
+    "word pairs by role": pairs_of,
+    "last sentences by role": _last,
+    "shape of the story": _shape,
+}
 
-    items: the belief questions of the false-belief scenario of at least two stages.
+SHIPPED = Shipped((*_FITTED, "nearest story"), Path(__file__).with_name("learned.json"))
+
+WRITTEN = (Rule("ten words", ten_words), Rule("last told label", last_told))
+
+
+def fitted(items: Sequence[Item], only: Collection[str] | None = None) -> dict[str, dict[str, str]]:
+    """The answers of the learned rules as labels by item id, by name of the rule.
+
+    items: of either edition; the rules answer those of `asked_of`. Of one stage alone nothing can be learned. only: the
+    stages that are answered, None for all.
     """
-    learned: dict[str, Callable[[Item], list[str]]] = {"bag of words": _words, "word pairs": _pairs, "last sentences": _last}
-    found = {"ten words": {item.id: ten_words(item) for item in items}, "nearest story": nearest(items)}
-    return found | {name: held_out(items, features, roles) for name, features in learned.items()}
+    asked = [item for item in items if asked_of(item)]
+    if not asked:
+        return {name: {} for name in SHIPPED.names}
+    found = {name: held_out(asked, features, roles, only) for name, features in _FITTED.items()}
+    return {**found, "nearest story": nearest(asked, only)}
+
+
+def differing(items: Sequence[Item], answers: Answers) -> dict[str, int]:
+    """To how many of the questions that the rules answer the file has another answer than a fit, by name of the rule.
+
+    answers: as `fitted` gives them.
+    """
+    return SHIPPED.differing([item for item in items if asked_of(item)], answers)
+
+
+def write(items: Sequence[Item]) -> None:
+    """Fit the learned rules to these items, and write their answers to the file."""
+    SHIPPED.write([item for item in items if asked_of(item)], fitted(items))

@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
 from pathlib import Path
 
-from tomserve.benchmarks.perturbed.stagefile import CUE, QUESTION_KINDS, Slot, fill
+from tomserve.benchmarks.perturbed.stagefile import CUE, QUESTION_KINDS, fill
 from tomserve.benchmarks.perturbed_2.derive import Layer, Line, derive
 from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, ROLES, Sentence, StageFile, Version, story_of
 from tomserve.content.yamlfile import Lines
@@ -21,6 +22,10 @@ from tomserve.items import UNKNOWN, Factor, Gold, Item
 from tomserve.items.automaton import compile_sets
 
 BENCHMARK = "perturbed-2"
+
+ORDER_SEED = 26
+"""The seed of the orders of labels, under which the right answers of each class of the false-belief subset stand about
+equally often at each place; `tomserve dataset validate` checks it."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +45,35 @@ class Stage:
     file: StageFile
     path: Path
     lines: Lines = field(repr=False)
+    _made: dict[tuple[str, str], Story] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def stories(self) -> list[Story]:
-        """Every version of every task, in the order of the file. Raises ValueError for a version that cannot be made."""
+        """Every version of every task, in the order of the file. Raises ValueError for one that cannot be made."""
         return [self.story(task, version) for task, made in self.file.tasks.items() for version in made.versions]
 
     def story(self, task: str, version: str) -> Story:
         """One version of a task. Raises ValueError where it cannot be made."""
-        sentences = story_of(self.file.tasks[task], version)
-        events = [sentence.events for sentence in sentences.values()]
-        return Story(task, version, sentences, tuple(derive(events, self.file.asked(task))))
+        if (made := self._made.get((task, version))) is None:
+            sentences = story_of(self.file.tasks[task], version)
+            events = [sentence.events for sentence in sentences.values()]
+            lines = tuple(derive(events, self.file.asked(task)))
+            made = self._made[task, version] = Story(task, version, sentences, lines)
+        return made
 
     def items(self) -> list[Item]:
         """All items: by task and version in the order of the file, then by question, original before swapped."""
-        return list(self._items())
+        return list(self._items)
 
-    def _items(self) -> Iterator[Item]:
-        for number, story in enumerate(self.stories):
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._derived())
+
+    def _derived(self) -> Iterator[Item]:
+        for story in self.stories:
             for kind in QUESTION_KINDS:
                 for swapped in (False, True):
-                    yield self._item(story, number, kind, swapped)
+                    yield self._item(story, kind, swapped)
 
     def version(self, story: Story) -> Version:
         """What was written of a story's version."""
@@ -75,10 +88,9 @@ class Stage:
         belief = self.version(story).belief
         return UNKNOWN if belief == UNKNOWN else ROLES[belief != self.cue(story)]
 
-    def _item(self, story: Story, number: int, kind: str, swapped: bool) -> Item:
-        slots: Mapping[str, Slot] = dict(self.file.labels)
-        if swapped:
-            slots = {"x": slots["y"], "y": slots["x"]}
+    def _item(self, story: Story, kind: str, swapped: bool) -> Item:
+        x, y = self.file.labels["x"], self.file.labels["y"]
+        slots = {"x": y, "y": x} if swapped else {"x": x, "y": y}
         labels = {symbol: slot.label for symbol, slot in slots.items()} | {UNKNOWN: UNKNOWN}
         task, asked = self.file.tasks[story.task], self.file.asked(story.task)
         questions = task.questions or self.file.questions
@@ -89,7 +101,7 @@ class Stage:
             benchmark=BENCHMARK,
             story=tuple(fill(sentence.text, slots, asked) for sentence in story.sentences.values()),
             question=fill(questions.belief if kind == "belief" else questions.reality, slots, asked),
-            choices=self._choices(number),
+            choices=self._choices(story),
             answer=labels[answer],
             gold=_gold([line.belief if kind == "belief" else line.world for line in story.lines], labels),
             factors=self._factors(story, kind, swapped, labels),
@@ -119,15 +131,33 @@ class Stage:
             "critical_form": critical,
             "aware": version.aware,
             "cue": labels[cue],
+            "reality": labels[reality],
             "asked": self.file.asked(story.task),
+            "slot": self._slot(story),
+            "task_questions": 4 * len(self.file.tasks[story.task].versions),
         }
 
-    def _choices(self, number: int) -> tuple[str, ...]:
-        """The labels in one of their six orders, which take turns over the stories of a stage and begin elsewhere in
-        each stage; they are the same for all questions about a story."""
+    def _slot(self, story: Story) -> str:
+        """Which part of its task a story is: of the minimal pair, another false-belief story by its number, or a
+        control by its name. The same slots of several tasks are drawn together, and a pair is drawn whole."""
+        if self.file.scenario(story.version) != FALSE_BELIEF:
+            return story.version
+        versions = self.file.tasks[story.task].versions
+        told = [name for name in versions if self.file.scenario(name) == FALSE_BELIEF]
+        first = next((name for name in told if versions[name].twin), None)
+        pair = {first, versions[first].twin} if first is not None else set()
+        if story.version in pair:
+            return "pair"
+        return f"other_{[name for name in told if name not in pair].index(story.version) + 1}"
+
+    def _choices(self, story: Story) -> tuple[str, ...]:
+        """The labels in one of their six orders, the same for all questions about a story. The orders take turns over
+        the versions of a task, and where they begin differs between tasks by a digest with a fixed seed."""
         labels = [self.file.labels["x"].label, self.file.labels["y"].label, UNKNOWN]
         orders = list(permutations(labels))
-        return orders[(number + sum(self.file.stage.encode())) % len(orders)]
+        begin = hashlib.sha256(f"{ORDER_SEED}/{self.file.stage}/{story.task}".encode()).digest()
+        version = list(self.file.tasks[story.task].versions).index(story.version)
+        return orders[(5 * version + int.from_bytes(begin[:4], "big")) % len(orders)]
 
 
 def _answer_role(answer: str, reality: str, cue: str) -> str:

@@ -5,7 +5,7 @@ version of an item is the same text with the slots exchanged. A task is one clas
 of named sentences, and versions of it that ``replace``, ``insert`` or ``omit`` sentences of the story or, with ``twin``
 or ``of``, of another version, so that nothing is written twice. A sentence carries its events after an ``@``; what is
 so and what is believed after each sentence is derived from them (see tomserve.benchmarks.perturbed_2.derive). Answers
-are written out and must agree with what is derived. The guide is in dataset/perturbed-2/README.md.
+are written out and must agree with what is derived. The guide is dataset/perturbed-2/WRITING.md.
 
 >>> Sentence.model_validate(_as_sentence("Ines reads the tag. @ read Ines y; doubt Mei")).events
 ['read Ines y', 'doubt Mei']

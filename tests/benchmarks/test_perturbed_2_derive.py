@@ -1,0 +1,174 @@
+"""Gold of the second edition from events: hand-written cases, and a brute force over all possible histories."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tomserve.benchmarks.perturbed_2.derive import FORMS, derive, parse
+
+PEOPLE, LABELS = ("Ada", "Bo"), ("x", "y", "unknown")
+
+
+class Mind:
+    """One possible history up to some event: what is so, what Ada believes and on what ground, what she counts on."""
+
+    def __init__(self) -> None:
+        self.world, self.belief, self.firm = "unknown", "unknown", False
+        self.expected: str | None = None
+        self.armed: tuple[str, tuple[str, ...]] | None = None
+
+    def but(self, **changes: object) -> "Mind":
+        other = Mind()
+        other.__dict__.update(self.__dict__)
+        other.__dict__.update(changes)
+        return other
+
+
+def after(mind: Mind, text: str) -> list[Mind]:
+    """Every way in which a history can go on when an event happens; written down by the meaning of each event."""
+    event = parse(text)
+    ada = "Ada" in event.agents
+    first = event.labels[0] if event.labels else ""
+    if event.verb == "world":
+        now = mind.but(world=first)
+        return [now.but(belief=first, firm=True, expected=None) if ada else now]
+    if event.verb == "arm":
+        return [mind.but(armed=(first, event.agents))]
+    if event.verb in ("pass", "stall"):
+        assert mind.armed
+        label, knowing = mind.armed
+        now = mind.but(world=label) if event.verb == "pass" else mind
+        return [now.but(belief=label, firm=True, expected=None) if ada and "Ada" in knowing else now]
+    if not ada:
+        return [mind]
+    seen = mind.but(belief=mind.world, firm=True)
+    ways = {
+        "see": lambda: [seen.but(expected=None)],
+        "view": lambda: [mind, seen],
+        "tell": lambda: [mind.but(belief=first, firm=True, expected=None)],
+        "infer": lambda: [mind.but(belief=one, firm=False, expected=None) for one in event.labels],
+        "forget": lambda: [mind.but(belief="unknown", firm=False, expected=None)],
+        "doubt": lambda: [mind.but(firm=False)],
+        "read": lambda: [mind] if mind.firm else [mind.but(belief=first)],
+        "hear": lambda: [mind] if mind.firm else [mind, mind.but(belief=first)],
+        "expect": lambda: [mind.but(expected=first)],
+    }
+    return ways[event.verb]()
+
+
+def histories(story: list[list[str]]) -> list[list[tuple[str, str]]]:
+    """For every possible history what is so and what Ada believes: before the story and after each sentence."""
+    open_ones: list[tuple[Mind, list[tuple[str, str]]]] = [(Mind(), [("unknown", "unknown")])]
+    for events in story:
+        now = open_ones
+        for event in events:
+            now = [(later, told) for mind, told in now for later in after(mind, event)]
+        now = [
+            (later, told)
+            for mind, told in now
+            for later in ([mind, mind.but(belief=mind.expected)] if mind.expected else [mind])
+        ]
+        open_ones = [(mind, [*told, (mind.world, mind.belief)]) for mind, told in now]
+    return [told for _, told in open_ones]
+
+
+def people(least: int) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(PEOPLE), min_size=least, max_size=2, unique=True).map(", ".join)
+
+
+def known(word: str) -> st.SearchStrategy[str]:
+    return people(0).map(lambda names: f" {word} {names}" if names else "")
+
+
+label = st.sampled_from(LABELS)
+EVENTS = st.one_of(
+    st.builds("world {}{}".format, label, known("seen")),
+    st.builds("{} {}".format, st.sampled_from(["see", "view", "forget", "doubt"]), people(1)),
+    st.builds("{} {} {}".format, st.sampled_from(["read", "tell", "hear", "expect"]), people(1), label),
+    st.builds("infer {} {}".format, st.sampled_from(PEOPLE), st.sampled_from(["x", "y", "x, y", "y, unknown"])),
+    st.builds("arm {}{}".format, label, known("known")),
+    st.builds("{}{}".format, st.sampled_from(["pass", "stall"]), known("known")),
+)
+
+
+@given(st.lists(st.lists(EVENTS, max_size=3), min_size=1, max_size=5))
+def test_sets_and_edges_are_those_of_all_possible_histories(story: list[list[str]]) -> None:
+    story = [["arm x known Ada"], *story]
+    told = histories(story)
+    for t, line in enumerate(derive(story, "Ada")):
+        for layer, which in ((line.world, 0), (line.belief, 1)):
+            assert layer.labels == tuple(sorted({history[t + 1][which] for history in told})), (t, which)
+            assert set(layer.steps) == {(history[t][which], history[t + 1][which]) for history in told}, (t, which)
+
+
+@given(st.lists(st.lists(EVENTS, max_size=2), min_size=1, max_size=4))
+def test_a_longer_story_changes_nothing_before(story: list[list[str]]) -> None:
+    story = [["arm y"], *story]
+    assert derive(story[:-1], "Ada") == derive(story, "Ada")[:-1]
+
+
+def beliefs(*story: str) -> list[tuple[str, ...]]:
+    return [line.belief.labels for line in derive([events.split("; ") if events else [] for events in story], "Ada")]
+
+
+CASES = {
+    "first-hand knowledge withstands a label": (["world x seen Ada", "read Ada y"], [("x",), ("x",)]),
+    "unless it is doubted": (["world x seen Ada", "doubt Ada", "read Ada y"], [("x",), ("x",), ("y",)]),
+    "or forgotten": (["world x seen Ada", "forget Ada", "read Ada y"], [("x",), ("unknown",), ("y",)]),
+    "somebody who is trusted withstands it too": (["tell Ada x", "read Ada y"], [("x",), ("x",)]),
+    "an inference does not": (["infer Ada x", "read Ada y"], [("x",), ("y",)]),
+    "others see for themselves only": (["world x seen Bo", "see Bo"], [("unknown",), ("unknown",)]),
+    "in plain view both stay possible": (
+        ["world x", "read Ada y", "view Ada", "see Ada"],
+        [("unknown",), ("y",), ("x", "y"), ("x",)],
+    ),
+    "a habit is counted on until something settles it": (
+        ["world x seen Ada", "expect Ada y", "", "see Ada", ""],
+        [("x",), ("x", "y"), ("x", "y"), ("x",), ("x",)],
+    ),
+    "who knows the mechanism and the time": (
+        ["world x seen Ada", "arm y known Ada", "pass known Ada"],
+        [("x",), ("x",), ("y",)],
+    ),
+    "who does not know the time": (["world x seen Ada", "arm y known Ada", "pass"], [("x",), ("x",), ("x",)]),
+    "who does not know that it stalled": (
+        ["world x seen Ada", "arm y known Ada", "stall known Ada"],
+        [("x",), ("x",), ("y",)],
+    ),
+    "what was heard cannot be judged": (["hear Ada x", "hear Ada y"], [("unknown", "x"), ("unknown", "x", "y")]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_beliefs_by_hand(name: str) -> None:
+    story, expected = CASES[name]
+    assert beliefs(*story) == expected
+
+
+def test_without_inference_nothing_is_inferred() -> None:
+    assert derive([["infer Ada x"]], "Ada", inference=False)[0].belief.labels == ("unknown",)
+
+
+MISTAKES = {
+    "wish Ada x": "unknown verb 'wish'; known: world, see",
+    "see": "does not fit the form of 'see'",
+    "world x y": "does not fit the form of 'world'",
+    "read Ada": "does not fit the form of 'read'",
+}
+
+
+@pytest.mark.parametrize("event", MISTAKES)
+def test_a_mistake_is_named(event: str) -> None:
+    with pytest.raises(ValueError, match=MISTAKES[event]):
+        derive([[event]], "Ada")
+
+
+def test_nothing_runs_that_was_not_armed() -> None:
+    with pytest.raises(ValueError, match="no mechanism was armed before"):
+        derive([["pass"]], "Ada")
+
+
+def test_every_form_is_explained() -> None:
+    text = derive.__module__
+    module = __import__(text, fromlist=["x"]).__doc__ or ""
+    assert [verb for verb in FORMS if f"    {verb} " not in module] == []

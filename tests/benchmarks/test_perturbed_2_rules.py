@@ -1,0 +1,213 @@
+"""The rules of readers who only look at words: what they answer, what is shipped, and what the audit calls a problem."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.benchmarks import perturbed, perturbed_2
+from tomserve.benchmarks.perturbed import fitting
+from tomserve.benchmarks.perturbed.shipped import TOLERATED, Shipped
+from tomserve.benchmarks.perturbed_2 import auditing, shortcuts
+from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed_2.rules import RULES
+from tomserve.items import Item
+
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+@pytest.fixture(scope="module")
+def practice() -> dict[str, Item]:
+    made = load_stage(ROOT / "tests/data/practice_stage_2.yaml").items()
+    return {item.id.removeprefix("P1/"): item for item in made}
+
+
+def test_rules_of_stories_by_hand(practice: dict[str, Item]) -> None:
+    expected = {
+        "none/plain": {"ten words": "lamps", "last told label": "unknown", "always reality": "bells"},
+        "late_label/remembers": {"ten words": "lamps", "always classic": "lamps", "opposite of the cue": "bells"},
+        "late_label/emptied": {"last told label": "bells", "always reality": "unknown"},
+        "automatic_change_knowledge/knows": {
+            "ten words": "lamps",
+            "always classic": "bells",
+            "last told label": "bells",
+        },
+    }
+    for name, answers in expected.items():
+        item = practice[f"{name}/belief/original"]
+        assert {rule: BY_NAME[rule].answer(item) for rule in answers} == answers, name
+
+
+def test_ten_words_and_what_cannot_be_read(practice: dict[str, Item]) -> None:
+    item = practice["none/plain/belief/original"]
+    told = {"Ravi remembers it.": "bells", "Ravi cannot read it.": "unknown", "It is illegible.": "unknown"}
+    for sentence, answer in {**told, "Ravi goes on.": "lamps"}.items():
+        assert shortcuts.ten_words(item.model_copy(update={"story": (*item.story, sentence)})) == answer, sentence
+
+
+def test_the_rules_answer_beliefs_of_the_false_belief_scenario_only(practice: dict[str, Item]) -> None:
+    own = [rule for rule in RULES if rule.name in (*shortcuts.SHIPPED.names, "ten words", "last told label")]
+    assert len(own) == 7
+    for name in ("none/plain/reality/original", "none/correct_label/belief/original"):
+        assert not shortcuts.asked_of(practice[name])
+        assert [rule.answer(practice[name]) for rule in own] == [None] * 7
+    foreign = practice["none/plain/belief/original"].model_copy(update={"factors": {}})
+    assert [rule.answer(foreign) for rule in own] == [None] * 7
+
+
+def test_what_is_learned_is_the_same_with_labels_exchanged(practice: dict[str, Item]) -> None:
+    for features in shortcuts._FITTED.values():
+        for name, item in practice.items():
+            if shortcuts.asked_of(item) and name.endswith("original"):
+                other = practice[name.replace("original", "swapped")]
+                assert sorted(features(item)) == sorted(features(other)), name
+                assert not {"bells", "lamps"} & {word for one in features(item) for word in one.split()}
+
+
+def stages(word_tells: bool) -> Iterator[Item]:
+    """Stories of four stages in which a word tells the answer's role, or nothing does."""
+    words = {"cue": "plainly", "opposite": "oddly", "unknown": "dimly"}
+    for stage in range(4):
+        x, y = f"apple{stage}", f"berry{stage}"
+        for name in ("none", "late_label"):
+            for place, (role, word) in enumerate(words.items()):
+                answer = {"cue": y, "opposite": x, "unknown": "unknown"}[role]
+                shown = word if word_tells else list(words.values())[(place + stage) % 3]
+                yield Item(
+                    id=f"S{stage}/{name}/{role}/belief/original",
+                    story=[f"Ada {shown} has {x}.", f"The lid says {y}."],
+                    question="What does Ada think?",
+                    choices=[x, y, "unknown"],
+                    answer=answer,
+                    factors={
+                        "stage": f"S{stage}",
+                        "perturbation": name,
+                        "scenario": "false_belief",
+                        "question_kind": "belief",
+                        "cue": y,
+                        "asked": "Ada",
+                        "reality": x,
+                        "belief_role": role,
+                    },
+                )
+
+
+def test_learned_rules_find_a_word_that_tells_and_nothing_else() -> None:
+    telling = list(stages(True))
+    found = shortcuts.fitted(telling)
+    assert list(found) == list(shortcuts.SHIPPED.names)
+    for name in ("words by role", "word pairs by role", "nearest story"):
+        assert [found[name][item.id] for item in telling] == [item.answer for item in telling], name
+    silent = list(stages(False))
+    found = shortcuts.fitted(silent)
+    for name in ("words by role", "word pairs by role", "nearest story"):
+        assert sum(found[name][item.id] == item.answer for item in silent) <= len(silent) / 3, name
+    assert shortcuts.fitted([]) == {name: {} for name in shortcuts.SHIPPED.names}
+
+
+def test_stories_with_the_same_counts_are_fitted_once_and_weigh_as_many() -> None:
+    items = list(stages(True))
+    twice = [item.model_copy(update={"id": f"{item.id}{copy}"}) for item in items for copy in ("", "'")]
+    rows = [(fitting.Counter(item.story[0].split()), place % 3) for place, item in enumerate(twice)]
+    x, y = fitting._distinct(rows, {"plainly": 0, "oddly": 1, "dimly": 2}, 3)
+    assert x.shape == (12, 4)
+    assert y.sum() == len(twice) == 48
+
+
+def test_the_file_answers_what_it_was_written_for(tmp_path: Path) -> None:
+    items = list(stages(True))
+    kept = Shipped(shortcuts.SHIPPED.names, tmp_path / "learned.json")
+    assert [rule.answer(items[0]) for rule in kept.rules] == [None] * 5
+    answers = shortcuts.fitted(items)
+    kept = Shipped(shortcuts.SHIPPED.names, tmp_path / "learned.json")
+    kept.write(items, answers)
+    for place, name in enumerate(kept.names):
+        assert [kept.answer(item, place) for item in items] == [answers[name][item.id] for item in items]
+    changed = items[0].model_copy(update={"question": "What is in it?"})
+    assert kept.answer(changed, 0) is None
+    assert set(kept.differing([changed], answers).values()) == {1}
+
+
+def test_the_audit_finds_rules_that_tell_roles_and_leaves_none_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Given:
+        def items(self) -> list[Item]:
+            return list(stages(True))
+
+    first = [item for item in perturbed.load() if item.factors["stage"] in ("C1", "T1")]
+    found = auditing.findings([Given()], own=False, first=first)  # type: ignore[list-item]
+    assert found.code == 1
+    told = [line for line in found.lines if line.startswith("problem")]
+    assert "problem: 'words by role' has 12 of 12 right (100%) in the class late_label, more than 60%" in told
+    assert not [line for line in told if "the class none" in line]
+    assert "by design" in found.lines[0]
+    assert found.tables["right answers, second edition"].columns == ["rule", "none", "late_label", "overall"]
+    beside = found.tables["both editions"]
+    assert set(beside["rule"]) >= {*BY_NAME, "always unknown", "last mentioned"}
+    row = beside.row(by_predicate=pl_is(beside, "words by role"), named=True)
+    assert (row["right"], row["above 60%"], row["limited robust"]) == (1.0, 1, False)
+
+
+def pl_is(frame, rule: str):  # type: ignore[no-untyped-def]
+    import polars as pl
+
+    return pl.col("rule") == rule
+
+
+def test_the_audit_names_the_words_that_tell_roles() -> None:
+    found = auditing.telling(
+        [item.model_copy(update={"factors": {**item.factors, "swapped": False}}) for item in stages(True)]
+    )
+    rows = {row["word"]: row for row in found.iter_rows(named=True)}
+    assert (rows["oddly"]["role"], rows["oddly"]["with it"], rows["oddly"]["stories"]) == ("opposite", 8, 8)
+    assert rows["oddly"]["excess"] == pytest.approx((8 - 8 / 3) / (8 / 3) ** 0.5, abs=0.01)
+    assert "late_label:dimly" in rows
+    assert "has" not in rows or rows["has"]["excess"] <= 0
+    assert auditing.telling([]).is_empty()
+
+
+def test_limited_robust_is_a_problem_even_below_the_bound() -> None:
+    import polars as pl
+
+    from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
+
+    counted = pl.DataFrame(
+        [
+            {"rule": "r", "perturbation": name, "right": 11 if place <= 5 else 0, "total": 20}
+            for place, name in enumerate(PERTURBATIONS)
+        ]
+    )
+    assert list(auditing._excesses(counted)) == [
+        "'r' meets limited robust Theory of Mind on the false-belief subset: more than half right on unperturbed "
+        "stories and in 5 of ten classes"
+    ]
+    assert list(auditing._excesses(counted.with_columns(right=10))) == []
+
+
+def test_the_file_has_answers_to_the_edition_as_it_is() -> None:
+    items = [item for item in perturbed_2.load() if shortcuts.asked_of(item)]
+    assert len(items) > 1000
+    lacking = {item.factors["stage"] for item in items if shortcuts.SHIPPED.answer(item, 0) is None}
+    assert not lacking, f"stages {lacking} have changed: write learned.json again (see shortcuts.py)"
+
+
+def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This fits the rules to the whole edition for two stages; the audit does it for all."""
+    every = list(perturbed_2.load())
+    found = shortcuts.fitted(every, only=("C05", "T03"))
+    items = [item for item in every if item.factors["stage"] in ("C05", "T03")]
+    assert max(shortcuts.differing(items, found).values()) <= TOLERATED
+
+    class Given:
+        def items(self) -> list[Item]:
+            return items
+
+    monkeypatch.setattr(auditing, "fitted", lambda items: found)
+    good = auditing.findings([Given()], own=True, first=[])  # type: ignore[list-item]
+    assert not [line for line in good.lines if "that a fit does not give" in line]
+    wrong = {**found, "nearest story": dict.fromkeys(found["nearest story"], "nothing")}
+    monkeypatch.setattr(auditing, "fitted", lambda items: wrong)
+    bad = auditing.findings([Given()], own=True, first=[])  # type: ignore[list-item]
+    count = len(wrong["nearest story"])
+    assert [line for line in bad.lines if f"hold {count} answers of the rule 'nearest story'" in line]
+    assert bad.code == 1

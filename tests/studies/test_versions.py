@@ -1,0 +1,132 @@
+"""The perturbation study's tables about stories that come in several versions: roles, pairs, ground, awareness."""
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tomserve import benchmarks
+from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.items import Item
+from tomserve.scoring.table import table
+from tomserve.studies import analyze, load_study
+
+NEW_TABLES = {"roles", "pairs", "ground", "awareness"}
+
+
+@pytest.fixture(scope="module")
+def items() -> list[Item]:
+    """The practice stage, three times over as three stages."""
+    made = load_stage(ROOT / "tests/data/practice_stage_2.yaml").items()
+    return [
+        item.model_copy(
+            update={
+                "id": item.id.replace("P1", stage),
+                "cluster": item.cluster.replace("P1", stage),
+                "factors": {**item.factors, "stage": stage},
+            }
+        )
+        for stage in ("P1", "P2", "P3")
+        for item in made
+    ]
+
+
+def studied(items: list[Item], wrong: set[str], name: str = "vanilla") -> dict[str, pl.DataFrame]:
+    """The tables of a model that answers all but the items whose names begin so."""
+    rows = []
+    for item in items:
+        answer = item.answer
+        if any(item.id.startswith(one) for one in wrong):
+            answer = next(choice for choice in item.choices if choice != item.answer)
+        rows.append((item, {"strategy": name, "status": "ok", "text": f'{{"answer": "{answer}"}}'}))
+    scores = table("r", "m", rows, rules=benchmarks.scoring)
+    return analyze(scores, load_study("perturbed"), "recommended")
+
+
+def test_a_pair_is_solved_where_both_stories_are_right(items: list[Item]) -> None:
+    found = studied(items, {"P1/late_label/forgot", "P2/late_label/remembers", "P3/automatic_change_knowledge/knows"})
+    late = found["pairs"].row(by_predicate=pl.col("perturbation") == "late_label", named=True)
+    assert (late["solved"], late["pairs"]) == (2, 6)
+    assert (late["only_cue"], late["only_other"], late["neither"]) == (2, 2, 0)
+    assert late["share"] == pytest.approx(1 / 3)
+    overall = found["pairs"].row(by_predicate=pl.col("perturbation") == "overall", named=True)
+    assert (overall["solved"], overall["pairs"], overall["target"]) == (6, 12, "new stages")
+    assert overall["ci_low"] < overall["estimate"] < overall["ci_high"]
+
+
+def test_a_rule_that_answers_by_the_cue_solves_no_pair(items: list[Item]) -> None:
+    """Of a pair one story is answered by the cue and the other is not, so that a rule of one role solves none."""
+    by_cue = {
+        f"{item.cluster}/{item.factors['version']}"
+        for item in items
+        if item.factors["scenario"] == "false_belief"
+        and item.factors["question_kind"] == "belief"
+        and item.answer != item.factors["cue"]
+    }
+    found = studied(items, by_cue)["pairs"].row(by_predicate=pl.col("perturbation") == "overall", named=True)
+    assert (found["solved"], found["only_cue"], found["only_other"]) == (0, 12, 0)
+    assert found["best_rule"] not in ("always classic", "opposite of the cue", "always unknown")
+    assert found["best_rule_accuracy"] is not None
+
+
+def test_roles_are_counted_apart(items: list[Item]) -> None:
+    found = studied(items, {"P1/late_label/passed_by", "P2/late_label/passed_by"})["roles"]
+    late = {row["role"]: row for row in found.filter(perturbation="late_label").iter_rows(named=True)}
+    assert {role: (row["correct"], row["total"]) for role, row in late.items()} == {
+        "cue": (6, 6),
+        "opposite": (12, 12),
+        "unknown": (2, 6),
+    }
+    assert late["cue"]["best_rule_accuracy"] == 1.0
+    assert late["unknown"]["best_rule_kind"] == "constant"
+
+
+def test_ground_is_compared_within_class_and_stage(items: list[Item]) -> None:
+    found = studied(items, {f"P{n}/late_label/remembers" for n in (1, 2, 3)} | {"P1/late_label/forgot"})["ground"]
+    late = found.row(by_predicate=pl.col("perturbation") == "late_label", named=True)
+    assert (late["right_treated"], late["asked_treated"]) == (6, 12)
+    assert (late["right_control"], late["asked_control"]) == (10, 12)
+    assert (late["share_treated"], late["share_control"]) == pytest.approx((1 / 2, 5 / 6))
+    assert late["risk_difference"] == pytest.approx(-1 / 3)
+    overall = found.row(by_predicate=pl.col("perturbation") == "overall", named=True)
+    assert overall["stages"] == 3
+    assert overall["risk_difference"] == pytest.approx(-1 / 3 / 3)  # three classes, one of which differs
+
+
+def test_awareness_is_compared_within_stages(items: list[Item]) -> None:
+    found = studied(items, {"P1/automatic_change_knowledge/knows"})["awareness"].row(0, named=True)
+    assert (found["right_treated"], found["asked_treated"], found["asked_control"]) == (4, 6, 12)
+    assert found["risk_difference"] == pytest.approx(-1 / 3)
+    assert found["stages"] == 3
+
+
+def test_the_first_edition_tells_awareness_in_different_stages_and_has_no_pairs() -> None:
+    found = studied(list(benchmarks.load("perturbed")), set())
+    assert set(found) & NEW_TABLES == {"awareness"}
+    row = found["awareness"].row(0, named=True)
+    assert (row["asked_treated"], row["asked_control"], row["stages"]) == (6, 4, 0)
+    assert row["risk_difference"] is None
+    assert row["method"] == "no stage has both"
+
+
+def test_tables_that_say_nothing_are_left_out_and_all_have_notes(items: list[Item]) -> None:
+    study = load_study("perturbed")
+    found = studied(items, set())
+    assert set(found) >= NEW_TABLES
+    assert set(study.notes("recommended")) >= NEW_TABLES
+    without = [item.model_copy(update={"factors": {**item.factors, "twin": None}}) for item in items]
+    assert "pairs" not in studied(without, set())
+
+
+def test_a_whole_task_has_as_many_questions_as_it_says(items: list[Item]) -> None:
+    found = studied(items, set())["tasks"]
+    assert found["solved"].to_list() == [True] * 9
+    part = studied([item for item in items if item.factors["version"] != "plain"], set())["tasks"]
+    assert part.filter(perturbation="none")["solved"].to_list() == [None] * 3
+    assert part.filter(perturbation="late_label")["solved"].to_list() == [True] * 3
+
+
+def test_the_terminal_shows_pairs_beside_the_best_rule(items: list[Item]) -> None:
+    study = load_study("perturbed")
+    shown = [one for one in study.summary(studied(items, set())) if "minimal pairs" in one.title]
+    assert [one.frame["solved"].to_list() for one in shown] == [["12/12"]]
+    assert "best simple rule" in shown[0].frame.columns

@@ -1,0 +1,154 @@
+"""The audit of the second edition as tables: what readers who only look at words score, beside the first edition."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from tomserve.benchmarks.findings import Findings
+from tomserve.benchmarks.perturbed.shipped import TOLERATED
+from tomserve.benchmarks.perturbed.shortcuts import audit
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, in_false_belief_subset
+from tomserve.benchmarks.perturbed_2.rules import RULES
+from tomserve.benchmarks.perturbed_2.shortcuts import asked_of, differing, fitted, pairs_of
+from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.items import Item
+
+MOST = 0.6
+"""The largest share of right answers that a rule may have in a class of the false-belief subset."""
+
+CONTROL = "none"
+"""The class that is left out of this goal: there the classic answer is the right one by design."""
+
+OVERALL = "overall"
+
+STAGES, SHOWN = 4, 15
+"""In how many stages a word must stand to be called telling, and how many such words the audit shows."""
+
+NOTES = {
+    "right": "Right answers of all questions about a belief in the false-belief scenario, by class. A rule of kind "
+    "learned answers each stage as the other stages taught it.",
+    "both": "The share of these questions that a rule has right, in how many of the ten classes of perturbation it has "
+    f"more than half right, in how many more than {MOST:.0%}, and whether it meets the published criterion of limited "
+    "robust Theory of Mind: more than half right on unperturbed stories and in five of the ten classes.",
+}
+NOTES["telling"] = (
+    "Words, pairs of words, and words within a class (class:word) that go most often with one role of the right "
+    "answer, as far as four stages have them: what an author would mend first. excess: standard deviations above "
+    "chance; of so many words some lie high by chance."
+)
+GOAL = (
+    f"No rule shall have more than {MOST:.0%} right in a class, or meet limited robust Theory of Mind. The class none "
+    "is left out of the first: there the classic answer is the right one by design, so that whoever gives it is right."
+)
+
+
+def findings(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None = None) -> Findings:
+    """The audit to print; its exit code is 1 where a rule exceeds the goal (see GOAL), or where the answers of a
+    learned rule in the score tables are not those of a fit.
+
+    own: whether these are the stages of the dataset itself, so that its score tables hold answers of learned rules.
+    first: the items of the first edition, None for those of its dataset.
+    """
+    if first is None:
+        from tomserve.benchmarks import perturbed
+
+        first = list(perturbed.load())
+    items = [item for stage in stages for item in stage.items()]
+    learned = fitted(items)
+    second = _counted(items, learned)
+    tables = {
+        "right answers, second edition": _by_class(second),
+        "right answers, first edition": _by_class(earlier := _counted(first, fitted(first))),
+        "both editions": _beside(second, earlier),
+        "telling words of the second edition": telling(items),
+    }
+    problems = list(_excesses(second))
+    if own:
+        problems += [
+            f"the score tables hold {count} answers of the rule {rule!r} that a fit does not give; write "
+            "tomserve/benchmarks/perturbed_2/learned.json again (see shortcuts.py)"
+            for rule, count in differing(items, learned).items()
+            if count > TOLERATED
+        ]
+    lines = (GOAL, *(f"problem: {one}" for one in problems), f"{len(problems)} problems" if problems else "ok")
+    return Findings(tables=tables, notes=NOTES, lines=lines, code=1 if problems else 0)
+
+
+def telling(items: Sequence[Item]) -> pl.DataFrame:
+    """The words and pairs of words, alone and within a class, that tell the role of an answer most, for authors to
+    mend: how many stories have them, and how many of these have the role that they go with most often.
+
+    items: all items of the edition. A word counts once a story, and must stand in stories of four stages at least; its
+    excess is in standard deviations of a Poisson count above what the share of the role lets expect.
+    """
+    stories = [item for item in items if asked_of(item) and not item.factors.get("swapped")]
+    usual = Counter(str(item.factors["belief_role"]) for item in stories)
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    stages: dict[str, set[object]] = defaultdict(set)
+    for item in stories:
+        for word in {*pairs_of(item)} - set(PERTURBATIONS):
+            found[word][str(item.factors["belief_role"])] += 1
+            stages[word].add(item.factors["stage"])
+    rows = []
+    for word, counts in found.items():
+        if len(stages[word]) >= STAGES:
+            role, count = counts.most_common(1)[0]
+            expected = counts.total() * usual[role] / usual.total()
+            excess = round((count - expected) / math.sqrt(expected), 2)
+            rows.append({"word": word, "role": role, "with it": count, "stories": counts.total(), "excess": excess})
+    schema = {"word": pl.String, "role": pl.String, "with it": pl.Int64, "stories": pl.Int64, "excess": pl.Float64}
+    return pl.DataFrame(rows, schema=schema).sort("excess", "word", descending=[True, False]).head(SHOWN)
+
+
+def _counted(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
+    """How many questions of the false-belief subset each rule has right, by class and overall."""
+    subset = [item for item in items if in_false_belief_subset(item.factors)]
+    if not subset:
+        return pl.DataFrame(schema={"rule": pl.String, "perturbation": pl.String, "right": pl.Int64, "total": pl.Int64})
+    counted, _, _ = audit(subset, learned, RULES)
+    return counted.filter(subset="false_belief").drop("subset")
+
+
+def _by_class(counted: pl.DataFrame) -> pl.DataFrame:
+    """One row a rule, in the order in which rules are declared, and a column a class."""
+    if counted.is_empty():
+        return pl.DataFrame()
+    names = [name for name in (*PERTURBATIONS, OVERALL) if name in set(counted["perturbation"])]
+    cells = counted.with_columns(cell=pl.format("{}/{}", "right", "total"))
+    return cells.pivot("perturbation", index="rule", values="cell", maintain_order=True).select("rule", *names)
+
+
+def _summed(counted: pl.DataFrame) -> pl.DataFrame:
+    share, tested = pl.col("right") / pl.col("total"), ~pl.col("perturbation").is_in([OVERALL, CONTROL])
+    half = pl.col("right") * 2 > pl.col("total")
+    above = (tested & half).sum().cast(pl.Int64)
+    ostensible = ((pl.col("perturbation") == CONTROL) & half).any()
+    return counted.group_by("rule", maintain_order=True).agg(
+        share.filter(pl.col("perturbation") == OVERALL).first().round(3).alias("right"),
+        above.alias("above half"),
+        (tested & (share > MOST)).sum().cast(pl.Int64).alias(f"above {MOST:.0%}"),
+        (ostensible & (above >= 5)).alias("limited robust"),
+    )
+
+
+def _beside(second: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
+    other = _summed(first)
+    named = other.rename({name: f"first: {name}" for name in other.columns if name != "rule"})
+    return _summed(second).join(named, on="rule", how="left", maintain_order="left")
+
+
+def _excesses(counted: pl.DataFrame) -> Iterator[str]:
+    tested = counted.filter(~pl.col("perturbation").is_in([OVERALL, CONTROL]))
+    for rule, name, right, total in tested.select("rule", "perturbation", "right", "total").iter_rows():
+        if right > MOST * total:
+            share = f"{right} of {total} right ({right / total:.0%})"
+            yield f"{rule!r} has {share} in the class {name}, more than {MOST:.0%}"
+    for row in _summed(counted).filter("limited robust").iter_rows(named=True):
+        yield (
+            f"{row['rule']!r} meets limited robust Theory of Mind on the false-belief subset: more than half right on "
+            f"unperturbed stories and in {row['above half']} of ten classes"
+        )
