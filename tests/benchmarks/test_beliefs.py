@@ -37,6 +37,18 @@ def test_testimony_that_cannot_be_judged_yet_leaves_it_open() -> None:
     assert beliefs("hear Ada x", "infer Ada y")[-1] == "y"
 
 
+def test_what_stands_in_plain_view_may_have_been_noticed_already() -> None:
+    assert beliefs("world x", "view Ada", "", "see Ada") == ["u", "unknownx", "unknownx", "x"]
+    assert beliefs("world x seen Ada", "world y", "view Ada", "see Ada") == ["x", "x", "xy", "y"]
+    assert beliefs("world x seen Ada", "view Ada") == ["x", "x"]
+    assert beliefs("world x", "view Bo") == ["u", "u"]
+
+
+def test_a_label_read_before_a_thing_in_view_is_noticed_leaves_both_possible() -> None:
+    assert beliefs("world x", "view Ada", "read Ada y", "see Ada") == ["u", "unknownx", "xy", "x"]
+    assert beliefs("world x", "view Ada", "tell Ada y", "read Ada x") == ["u", "unknownx", "y", "y"]
+
+
 def test_mechanisms() -> None:
     assert beliefs("world x seen Ada", "arm y known Ada", "pass known Ada") == ["x", "x", "y"]
     assert beliefs("world x seen Ada", "arm y", "pass known Ada") == ["x", "x", "x"]

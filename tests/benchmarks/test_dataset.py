@@ -221,16 +221,72 @@ def test_the_datasheet_is_about_this_dataset(items: list[Item]) -> None:
         assert cluster.split("/")[1] in sheet
 
 
-def test_the_second_annotation_can_be_recomputed() -> None:
+def agreement(*options: str) -> list[str]:
     script = ROOT / "dataset/annotation/agreement.py"
-    done = subprocess.run([sys.executable, script, "--list"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, script, *options], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_second_annotation_can_be_recomputed() -> None:
     sheet = (ROOT / "dataset/README.md").read_text()
-    lines = done.stdout.splitlines()
-    assert lines[0] in sheet
-    for line in lines:
-        if line.startswith("| belief") or line.startswith("| reality"):
-            assert line in sheet
     adjudicated = (ROOT / "dataset/annotation/adjudication.md").read_text()
-    for line in lines:
-        if " sentence " in line and ": gold [" in line:
-            assert line.split()[0] in adjudicated, line
+    first, now = agreement("--as-annotated", "--list"), agreement("--list")
+    assert first[0].startswith("272 stories compared; 0 replies")
+    for lines in (first, now):
+        assert lines[0] in sheet
+        for line in lines:
+            if line.startswith("| belief") or line.startswith("| reality"):
+                assert line in sheet
+            if " sentence " in line and ": gold [" in line and not line.startswith("Annotator"):
+                assert line.split()[0] in adjudicated, line
+
+
+def test_a_reply_to_a_story_whose_gold_has_changed_does_not_count() -> None:
+    """Gold that was changed after a reply had been read agrees with it for no good reason."""
+    sys.path.insert(0, str(ROOT / "dataset/annotation"))
+    try:
+        import sheets
+    finally:
+        sys.path.pop(0)
+    story = next(iter(sheets.stories().values()))
+    belief = story["belief"]
+    entry = {"code": "abc123", "sentences": list(belief.story)} | {
+        f"{kind}_question": item.question for kind, item in story.items()
+    }
+    gold = sheets.written("abc123", story)
+    assert sheets.unchanged(entry, gold, story)
+    assert not sheets.unchanged(entry | {"sentences": entry["sentences"][1:]}, gold, story)
+    assert not sheets.unchanged(entry | {"belief_question": "What else?"}, gold, story)
+    assert not sheets.unchanged(entry, gold | {"belief": gold["belief"][1:]}, story)
+
+
+def test_what_stands_in_plain_view_is_a_set_until_it_is_looked_at(items: list[Item]) -> None:
+    """The sets of the false-belief stories just before somebody looks, where a closed door does not hide the scene."""
+    before: dict[str, set[int]] = {}
+    for item in items:
+        wanted = item.factors["perturbation"] in ("transparent_container", "preposition_replacement")
+        if wanted and item.factors["scenario"] == "false_belief" and item.factors["question_kind"] == "belief":
+            assert item.gold is not None
+            sets = item.gold.sets or ()
+            look = sets.index((item.answer,))
+            before.setdefault(item.cluster, set()).add(len(sets[look - 1]))
+    assert len(before) == 12
+    assert {cluster for cluster, sizes in before.items() if sizes == {1}} == {
+        "T2/transparent_container",
+        "T2/preposition_replacement",
+    }
+    assert all(sizes in ({1}, {2}) for sizes in before.values())
+
+
+def test_distrust_is_told_before_the_words_that_it_bears_on() -> None:
+    for stage in perturbed.stages():
+        task = stage.file.tasks.get("untrustworthy_testimony")
+        if task is not None:
+            names = list(task.story)
+            assert names.index("sure") < names.index("says"), stage.file.stage
+
+
+def test_the_changes_name_both_digests(items: list[Item]) -> None:
+    changes = (ROOT / "dataset/CHANGES.md").read_text()
+    assert items_digest(items) in changes
+    assert "e7fcb6b14277829a10c54aa3d29b38eadf63490d6e8f2771b1589b1243620dc1" in changes

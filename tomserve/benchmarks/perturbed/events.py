@@ -8,6 +8,8 @@ In these forms A and B are persons and L and M are labels:
 
     world L [seen A, B]    from here on the world is L; A and B perceive it
     see A                  A perceives the thing itself
+    view A                 the thing stands in A's plain view: A may have noticed it already or may do so later, so that
+                           what A believes so far and what is to be seen are both possible
     read A L               A reads L on a label or sign; A believes it unless A has first-hand or trusted knowledge
     tell A L               somebody whom A trusts and believes tells A: L
     hear A L               A hears L and cannot judge it yet: L is added to what A may believe
@@ -31,6 +33,7 @@ from tomserve.items import UNKNOWN
 _FORMS = {
     "world": re.compile(r"world (?P<labels>\w+)(?: seen (?P<agents>.+))?"),
     "see": re.compile(r"see (?P<agents>.+)"),
+    "view": re.compile(r"view (?P<agents>.+)"),
     "read": re.compile(r"read (?P<agents>.+) (?P<labels>\w+)"),
     "tell": re.compile(r"tell (?P<agents>.+) (?P<labels>\w+)"),
     "hear": re.compile(r"hear (?P<agents>.+) (?P<labels>\w+)"),
@@ -76,10 +79,12 @@ class _State:
     world: set[str] = field(default_factory=lambda: {UNKNOWN})
     beliefs: dict[str, set[str]] = field(default_factory=dict)
     firm: set[str] = field(default_factory=set)  # persons whose belief is first-hand or from somebody they trust
+    viewed: dict[str, set[str]] = field(default_factory=dict)  # what persons may have noticed first-hand already
     armed: tuple[str, frozenset[str]] | None = None  # label that a mechanism will bring about, and who knows of it
 
     def learn(self, agent: str, labels: set[str], *, firm: bool) -> None:
         self.beliefs[agent] = set(labels)
+        self.viewed.pop(agent, None)
         if firm:
             self.firm.add(agent)
 
@@ -106,11 +111,14 @@ class _State:
     def _person(self, verb: str, agent: str, labels: set[str]) -> None:
         if verb == "see":
             self.learn(agent, self.world, firm=True)
+        elif verb == "view":
+            self.viewed[agent] = self.viewed.get(agent, set()) | self.world
+            self.beliefs[agent] = self.beliefs.get(agent, {UNKNOWN}) | self.world
         elif verb == "tell":
             self.learn(agent, labels, firm=True)
         elif verb == "read":
-            if agent not in self.firm:
-                self.learn(agent, labels, firm=False)
+            if agent not in self.firm:  # somebody who may have seen the thing itself may believe either
+                self.beliefs[agent] = labels | self.viewed.get(agent, set())
         elif verb == "hear":
             self.beliefs[agent] = self.beliefs.get(agent, {UNKNOWN}) | labels
         elif verb == "infer":
