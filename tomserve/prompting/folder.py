@@ -92,6 +92,7 @@ class StrategyFile(Settings):
     them by their names. calls: how many requests a program may make for one question. depth: how deep it may call
     itself. lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
     rotate: whether a prompt shows one of the demonstrations, drawn for its story by a fixed seed, instead of all.
+    formerly: the strategy that asked these prompts before it got others, so that its older runs can be told the name.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -99,6 +100,7 @@ class StrategyFile(Settings):
     max_tokens: int = Field(gt=0, le=MOST_TOKENS)
     demonstrations: list[Demonstration] = []
     rotate: bool = False
+    formerly: str = ""
     turns: list[TurnFile] = []
     calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)
     depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)
