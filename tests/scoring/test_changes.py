@@ -83,22 +83,22 @@ def test_a_row_of_scores_of_a_chain_of_changes() -> None:
     row = scored((1, "unknown"), (2, "tea"), (4, "salt"))
     assert (row["chain"], row["chain_length"]) == (["unknown", "tea", "salt"], 3)
     assert row["chain_proper"]
-    assert row["chain_lcs"] == row["chain_lcps"] == row["chain_transitions"] == row["sentence_accuracy"] == 1
-    assert row["change_f1"] == 1
+    assert row["chain_lcs"] == row["chain_lcps"] == row["chain_transitions"] == row["chain_sentence_accuracy"] == 1
+    assert row["chain_change_f1"] == 1
     assert row["answer_matches_last"]
 
 
 def test_sentences_before_the_first_belief_have_none() -> None:
     row = scored((2, "tea"), (4, "salt"))
     assert not row["chain_proper"]
-    assert row["sentence_accuracy"] == 0.75
+    assert row["chain_sentence_accuracy"] == 0.75
 
 
 def test_a_single_belief_is_all_precision_and_little_else() -> None:
     """And so is its floor: a chain that knows nothing, of one belief too."""
     row = scored((1, "unknown"), answer="unknown")
     assert (row["chain_proper"], row["chain_lcs"], row["chain_lcps"]) == (False, 1.0, 1.0)
-    assert (row["chain_transitions"], row["sentence_accuracy"], row["change_f1"]) == (0.0, 0.25, 0.0)
+    assert (row["chain_transitions"], row["chain_sentence_accuracy"], row["chain_change_f1"]) == (0.0, 0.25, 0.0)
     assert (row["floor_first_lcs"], row["floor_first_lcps"], row["floor_answer_lcs"]) == (1.0, 1.0, 1.0)
     assert row["floor_first_sentence_accuracy"] == 0.25
     every = scored((1, "unknown"), (2, "tea"), (3, "tea"), (4, "salt"))
@@ -121,6 +121,6 @@ def test_of_two_beliefs_after_one_sentence_the_last_counts() -> None:
 def test_a_number_out_of_range_spoils_the_chain_and_not_the_answer(number: int) -> None:
     row = scored((1, "unknown"), (number, "salt"))
     assert (row["answer"], row["correct"], row["chain"]) == ("salt", True, None)
-    assert (row["chain_proper"], row["chain_lcs"], row["sentence_accuracy"]) == (False, 0.0, 0.0)
+    assert (row["chain_proper"], row["chain_lcs"], row["chain_sentence_accuracy"]) == (False, 0.0, 0.0)
     text = orjson.dumps({"beliefs": [{"sentence": number, "belief": "tea"}], "answer": "tea"}).decode()
     assert read(text, LABELS, 4).chain_reason == f"belief 1: sentence {number} is out of range"
