@@ -212,6 +212,14 @@ def test_one_demonstration_cannot_rotate(tmp_path: Path) -> None:
         Strategy(folder)
 
 
+def test_a_copy_without_the_file_of_its_demonstrations_is_told_what_to_copy(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (tmp_path / "demonstrations.yaml").unlink()
+    told = r"strategy\.yaml:5: demonstrations: \.\./demonstrations\.yaml is no file .*; copy it there along with"
+    with pytest.raises(ContentError, match=told):
+        Strategy(folder)
+
+
 HELP = {
     "no label, sign or writing is seen": r"\b(label\w*|signs?|writ\w+|wrote|reads?|reading|names? it|says?|said|tag)\b",
     "nobody is told, asked or shown anything": r"\b(tell\w*|told|asks?|asked|hears?|heard|shows?|shown|explains?|trusts?)\b",

@@ -202,7 +202,7 @@ def test_a_demonstration_is_any_item_of_any_file(suffix: str, tmp_path: Path) ->
     assert orjson.loads(messages[2]["content"])["answer"] == "tea"
     (folder / "strategy.yaml").write_text(text % (suffix, "demo/8"))
     with pytest.raises(
-        ContentError, match=r"strategy\.yaml: demonstrations: unknown item 'demo/8'; did you mean 'demo/7'"
+        ContentError, match=r"strategy\.yaml:4: demonstrations: unknown item 'demo/8'; did you mean 'demo/7'"
     ):
         Strategy.load(f"{folder}/")
 

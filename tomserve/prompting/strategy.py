@@ -34,10 +34,10 @@ import orjson
 
 from tomserve import content
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import UNKNOWN, Item, read_items
+from tomserve.items import UNKNOWN, Item
 from tomserve.prompting import named
 from tomserve.prompting.conversation import Conversation, Program
-from tomserve.prompting.folder import TURN_PARTS, Demonstration, Folder, TurnFile
+from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
 from tomserve.prompting.listed import listed
 from tomserve.prompting.named import VARIABLES, NamedTurn, variables_of
 from tomserve.prompting.program import Ask, begin, load_program
@@ -96,7 +96,7 @@ class Strategy:
             for part, text in sources.items()
             if text is not None
         }
-        examples = [self._demonstration(entry) for entry in config.demonstrations]
+        examples = [self._files.demonstration(entry) for entry in config.demonstrations]
         shown = [self.exchange(example) for example in examples]
         self._shown = [message for messages in shown for message in messages]
         self._alternatives = shown if config.rotate else [self._shown]
@@ -309,13 +309,6 @@ class Strategy:
             if system.render({"choices": ()}) == without(text, UNKNOWN):
                 return f"{text}\n", self._first.fixed_opening({"choices": (UNKNOWN,)})
         return None, self._shown
-
-    def _demonstration(self, entry: Demonstration) -> Item:
-        items = {item.id: item for item in read_items((self.folder / entry.file).resolve())}
-        if entry.item not in items:
-            reason = one_of("item", entry.item, items)
-            raise ContentError(reason, path=self._files.file, field="demonstrations")
-        return items[entry.item]
 
     def exchange(self, item: Item) -> list[Message]:
         """How an item is shown as a demonstration: the question, and the right reply to it."""
