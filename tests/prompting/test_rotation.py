@@ -115,7 +115,8 @@ def test_each_demonstration_comes_up_about_equally_often(name: str) -> None:
 
 def traits(item: Item) -> dict[str, str]:
     """What a demonstration must have nothing to do with, in words."""
-    found = {name: str(item.factors[name]) for name in ("perturbation", "swapped", "scenario") if name in item.factors}
+    known: tuple[str, ...] = ("perturbation", "swapped", "scenario")
+    found = {name: str(item.factors[name]) for name in known if name in item.factors}
     place = item.choices.index(item.answer) if item.answer in item.choices else -1
     role = UNKNOWN if item.answer == UNKNOWN else f"place {place}"
     return {**found, "answer": role, "question": str(item.factors.get("question_kind", item.question[:4]))}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import ROOT, Endpoint, Outcome
 from tomserve.prompting.strategy import Strategy
+
+Cli = Callable[..., Outcome]
 
 FORMER = {"vanilla": "vanilla_1", "cot": "cot_1"}
 
 
-def begun_before(endpoint: Endpoint, cli, folder: Path, items: Path, *strategies: str):  # type: ignore[no-untyped-def]
+def begun_before(endpoint: Endpoint, cli: Cli, folder: Path, items: Path, *strategies: str) -> tuple[object, ...]:
     """A run as tomserve 0.4 made it, with its prompts under their names of then; returns the command that resumes it."""
     old = folder / "old"
     shutil.copytree(ROOT / "prompts/parts", old / "prompts/parts")
@@ -59,7 +62,7 @@ def test_a_resumed_run_is_told_the_new_name_of_its_prompts(
 
 
 def test_prompts_that_somebody_edited_are_told_as_before(
-    endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, cli: Cli, items_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edited = tmp_path / "edited/prompts"
     shutil.copytree(ROOT / "prompts/vanilla", edited / "vanilla")
