@@ -1,11 +1,14 @@
 """Measures every figure of the reference model's card: on held-out stories, on dataset/, and against transformers.
 
 python bench/reference.py [--stories 200] [--seed 7] [--agreement 100] [--dataset all|unperturbed|skip]
+                          [--editions perturbed perturbed-2]
 
-Starts the embedded server (vLLM on the CPU, guided JSON, greedy) and asks both strategies. Held-out stories have names,
+Starts the embedded server (vLLM on the CPU, guided JSON, greedy) and asks the strategies `vanilla` and `cot` and their
+former selves, `vanilla_1` and `cot_1`. Held-out stories have names,
 things, containers, rooms and phrasings that training never showed; "seen" ones are new stories of the training kind.
 "perturbed" ones have the two perturbations that training leaves out. Accuracy counts failures as wrong; a chain is
-proper where every belief follows the gold chain. Goals are marked, and counted where they are missed (exit code 1).
+proper where every belief follows the gold chain; those of `cot`, which leave out what does not change, are proper more
+easily than those of `cot_1`. Goals are marked, and counted where they are missed (exit code 1).
 """
 
 from __future__ import annotations
@@ -36,11 +39,12 @@ from stories import generate, positive
 
 GOALS = {"reality": 0.95, "control": 0.95, "false_belief": 0.85, "informed_other": 0.85}
 PROPER = 0.80
-STRATEGIES = ("vanilla", "cot")
+STRATEGIES = ("vanilla", "cot", "vanilla_1", "cot_1")
+EDITIONS = ("perturbed", "perturbed-2")
 
 
 def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
-    """Ask the items by both strategies and return their scores."""
+    """Ask the items by all strategies and return their scores."""
     path = scratch / f"{name}.jsonl"
     write_items(path, items)
     options = EvalOptions(
@@ -63,7 +67,7 @@ def shares(scores: pl.DataFrame, kinds: dict[str, str]) -> pl.DataFrame:
 def show(title: str, table: pl.DataFrame, goals: dict[str, float]) -> int:
     """Print a table and mark the goals that are missed; returns how many are."""
     missed = 0
-    print(f"\n{title}\n  {'class':<28} {'strategy':<9} {'n':>5} {'right':>6} {'proper':>7}", flush=True)
+    print(f"\n{title}\n  {'class':<28} {'strategy':<11} {'n':>5} {'right':>6} {'proper':>7}", flush=True)
     for row in table.iter_rows(named=True):
         proper = "" if row["chain_proper"] is None else f"{row['chain_proper']:.3f}"
         goal, verdict = goals.get(row["class"]), ""
@@ -71,8 +75,28 @@ def show(title: str, table: pl.DataFrame, goals: dict[str, float]) -> int:
             below = [text for text, ok in ((f"right {goal}", row["correct"] >= goal), (f"proper {PROPER}", not proper or row["chain_proper"] >= PROPER)) if not ok]  # fmt: skip  # noqa: E501
             missed += len(below)
             verdict = f"  misses {', '.join(below)}" if below else "  ok"
-        print(f"  {row['class']:<28} {row['strategy']:<9} {row['n']:>5} {row['correct']:>6.3f} {proper:>7}{verdict}")
+        print(f"  {row['class']:<28} {row['strategy']:<11} {row['n']:>5} {row['correct']:>6.3f} {proper:>7}{verdict}")
     return missed
+
+
+def on_edition(url: str, edition: str, unperturbed: bool, scratch: Path) -> None:
+    """Ask an edition of the dataset, and print right answers and proper chains by class, question and scenario."""
+    items = list(benchmarks.load(edition, None, None))
+    if unperturbed:
+        items = [item for item in items if item.factors["perturbation"] == "none"]
+    scores = ask(url, edition, items, scratch)
+    for question in ("reality", "belief"):
+        for false in (False, True):
+            kinds = {
+                item.id: str(item.factors["perturbation"])
+                for item in items
+                if item.factors["question_kind"] == question and (item.factors["scenario"] == "false_belief") is false
+            }
+            table = shares(scores.filter(pl.col("item").is_in(list(kinds))), kinds)
+            show(f"{edition}, {question}, {'false_belief' if false else 'controls'}", table, {})
+    for strategy in STRATEGIES:
+        mine = scores.filter(strategy=strategy)
+        print(f"  {edition}, all, {strategy}: {mine['correct'].sum():,} right of {mine.height:,}", flush=True)
 
 
 def agreement(url: str, items: list[Item]) -> int:
@@ -84,7 +108,7 @@ def agreement(url: str, items: list[Item]) -> int:
     model = AutoModelForCausalLM.from_pretrained(str(reference.folder()), dtype=torch.float32).eval()
     differing = 0
     for number, item in enumerate(items):
-        messages = list(Strategy.load(STRATEGIES[number % 2]).turn(item).messages)
+        messages = list(Strategy.load(STRATEGIES[number % len(STRATEGIES)]).turn(item).messages)
         request = {"model": "reference", "messages": messages, "temperature": 0, "max_tokens": 256}
         answer = httpx.post(f"{url}/chat/completions", json=request, timeout=120).json()
         theirs = answer["choices"][0]["message"]["content"]
@@ -108,6 +132,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--agreement", type=positive, default=100)
     parser.add_argument("--dataset", choices=("all", "unperturbed", "skip"), default="all")
+    parser.add_argument("--editions", nargs="+", choices=EDITIONS, default=EDITIONS)
     chosen = parser.parse_args()
     weights = reference.folder() / "model.safetensors"
     with safe_open(weights, "np") as tensors:
@@ -134,22 +159,8 @@ def main() -> int:
                     for kind in ("unexpected_contents", "unexpected_transfer"):
                         some = {item.id: kind_of(item) for item in items if item.factors["kind"] == kind}
                         show(f"{title}, {kind}", shares(scores.filter(pl.col("item").is_in(list(some))), some), {})
-            if chosen.dataset != "skip":
-                items = list(benchmarks.load("perturbed", None, None))
-                if chosen.dataset == "unperturbed":
-                    items = [item for item in items if item.factors["perturbation"] == "none"]
-                scores = ask(url, "dataset", items, scratch)
-                for question in ("reality", "belief"):
-                    for false in (False, True):
-                        part = [
-                            item
-                            for item in items
-                            if item.factors["question_kind"] == question
-                            and (item.factors["scenario"] == "false_belief") is false
-                        ]
-                        kinds = {item.id: str(item.factors["perturbation"]) for item in part}
-                        table = shares(scores.filter(pl.col("item").is_in(list(kinds))), kinds)
-                        show(f"dataset/, {question}, {'false_belief' if false else 'controls'}", table, {})
+            for edition in chosen.editions if chosen.dataset != "skip" else ():
+                on_edition(url, edition, chosen.dataset == "unperturbed", scratch)
             missed += agreement(url, unseen[: chosen.agreement]) > 0
     print(f"\n{missed} goals missed" if missed else "\nall goals met")
     return 1 if missed else 0

@@ -228,6 +228,7 @@ def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypa
 
 def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "prompts/vanilla", tmp_path / "mine/vanilla")
+    shutil.copy(ROOT / "prompts/demonstrations.yaml", tmp_path / "mine")
     done = cli("eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--strategy", tmp_path / "mine/vanilla")
     assert_refused(done, "two strategies are called 'vanilla'")
 
@@ -467,6 +468,7 @@ def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.
     original = ROOT / "prompts/vanilla"
     for path in original.iterdir():
         (folder / path.name).write_text(path.read_text())
+    shutil.copy(ROOT / "prompts/demonstrations.yaml", tmp_path / "prompts")
     ask = ["eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--limit", 1]
     (folder / "user.j2").write_text("Story:\n{{ storry }}\n")
     assert_refused(

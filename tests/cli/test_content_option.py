@@ -15,7 +15,7 @@ from tomserve.cli.app import app
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of content with a strategy of its own."""
-    shutil.copytree(ROOT / "prompts/vanilla", tmp_path / "own/prompts/terse")
+    shutil.copytree(ROOT / "prompts/vanilla_1", tmp_path / "own/prompts/terse")
     return tmp_path / "own"
 
 

@@ -35,7 +35,7 @@ def items():
     return list(get("perturbed").items())
 
 
-@pytest.mark.parametrize("name", ["vanilla", "cot"])
+@pytest.mark.parametrize("name", ["vanilla", "cot", "vanilla_1", "cot_1"])
 def test_in_order_every_prompt_shares_with_the_one_before_all_that_it_shares_with_any(name: str, items) -> None:
     strategy = Strategy.load(name)
     chosen = random.Random(1).sample(items, 60) + items[:32]
@@ -64,9 +64,14 @@ def test_the_order_follows_what_the_template_shows_first(tmp_path: Path) -> None
     strategy = Strategy(folder)
     item = make_item()
     assert strategy.order(item) == (item.question, item.choices, item.story)
-    vanilla = Strategy.load("vanilla")
+    vanilla = Strategy.load("vanilla_1")
     system = vanilla.turn(item).messages[0]["content"]  # it differs for questions that do not offer "unknown"
     assert vanilla.order(item) == (system, item.story, item.question, item.choices)
+    rotating = Strategy.load("vanilla")
+    shown = sorted(opening[1]["content"] for opening in rotating.openings(item))
+    place = shown.index(rotating.turn(item).messages[1]["content"])
+    system = rotating.turn(item).messages[0]["content"]
+    assert rotating.order(item) == (system, place, item.story, item.question, item.choices)
     (folder / "user.j2").write_text("{{ story[0][3].nothing.at_all }}")
     assert Strategy(folder).order(item) == (item.story, item.question, item.choices)
 

@@ -41,6 +41,9 @@ class Programmed(Strategy):
         self.name, self.program = name, program
         self.__dict__["own"] = (turns, turns or calls)
 
+    def order(self, item: Item) -> tuple[Any, ...]:
+        return (item.story,)
+
     @property
     def turns(self) -> int | None:
         return self.__dict__["own"][0]  # type: ignore[no-any-return]

@@ -33,7 +33,12 @@ from tomserve.prompting.turn import Reply, Turn
 from tomserve.scoring.answers import read
 
 TEXTS = ROOT / "tests/data/prompts"
-FIRST = ["cot", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla"]
+FIRST = ["cot_1", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla_1"]
+"""Strategies whose digests tests/prompting/test_turns.py knows."""
+
+ROTATING = ["cot", "cot_every_sentence", "vanilla", "vanilla_advised"]
+"""Strategies that show one of the demonstrations of prompts/demonstrations.yaml."""
+
 NEW = [
     *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
     *("vanilla_free", "vanilla_open"),
@@ -86,7 +91,7 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *NEW, *WEIGHED, *READERS])
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *WEIGHED, *READERS])
     for name in [*NEW, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
@@ -94,12 +99,12 @@ def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -
             assert word in page
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", [*ROTATING, *NEW])
 def test_what_is_sent_is_what_was_read_and_agreed_to(name: str) -> None:
     assert text_of(name) == (TEXTS / f"{name}.txt").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", [*FIRST, *NEW])
+@pytest.mark.parametrize("name", [*FIRST, *ROTATING, *NEW])
 @pytest.mark.parametrize("kind", ["perturbed", "hitom", "own"])
 def test_every_strategy_ends_in_an_answer_that_can_be_read(name: str, kind: str) -> None:
     item, strategy = items()[kind], Strategy.load(name)
@@ -115,7 +120,7 @@ def test_every_strategy_ends_in_an_answer_that_can_be_read(name: str, kind: str)
         assert schema["properties"]["answer"]["enum"] == ["tea", "salt"]
 
 
-@pytest.mark.parametrize("name", [*FIRST, *NEW])
+@pytest.mark.parametrize("name", [*FIRST, *ROTATING, *NEW])
 def test_no_prompt_speaks_of_unknown_where_it_is_no_choice(name: str) -> None:
     for turn in talk(Strategy.load(name), items()["own"], scripted)[0]:
         for message in (turn.messages[0], turn.messages[-1]):  # a demonstration between them offers it by itself
@@ -158,9 +163,9 @@ def test_all_questions_about_a_story_share_the_first_turn(name: str) -> None:
     assert Strategy.load(name).turn(first) == Strategy.load(name).turn(second)
 
 
-def test_vanilla_free_differs_from_vanilla_by_its_form_alone() -> None:
+def test_vanilla_free_differs_from_vanilla_1_by_its_form_alone() -> None:
     for kind in ("perturbed", "own"):
-        guided, free = (Strategy.load(name).turn(items()[kind]) for name in ("vanilla", "vanilla_free"))
+        guided, free = (Strategy.load(name).turn(items()[kind]) for name in ("vanilla_1", "vanilla_free"))
         assert guided.messages[1] == free.messages[1]
         assert guided.messages[0]["content"].splitlines()[:-1] == free.messages[0]["content"].splitlines()[:-1]
         assert free.schema is None
@@ -299,6 +304,6 @@ def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None
 
 if __name__ == "__main__":
     TEXTS.mkdir(exist_ok=True)
-    for one in NEW:
+    for one in [*ROTATING, *NEW]:
         (TEXTS / f"{one}.txt").write_text(text_of(one), "utf-8")
     sys.exit(0)

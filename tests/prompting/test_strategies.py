@@ -15,13 +15,14 @@ from tomserve.benchmarks.perturbed.stagecheck import load_stage
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.prompting.turn import Reply
+from tomserve.prompting.turn import Reply, Turn
 
 
-def test_vanilla_is_zero_shot_and_cot_one_shot() -> None:
+def test_both_are_one_shot_and_the_former_vanilla_is_zero_shot() -> None:
     item = make_item()
-    assert [m["role"] for m in Strategy.load("vanilla").turn(item).messages] == ["system", "user"]
-    assert [m["role"] for m in Strategy.load("cot").turn(item).messages] == ["system", "user", "assistant", "user"]
+    for name in ("vanilla", "cot", "cot_1"):
+        assert [m["role"] for m in Strategy.load(name).turn(item).messages] == ["system", "user", "assistant", "user"]
+    assert [m["role"] for m in Strategy.load("vanilla_1").turn(item).messages] == ["system", "user"]
 
 
 def test_a_strategy_of_one_turn_is_a_conversation_of_one_turn() -> None:
@@ -34,8 +35,10 @@ def test_a_strategy_of_one_turn_is_a_conversation_of_one_turn() -> None:
 
 
 def test_the_item_comes_last_and_all_before_is_shared() -> None:
-    for name in ("cot", "vanilla"):
+    for name in ("cot_1", "vanilla_1", "cot", "vanilla"):
         one, two = (Strategy.load(name).turn(make_item(n)) for n in (1, 2))
+        if not name.endswith("_1"):  # both say the same, but each story may have another demonstration
+            one, two = (Turn((turn.messages[0], turn.messages[-1]), None) for turn in (one, two))
         assert one.messages[:-1] == two.messages[:-1]
         assert one.messages[-1]["content"].startswith(
             "Story:\n1. The jar stands on the shelf.\n2. Jar number 1 holds tea.\n"
@@ -46,17 +49,27 @@ def test_the_item_comes_last_and_all_before_is_shared() -> None:
         )
 
 
-def test_schemas_bind_the_labels_and_every_sentence_in_order() -> None:
+@pytest.mark.parametrize("name", ["cot_1", "cot_every_sentence"])
+def test_schemas_bind_the_labels_and_every_sentence_in_order(name: str) -> None:
     item = make_item()
     assert Strategy.load("vanilla").turn(item).schema["properties"]["answer"] == {"enum": ["tea", "salt", "unknown"]}
-    beliefs = Strategy.load("cot").turn(item).schema["properties"]["beliefs"]
+    beliefs = Strategy.load(name).turn(item).schema["properties"]["beliefs"]
     assert [entry["properties"]["sentence"] for entry in beliefs["prefixItems"]] == [{"const": n} for n in (1, 2, 3)]
     assert beliefs["minItems"] == beliefs["maxItems"] == 3
     assert beliefs["items"] is False
 
 
-def test_the_demonstration_is_right_and_from_outside_the_dataset() -> None:
-    turn = Strategy.load("cot").turn(make_item())
+def test_the_schema_of_cot_lets_a_model_leave_out_sentences() -> None:
+    beliefs = Strategy.load("cot").turn(make_item()).schema["properties"]["beliefs"]
+    assert (beliefs["minItems"], beliefs["maxItems"]) == (1, 3)
+    assert beliefs["items"]["properties"] == {
+        "sentence": {"type": "integer", "enum": [1, 2, 3]},
+        "belief": {"enum": ["tea", "salt", "unknown"]},
+    }
+
+
+def test_the_demonstration_of_the_former_cot_is_right_and_from_outside_the_dataset() -> None:
+    turn = Strategy.load("cot_1").turn(make_item())
     reply = orjson.loads(turn.messages[2]["content"])
     assert reply["answer"] == "the toolshed"
     assert [entry["sentence"] for entry in reply["beliefs"]] == [1, 2, 3, 4, 5, 6]
@@ -189,7 +202,7 @@ def test_a_demonstration_is_any_item_of_any_file(suffix: str, tmp_path: Path) ->
     assert orjson.loads(messages[2]["content"])["answer"] == "tea"
     (folder / "strategy.yaml").write_text(text % (suffix, "demo/8"))
     with pytest.raises(
-        ContentError, match=r"strategy\.yaml: demonstrations: unknown item 'demo/8'; did you mean 'demo/7'"
+        ContentError, match=r"strategy\.yaml:4: demonstrations: unknown item 'demo/8'; did you mean 'demo/7'"
     ):
         Strategy.load(f"{folder}/")
 

@@ -276,18 +276,28 @@ def test_the_digest_covers_every_turn(name: str, text: str, tmp_path: Path) -> N
 
 
 DIGESTS = {
-    "cot": "9d956c7c856ef5a46a2ef055dee1d7ac41a0b1ea442810562143c800e9ea97a1",
+    "cot_1": "9d956c7c856ef5a46a2ef055dee1d7ac41a0b1ea442810562143c800e9ea97a1",
     "hitom_chain": "38911b625c4caccc40a8dbf879fd7d247d5102eaf41cc078900f97a3206b9776",
     "hitom_cot": "c3cbee23c9a2bf7791af8508bb2cbf6e8ec33bde0bfc3149155c485b255849a5",
     "hitom_cot_reason_first": "c35896746864586e74317bd7777de4c99436a620d9f2fb0a30647623de948f16",
     "hitom_vanilla": "1488a59e33aa23cb4cf6f5680c7540b9ad8faed2d4b18223798fb3b7be909782",
-    "vanilla": "318a49f6841d2ec5397920c3df03a9e6276ab6e6164c1855f61bee4af58da00b",
+    "vanilla_1": "318a49f6841d2ec5397920c3df03a9e6276ab6e6164c1855f61bee4af58da00b",
 }
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_runs_begun_with_the_first_strategies_can_be_resumed(name: str) -> None:
-    assert Strategy.load(name).digest == f"sha256:{DIGESTS[name]}"
+def test_the_first_strategies_still_ask_what_they_asked(name: str) -> None:
+    assert Strategy.load(name).digest_as(name.removesuffix("_1")) == f"sha256:{DIGESTS[name]}"
+
+
+def test_a_strategy_knows_under_which_name_its_former_prompts_are_asked_now(tmp_path: Path) -> None:
+    for name in ("vanilla", "cot"):
+        assert Strategy.load(name).renamed(f"sha256:{DIGESTS[f'{name}_1']}") == f"{name}_1"
+        assert Strategy.load(name).renamed("sha256:of prompts that somebody has edited") is None
+        former = Strategy.load(f"{name}_1", overrides={f"{name}_1/system": "Be brief."}, max_tokens=7)
+        now = Strategy.load(name, overrides={f"{name}/system": "Be brief."}, max_tokens=7)
+        assert now.renamed(former.digest_as(name)) == f"{name}_1"
+    assert Strategy.load("cot_1").renamed(Strategy.load("cot_1").digest) is None
 
 
 def test_the_digest_covers_what_a_question_without_unknown_is_told(tmp_path: Path) -> None:

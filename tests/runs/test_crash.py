@@ -202,7 +202,8 @@ def test_a_disk_that_fills_ends_the_run_resumably(endpoint: Endpoint, cli, tmp_p
         again = cli(*command)
         assert again.code in (0, 3), again.err
         assert sum(1 for _ in read_rows(disk / "r/responses.jsonl")) > kept
-        assert len(endpoint.requests) - asked <= 400 - kept
+        asked_again = {orjson.dumps(body["messages"]) for body in endpoint.requests[asked:] if body["max_tokens"] > 1}
+        assert len(asked_again) <= 400 - kept  # a slow answer may have been asked for twice at the same time
     finally:
         subprocess.run(["umount", "-l", disk], check=False)
 

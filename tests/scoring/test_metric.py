@@ -48,7 +48,7 @@ def test_columns_follow_from_the_declarations() -> None:
     declared = [name for metric in STANDARD for name in metric.columns]
     assert [name for name in COLUMNS if name in declared] == declared
     assert len(set(declared)) == len(declared)
-    assert {"benchmark", "item", "cluster", *FLOOR.columns, *RULED.columns} == ITEM_COLUMNS
+    assert {"benchmark", "item", "cluster", *RULED.columns} == ITEM_COLUMNS
     assert len(FLOOR.columns) == len(FLOORS) * len(FLOOR_METRICS)
 
 

@@ -98,7 +98,7 @@ def test_a_real_evaluation(served: Path) -> None:
         for item in map(orjson.loads, (served / "perturbed-reference/items.jsonl").read_bytes().splitlines())
     }
     for row in scores.filter(pl.col("strategy") == "cot").iter_rows(named=True):
-        assert len(row["chain"]) == len(items[row["item"]]["story"])
+        assert 1 <= len(row["chain"]) <= len(items[row["item"]]["story"])  # it may leave out what does not change
     manifest = orjson.loads((served / "perturbed-reference/manifest.json").read_bytes())
     assert manifest["revision"] == reference.revision()
     assert manifest["server"]["engine_version"].startswith("0.")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tomserve.content.yamlfile import load, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
+from tomserve.items import Item, read_items
 
 PARTS = ("system", "user", "schema", "reply")
 """The templates of a strategy of one turn; each is in a file PART.j2."""
@@ -92,6 +93,7 @@ class StrategyFile(Settings):
     them by their names. calls: how many requests a program may make for one question. depth: how deep it may call
     itself. lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
     rotate: whether a prompt shows one of the demonstrations, drawn for its story by a fixed seed, instead of all.
+    formerly: the strategy that asked these prompts before it got others, so that its older runs can be told the name.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -99,6 +101,7 @@ class StrategyFile(Settings):
     max_tokens: int = Field(gt=0, le=MOST_TOKENS)
     demonstrations: list[Demonstration] = []
     rotate: bool = False
+    formerly: str = ""
     turns: list[TurnFile] = []
     calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)
     depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)
@@ -143,6 +146,17 @@ class Folder:
             return path.read_text("utf-8") if path.exists() else None
         except (OSError, UnicodeDecodeError) as error:
             raise ContentError(f"cannot be read ({error})", path=path) from None
+
+    def demonstration(self, entry: Demonstration) -> Item:
+        """The item that is shown. Raises ContentError where its file or the item is not there."""
+        file = (self.path / entry.file).resolve()
+        if not file.is_file():
+            reason = f"{entry.file} is no file (looked for {file}); copy it there along with the strategy"
+            raise self.mistake(reason, "demonstrations")
+        items = {item.id: item for item in read_items(file)}
+        if entry.item not in items:
+            raise self.mistake(one_of("item", entry.item, items), "demonstrations")
+        return items[entry.item]
 
     def modules(self) -> list[Path]:
         """The program and the files beside it that it may read or import."""

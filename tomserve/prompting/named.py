@@ -75,6 +75,8 @@ class NamedTurn:
         self.uses = variables_used(self.templates)
         self._varies = self.system is not None and bool(self.system.uses)
         self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
+        texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
+        self._ranks = [sorted(texts).index(text) for text in texts]
         self._schema = _cached(self.schema, self._parsed_schema)
         self._opening = _cached(self.system, self._rendered_opening)
 
@@ -118,15 +120,19 @@ class NamedTurn:
         return opening
 
     def alternative(self, variables: Mapping[str, Any]) -> int:
-        """Which of the alternative demonstrations a story gets: by a digest of its sentences and a fixed seed, so that all
-        questions about a story get the same, and over many stories each comes up equally often."""
+        """Which of the alternative demonstrations a story gets.
+
+        It is drawn by a digest of the story's sentences and a fixed seed, so that all questions about a story get the
+        same one, and that over many stories each comes up about equally often, whatever the stories are about.
+        """
         several = len(self._demonstrations)
         return _drawn(tuple(variables["story"])) % several if several > 1 else 0
 
-    def varying(self, variables: Mapping[str, Any]) -> tuple[str, ...]:
-        """What of the opening depends on the item: the system text, which of the demonstrations; or nothing."""
+    def varying(self, variables: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What of the opening depends on the item: the system text, the place of the demonstration among all of them in
+        the order of their texts (so that those which begin alike stand together); or nothing."""
         system = (self._opening(variables)[0]["content"],) if self._varies else ()
-        return (*system, str(self.alternative(variables))) if len(self._demonstrations) > 1 else system
+        return (*system, self._ranks[self.alternative(variables)]) if len(self._demonstrations) > 1 else system
 
     def _rendered_opening(self, variables: Mapping[str, Any]) -> list[Message]:
         text = self.system.render(variables) if self.system is not None else ""

@@ -24,6 +24,7 @@ rendered as a template. A demonstration is an item of any file of items (see tom
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +34,10 @@ import orjson
 
 from tomserve import content
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import UNKNOWN, Item, read_items
+from tomserve.items import UNKNOWN, Item
+from tomserve.prompting import named
 from tomserve.prompting.conversation import Conversation, Program
-from tomserve.prompting.folder import TURN_PARTS, Demonstration, Folder, TurnFile
+from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
 from tomserve.prompting.listed import listed
 from tomserve.prompting.named import VARIABLES, NamedTurn, variables_of
 from tomserve.prompting.program import Ask, begin, load_program
@@ -82,7 +84,9 @@ class Strategy:
         thinking: int = 0,
     ) -> None:
         self.name, self.folder, self.system_role = folder.name, folder, system_role
-        self._files = Folder(folder, overrides or {})
+        self._options: dict[str, Any] = {"system_role": system_role, "max_tokens": max_tokens, "thinking": thinking}
+        self._overrides = dict(overrides or {})
+        self._files = Folder(folder, self._overrides)
         config = self._files.config
         self.description, self.lettered = config.description, config.lettered
         self._environment = environment(folder)
@@ -92,7 +96,7 @@ class Strategy:
             for part, text in sources.items()
             if text is not None
         }
-        examples = [self._demonstration(entry) for entry in config.demonstrations]
+        examples = [self._files.demonstration(entry) for entry in config.demonstrations]
         shown = [self.exchange(example) for example in examples]
         self._shown = [message for messages in shown for message in messages]
         self._alternatives = shown if config.rotate else [self._shown]
@@ -108,7 +112,8 @@ class Strategy:
         self.max_tokens = max(turn.max_tokens for turn in self._turns.values())
         answering = self._turns.values() if self._program else [*self._turns.values()][-1:]
         self.chain = any("beliefs" in (turn.schema.source if turn.schema else "") for turn in answering)
-        self.digest = self._digest(sources)
+        self._sources = sources
+        self.digest = self.digest_as(self.name)
 
     @classmethod
     def load(cls, name: str, **options: Any) -> Strategy:
@@ -252,23 +257,41 @@ class Strategy:
                     reason = f"{one_of('reply', wanted, before)} (the turns before {name!r})"
                     raise ContentError(reason, path=template.path, line=line)
 
-    def _digest(self, sources: Mapping[str, str | None]) -> str:
-        """A digest of the texts, the settings and the program. That of a strategy of one turn keeps its old form."""
-        included = {name: text for one in self._templates.values() for name, text in sorted(one.included.items())}
+    def renamed(self, digest: str) -> str | None:
+        """The strategy that asks today what this one asked when its digest was `digest`; None where there is none.
+
+        Such a strategy says `formerly` in its strategy.yaml. It is loaded with the options of this one.
+        """
+        for name, file in content.names("prompts", "/strategy.yaml").items():
+            with contextlib.suppress(ConfigError):  # of a folder that has nothing to do with this one
+                if Folder(file.parent, {}).config.formerly != self.name:
+                    continue
+                own = {key.replace(f"{self.name}/", f"{name}/"): text for key, text in self._overrides.items()}
+                if Strategy(file.parent, overrides=own, **self._options).digest_as(self.name) == digest:
+                    return name
+        return None
+
+    def digest_as(self, name: str) -> str:
+        """A digest of everything that shapes a request: the texts, the settings and the program.
+
+        name: what the strategy is called. The digest of a strategy of one turn keeps its old form.
+        """
+        sources = self._sources
+        included = {file: text for one in self._templates.values() for file, text in sorted(one.included.items())}
         if not self._files.turns:
             system, opening = self._digested_system()
             if system is not None:
                 sources = {**sources, "system": system}
-            fixed = [self.name, self.system_role, self.max_tokens, sources, opening]
+            fixed = [name, self.system_role, self.max_tokens, sources, opening]
             if len(self._alternatives) > 1:
-                fixed.append(self._alternatives)
+                fixed.append([named.ROTATION_SEED.decode(), self._alternatives])
             more: list[Any] = [value for value in (included, self._first.fields) if value]
         else:
             settings = {
-                name: [turn.max_tokens, turn.fields, turn.shared, self._continues[name]]
-                for name, turn in self._turns.items()
+                one: [turn.max_tokens, turn.fields, turn.shared, self._continues[one]]
+                for one, turn in self._turns.items()
             }
-            fixed = [self.name, self.system_role, settings, sources, included]
+            fixed = [name, self.system_role, settings, sources, included]
             more = [[path.name, content.digest(path)] for path in self._files.modules()]
         return content.digest(orjson.dumps([*fixed, *more], option=orjson.OPT_SORT_KEYS))
 
@@ -286,13 +309,6 @@ class Strategy:
             if system.render({"choices": ()}) == without(text, UNKNOWN):
                 return f"{text}\n", self._first.fixed_opening({"choices": (UNKNOWN,)})
         return None, self._shown
-
-    def _demonstration(self, entry: Demonstration) -> Item:
-        items = {item.id: item for item in read_items((self.folder / entry.file).resolve())}
-        if entry.item not in items:
-            reason = one_of("item", entry.item, items)
-            raise ContentError(reason, path=self._files.file, field="demonstrations")
-        return items[entry.item]
 
     def exchange(self, item: Item) -> list[Message]:
         """How an item is shown as a demonstration: the question, and the right reply to it."""

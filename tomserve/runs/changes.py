@@ -1,17 +1,19 @@
-"""What happens when a run's answers begin to come from another server or another model than before.
+"""What happens when a run's answers begin to come from another server, model or prompt than before.
 
 A run has one server and one model. Such a change is recorded in the manifest, and it stops the run unless the user
-accepts it with `--accept-change`.
+accepts it with `--accept-change`. A change of its prompts always stops it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tomserve.engine.answering import Answering
+from tomserve.errors import RunMismatchError
+from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest import Manifest, Session, portable
 from tomserve.serving import identity
 from tomserve.serving.target import Target
@@ -64,3 +66,24 @@ class Changes:
         self.note(change)
         if self.accepted:
             self.session.set_server(change["what"], identity.both(change["before"], change["now"]))
+
+
+def refuse_renamed(folder: Path, old: Manifest, asked: Collection[str], strategies: Sequence[Strategy]) -> None:
+    """Raise RunMismatchError where strategies have got other prompts since the run began, and its own another name.
+
+    folder: the run's folder, for messages. old: its manifest. asked: the strategies that have answers in it.
+    strategies: those that are to be asked now.
+    """
+    renamed = {}
+    for strategy in strategies:
+        was = old.strategies.get(strategy.name)
+        if strategy.name in asked and was is not None and was.digest not in (None, strategy.digest):
+            renamed[strategy.name] = strategy.renamed(was.digest)
+    if found := {name: now for name, now in renamed.items() if now is not None}:
+        changed, today = (" and ".join(map(repr, names)) for names in (found, found.values()))
+        options = " ".join(f"--strategy {name}" for name in found.values())
+        raise RunMismatchError(
+            f"{folder}: the prompts of {changed} have changed since this run was begun (by tomserve {old.tomserve}); "
+            f"those that it asked are called {today} now: ask them in a new run with {options} --run NEW (make: "
+            f"STRATEGY='{' '.join(found.values())}' RUN=NEW), or go on with the version that began it"
+        )

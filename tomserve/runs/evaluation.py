@@ -22,7 +22,7 @@ from pathlib import Path
 from tomserve.engine.request import Identity, Request
 from tomserve.prompting.turn import Turn
 from tomserve.runs import preflight, runfolder
-from tomserve.runs.changes import Changes
+from tomserve.runs.changes import Changes, refuse_renamed
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.manifest import Manifest, Session, portable
@@ -276,6 +276,7 @@ def _resumed(
         sampling=made.sampling.record(),
     )
     if (old := Manifest.read(folder.path)) is not None:
+        refuse_renamed(folder.path, old, journal.asked, made.questions.strategies)
         manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
         raise runfolder.without_manifest(journal.path)

@@ -21,8 +21,8 @@ from tomserve.scoring.rules import GENERIC
 from tomserve.scoring.sentences import MISSING, Judgement, judge
 
 FLOORS = ("first", "answer", UNKNOWN)
-"""Chains that know nothing of the story and repeat one label for every sentence: the first gold belief, the right
-answer, or "unknown". What they score, a model gets for nothing."""
+"""Chains that know nothing of the story and repeat one label, as often as the model wrote a belief: the first gold
+belief, the right answer, or "unknown". What they score, a model gets for nothing."""
 
 FLOOR_METRICS = ("lcs", "lcps", "transitions", "sentence_accuracy")
 """The metrics of a chain that are computed for the floors as well."""
@@ -140,27 +140,28 @@ def _scored(
 
 
 def _floors(item: Item, reading: Reading) -> dict[str, float | None]:
-    del reading  # floors belong to the item and do not depend on a reply
-    return {} if item.gold is None else _floors_of(automaton(item.gold), item.answer, UNKNOWN in item.choices)
+    """A precision depends on how long a chain is, so that a floor is as long as the chain that it stands beside."""
+    if item.gold is None:
+        return {}
+    gold = automaton(item.gold)
+    length = len(reading.chain) if reading.chain else len(gold.labels)
+    return _floors_of(gold, item.answer, UNKNOWN in item.choices, length)
 
 
-FLOOR = Metric(
-    {f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors, of_item=True
-)
+FLOOR = Metric({f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors)
 """The metrics of the floors: what the chains of FLOORS score against the item's gold. They are null without gold, and
 those of "unknown" where that is no label of the item."""
 
 
 @lru_cache(maxsize=8192)
-def _floors_of(gold: Automaton, answer: str, unknown: bool) -> dict[str, float | None]:
-    length = len(gold.labels)
+def _floors_of(gold: Automaton, answer: str, unknown: bool, length: int) -> dict[str, float | None]:
     first = max(sorted(gold.labels[0]), key=lambda label: score_chain(gold, [label] * length).lcs)
     found: dict[str, float | None] = {}
     for floor, label in zip(FLOORS, (first, answer, UNKNOWN if unknown else None), strict=True):
         if label is None:
             continue
         score = score_chain(gold, [label] * length)
-        accuracy = judge(gold, [(t + 1, label) for t in range(length)]).accuracy
+        accuracy = judge(gold, [(1, label)]).accuracy  # without further beliefs it holds to the end
         values = (score.lcs, score.lcps, score.transitions, accuracy)
         found |= {f"floor_{floor}_{metric}": value for metric, value in zip(FLOOR_METRICS, values, strict=True)}
     return found

@@ -80,7 +80,7 @@ def write_scored(
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
     questions = grouped(responses.rows())
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
+    with _told_by_polars(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
         parts: list[Path] = []
         while chunk := list(islice(questions, PART)):
             answered = (
@@ -110,6 +110,15 @@ def tell(note: Note | None, *files: ResponseFile | None) -> None:
 def empty(run: str) -> pl.DataFrame:
     """The score table of a run in which nothing was answered."""
     return _table(run, (), (), (), _Columns.of({}, (), plain))
+
+
+@contextlib.contextmanager
+def _told_by_polars(path: Path) -> Iterator[None]:
+    """Raise OSError where Polars cannot write a file; of a full disk it tells by an error of its own."""
+    try:
+        yield
+    except pl.exceptions.ComputeError as error:
+        raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,271 @@
+"""Demonstrations that rotate over stories (`rotate` in strategy.yaml): which story gets which, and what they show."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from scipy import stats
+
+from tests.conftest import ROOT, data_file, make_item
+from tomserve.benchmarks import load
+from tomserve.errors import ContentError
+from tomserve.items import UNKNOWN, Item, read_items
+from tomserve.prompting import named
+from tomserve.prompting.strategy import Strategy
+
+DEMONSTRATIONS = ROOT / "prompts/demonstrations.yaml"
+ALTERNATIVES = 6
+ROTATING = ("vanilla", "vanilla_advised", "cot", "cot_every_sentence")
+CHANCE = 1e-4
+"""Below this p value a seeded draw is called uneven: the draw is fixed, so that the tests cannot fail by chance, and
+there are some dozens of comparisons."""
+
+
+@cache
+def shown() -> list[Item]:
+    return list(read_items(DEMONSTRATIONS))
+
+
+def demonstration(strategy: Strategy, item: Item) -> str:
+    """The id of the demonstration that an item's prompt shows."""
+    messages = strategy.turn(item).messages
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    found = [one.id for one in shown() if messages[1] == strategy.exchange(one)[0]]
+    assert len(found) == 1
+    assert messages[1:3] == tuple(strategy.exchange(next(one for one in shown() if one.id == found[0])))
+    return found[0]
+
+
+def narratives() -> list[Item]:
+    """Stories of the form of BigToM: some sentences about one person, an event that the person sees or does not see, and
+    two possible answers."""
+    drawn = random.Random(3)
+    people, things = ["Ana", "Bert", "Chidi", "Dee", "Emeka", "Fen"], ["oat milk", "rice", "paint", "glue", "tea"]
+    made = []
+    for number in range(400):
+        who, (one, other) = drawn.choice(people), drawn.sample(things, 2)
+        aware = drawn.random() < 0.5
+        story = [
+            f"{who} works in place number {number} and wants to use {one}.",
+            f"The pot that {who} takes holds {one}.",
+            f"A colleague swaps the {one} for {other}.",
+            f"{who} {'sees' if aware else 'does not see'} it.",
+        ]
+        right, wrong = (other, one) if aware else (one, other)
+        for question in (f"Does {who} believe the pot holds {one} or {other}?", f"What will {who} do?"):
+            made.append(
+                make_item(
+                    id=f"{number}/{question[:4]}", story=story, question=question, choices=[right, wrong],
+                    answer=right, gold=None, factors={"perturbation": "aware" if aware else "unaware"},
+                )
+            )  # fmt: skip
+    return made
+
+
+@cache
+def dataset(name: str) -> list[Item]:
+    if name == "narratives":
+        return narratives()
+    if name == "hitom":
+        return list(load("hitom", data_file("Hi-ToM_data.json")))
+    return list(load(name))
+
+
+@cache
+def drawn(name: str) -> list[tuple[Item, str]]:
+    strategy = Strategy.load("vanilla")
+    return [(item, demonstration(strategy, item)) for item in dataset(name)]
+
+
+DATASETS = ["perturbed", "perturbed-2", "narratives", "hitom"]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_all_questions_about_a_story_show_one_demonstration(name: str) -> None:
+    by_story: dict[tuple[str, ...], set[str]] = {}
+    for item, which in drawn(name):
+        by_story.setdefault(item.story, set()).add(which)
+    assert {len(found) for found in by_story.values()} == {1}
+    assert len(dataset(name)) > len(by_story)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_strategy_shows_a_story_the_same_demonstration(name: str) -> None:
+    """So that a difference between two strategies is none between demonstrations."""
+    strategies = [Strategy.load(one) for one in ROTATING]
+    for item, which in random.Random(1).sample(drawn(name), 20):
+        assert {demonstration(strategy, item) for strategy in strategies} == {which}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_each_demonstration_comes_up_about_equally_often(name: str) -> None:
+    of_stories = {item.story: which for item, which in drawn(name)}
+    counts = Counter(of_stories.values())
+    assert len(counts) == ALTERNATIVES
+    assert stats.chisquare(list(counts.values())).pvalue > CHANCE, counts
+
+
+def traits(item: Item) -> dict[str, str]:
+    """What a demonstration must have nothing to do with, in words."""
+    known: tuple[str, ...] = ("perturbation", "swapped", "scenario")
+    found = {name: str(item.factors[name]) for name in known if name in item.factors}
+    place = item.choices.index(item.answer) if item.answer in item.choices else -1
+    role = UNKNOWN if item.answer == UNKNOWN else f"place {place}"
+    return {**found, "answer": role, "question": str(item.factors.get("question_kind", item.question[:4]))}
+
+
+@pytest.mark.parametrize("name", ["perturbed", "perturbed-2", "narratives"])
+def test_which_one_has_nothing_to_do_with_class_swap_and_right_answer(name: str) -> None:
+    """A chi-square test of independence for each trait. Stories are counted once for each value, as all the questions
+    about a story show the same demonstration and are no new evidence."""
+    pairs = {
+        (trait, value, item.story, which)
+        for item, which in drawn(name)
+        for trait, value in traits(item).items()
+    }  # fmt: skip
+    for trait in {pair[0] for pair in pairs}:
+        table = Counter((value, which) for one, value, _, which in pairs if one == trait)
+        values, kinds = (sorted({key[place] for key in table}) for place in (0, 1))
+        counts = [[table[value, kind] for kind in kinds] for value in values]
+        if len(counts) > 1:
+            assert stats.chi2_contingency(counts).pvalue > CHANCE, (trait, counts)
+
+
+def test_prompts_that_show_the_same_stand_together() -> None:
+    strategy = Strategy.load("cot")
+    ordered = sorted(dataset("perturbed"), key=strategy.order)
+    seen = [demonstration(strategy, item) for item in ordered[::4]]
+    assert sum(one != other for one, other in pairwise(seen)) == ALTERNATIVES - 1
+
+
+def test_a_strategy_tells_all_beginnings_that_a_prompt_may_have() -> None:
+    strategy, item = Strategy.load("cot"), make_item()
+    openings = strategy.openings(item)
+    assert len(openings) == ALTERNATIVES
+    assert [*strategy.turn(item).messages[:-1]] in openings
+    assert Strategy.load("vanilla_1").openings(item) == [[Strategy.load("vanilla_1").turn(item).messages[0]]]
+
+
+@pytest.mark.parametrize("role", [True, False])
+def test_a_replaced_part_holds_for_demonstrations_too(role: bool) -> None:
+    parts = {
+        "cot/user": "Q: {{ question }} {{ story | length }}",
+        "cot/reply": "So: {{ answer }}",
+        "system": "Be brief.",
+    }
+    strategy = Strategy.load("cot", overrides=parts, system_role=role)
+    for number in range(12):
+        *opening, question, reply, last = (message["content"] for message in strategy.turn(make_item(number)).messages)
+        shown_item = next(item for item in shown() if question.endswith(f"Q: {item.question} {len(item.story)}")
+                          and reply == f"So: {item.answer}")  # fmt: skip
+        assert shown_item.id.startswith("form/")
+        assert opening == (["Be brief."] if role else [])
+        assert question.startswith("Q: " if role else "Be brief.\n\nQ: ")
+        assert last == f"Q: {make_item().question} 3"
+    assert strategy.digest != Strategy.load("cot", system_role=role).digest
+
+
+def copied(tmp_path: Path) -> Path:
+    """A copy of cot beside the demonstrations, to be changed."""
+    shutil.copytree(ROOT / "prompts/cot", tmp_path / "cot")
+    shutil.copy(DEMONSTRATIONS, tmp_path)
+    return tmp_path / "cot"
+
+
+@pytest.mark.parametrize("place", range(ALTERNATIVES))
+def test_the_digest_covers_every_demonstration(place: int, tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    assert Strategy(folder).digest == Strategy.load("cot").digest
+    data = yaml.safe_load(DEMONSTRATIONS.read_text())
+    data["items"][place]["story"][1] += " It is late."
+    (tmp_path / "demonstrations.yaml").write_text(yaml.safe_dump(data))
+    assert Strategy(folder).digest != Strategy.load("cot").digest
+
+
+def test_the_digest_covers_the_order_of_the_demonstrations_and_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(tmp_path)
+    data = yaml.safe_load((folder / "strategy.yaml").read_text())
+    data["demonstrations"].append(data["demonstrations"].pop(0))
+    (folder / "strategy.yaml").write_text(yaml.safe_dump(data))
+    now = Strategy.load("cot").digest
+    assert Strategy(folder).digest != now
+    former = Strategy.load("cot_1").digest
+    monkeypatch.setattr(named, "ROTATION_SEED", b"another")
+    assert Strategy.load("cot").digest != now
+    assert Strategy.load("cot_1").digest == former, "nothing is drawn for it"
+
+
+def test_one_demonstration_cannot_rotate(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    data = yaml.safe_load((folder / "strategy.yaml").read_text())
+    (folder / "strategy.yaml").write_text(yaml.safe_dump({**data, "demonstrations": data["demonstrations"][:1]}))
+    with pytest.raises(ContentError, match=r"strategy\.yaml:\d+: rotate: needs two demonstrations or more"):
+        Strategy(folder)
+
+
+def test_a_copy_without_the_file_of_its_demonstrations_is_told_what_to_copy(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (tmp_path / "demonstrations.yaml").unlink()
+    told = r"strategy\.yaml:5: demonstrations: \.\./demonstrations\.yaml is no file .*; copy it there along with"
+    with pytest.raises(ContentError, match=told):
+        Strategy(folder)
+
+
+HELP = {
+    "no label, sign or writing is seen": r"\b(label\w*|signs?|writ\w+|wrote|reads?|reading|names? it|says?|said|tag)\b",
+    "nobody is told, asked or shown anything": r"\b(tell\w*|told|asks?|asked|hears?|heard|shows?|shown|explains?|trusts?)\b",
+    "nothing is moved, swapped, hidden or taken away": (
+        r"\b(mov\w+|carr(y|ies)|swap\w*|hides?|hidden|takes? (it|the \w+) (out|away|to)|puts?|leaves?|left|brings?)\b"
+    ),
+    "nobody goes away, comes back or looks": r"\b(goes|went|comes?|returns?|back|away|looks?|sees?|seen|watch\w*|notic\w*)\b",
+    "nobody's knowledge, memory, habit or liking is spoken of": (
+        r"\b(know\w*|believ\w*|think\w*|sure|remember\w*|forg[eo]t\w*|usually|always|often|likes?|loves?|wants?)\b"
+    ),
+    "nothing can be seen through, and nothing changes by itself": r"\b(glass|clear|transparent|turns? into|becomes?)\b",
+}
+"""What a demonstration of the form must not have, since a question tests it: by what it means, the words that say it."""
+
+
+@pytest.mark.parametrize("item", shown(), ids=lambda item: item.id)
+def test_demonstrations_help_with_nothing_that_is_tested(item: Item) -> None:
+    """Each story has one thing that happens in the open, in it at most one person who is asked about, and no belief that
+    differs from what is so: who copies what these stories do learns how a reply is written and nothing about minds."""
+    text = " ".join(item.story)
+    for meaning, words in HELP.items():
+        assert not re.search(words, text, re.I), meaning
+    assert sum(name in text for name in ("Oyku", "Tarek")) == 1, "one person has a name"
+    assert item.gold is not None
+    chains = list(item.gold.automaton().chains())
+    assert len(chains) == 1
+    assert (chains[0][0], chains[0][-1]) == (UNKNOWN, item.answer)
+    assert len(set(chains[0])) == (1 if item.answer == UNKNOWN else 2)
+
+
+def test_demonstrations_cover_all_answers_and_places() -> None:
+    answers: Counter[tuple[str, str | int]] = Counter()
+    for item in shown():
+        kind = "reality" if "really" in item.question else "belief"
+        labels = sorted(set(item.choices) - {UNKNOWN})
+        answers[kind, UNKNOWN if item.answer == UNKNOWN else labels.index(item.answer)] += 1
+    assert set(answers.values()) == {1}
+    assert len(answers) == ALTERNATIVES
+    assert {item.choices.index(item.answer) for item in shown()} == {0, 1, 2}
+    assert {item.choices.index(UNKNOWN) for item in shown()} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", ["perturbed", "perturbed-2"])
+def test_no_name_and_no_label_of_a_demonstration_occurs_in_the_datasets(name: str) -> None:
+    told = {word for item in dataset(name) for word in re.findall(r"\w+", " ".join(item.story).lower())}
+    labels = {label for item in dataset(name) for label in item.choices} - {UNKNOWN}
+    assert not labels & {label for item in shown() for label in item.choices}
+    assert not told & {"oyku", "tarek", "flute", "clarinet"}
