@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli import questionnaire
 from tomserve.cli.options import ContentOption, PathOption, with_content
 from tomserve.errors import ConfigError
 
@@ -63,6 +64,9 @@ def audit(name: NameArgument = None, path: PathOption = None) -> int:
     if found.audit is None:
         raise _nothing(found, "audit", [one for one in _built_in() if one.audit])
     return show(found.audit(path, _say))
+
+
+app.command()(questionnaire.questionnaire)
 
 
 def _built_in() -> list[Benchmark]:
