@@ -67,6 +67,7 @@ def audit(name: NameArgument = None, path: PathOption = None) -> int:
 
 
 app.command()(questionnaire.questionnaire)
+app.command()(questionnaire.answers)
 
 
 def _built_in() -> list[Benchmark]:

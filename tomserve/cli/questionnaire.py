@@ -42,6 +42,10 @@ def questionnaire(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Draw at most N questions from the benchmark first, as eval does.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeat it for several."),
+    ] = None,
     path: PathOption = None,
     gold: GoldOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn by chance.")] = 1,
@@ -83,6 +87,7 @@ def questionnaire(
         about=about,
         consent=consent,
         limit=limit,
+        where=tuple(where or ()),
     )
     made = make(benchmarks.get(name), path, out, wishes, gold)
     print(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
@@ -91,7 +96,48 @@ def questionnaire(
     if made.unfilled:
         print(
             f"The consent text has {len(made.unfilled)} placeholders that are not filled in: "
-            f"{'; '.join(made.unfilled)}. Edit a copy of {out / 'consent.txt'}, and make the forms again with --consent "
-            "FILE before you give them to anybody."
+            f"{'; '.join(made.unfilled)}. Edit a copy of {out / 'consent.txt'}, and make the forms again with "
+            "--consent FILE before you give them to anybody."
         )
     print(f"Keep {out / 'plan.json'} and items.jsonl: without them the answers cannot be read.")
+
+
+@with_content
+def answers(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that `questionnaire --out` wrote.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="ANSWERS", help="Files (.json, .csv) with answers, or folders of them.")
+    ],
+    run: Annotated[str, typer.Option(help="Name of the new run, or a path that begins with ./ or /.")] = "human",
+    model: Annotated[str, typer.Option(help="What tables call these people.")] = "human",
+) -> int:
+    """Read what people answered as a run of the model "human".
+
+    The files are those that the forms saved (JSON), or were typed in from paper (CSV). Who fails the attention checks
+    is left out as declared, and named. The run is scored, analyzed and compared like that of any model.
+    """
+    from tomserve.humans import answers as reading
+    from tomserve.humans import plan as planning
+    from tomserve.humans import running
+    from tomserve.runs.runfolder import run_path
+
+    if not model.strip() or not model.isprintable() or len(model) > 100:
+        raise ConfigError(f"--model {model!r:.60}: expected a short name such as human")
+    place = run_path(run)
+    plan, items = planning.read(folder)
+    outcome = running.judged(reading.read(files, plan), plan)
+    running.write(place, plan, items, outcome, model)
+    counted, excluded = outcome.counted, outcome.excluded
+    asked = sum(one.answered + one.left_out for one in counted)
+    left_out = sum(one.left_out for one in counted)
+    print(f"{len(plan.forms)} forms: {len(counted)} counted, {len(excluded)} left out, {outcome.missing} not returned")
+    for one in excluded:
+        print(f"left out: {one.form.code}: {one.reason}")
+    for one in counted:
+        if one.left_out:
+            print(f"half-filled: {one.form.code}: {one.answered} of {one.answered + one.left_out} questions answered")
+    for path in outcome.repeated:
+        print(f"{path}: holds answers that another file holds as well; they count once")
+    print(f"{asked - left_out} answers, {left_out} questions left open (status unanswered, not counted as wrong)")
+    print(f"run: {place}; next: tomserve analyze {run}")
+    return 0

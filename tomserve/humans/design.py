@@ -1,8 +1,9 @@
 """Draw which participant is asked about which stories, so that nobody's form and no story is special.
 
 A *unit* is what a participant is asked at once: one question, or all questions about one story. Every unit is asked
-equally often or once more (as far as the sizes of clusters allow), no participant gets two units of one cluster (two versions of one task's story), and the
-values of every factor of the design are spread over each participant as they are spread over the units.
+equally often or once more (as far as the sizes of clusters allow), no participant gets two units of one cluster (two
+versions of one task's story), and the values of every factor of the design are spread over each participant as they are
+spread over the units.
 
 >>> from tomserve.items import Item
 >>> def about(jar, kind):
@@ -77,8 +78,8 @@ def assign(listed: Sequence[Unit], people: int, stories: int, seed: int) -> list
 
     listed: the units. people: how many participants. stories: how many units each of them gets. seed: of all chance.
 
-    How often each unit is asked differs by at most one, where the sizes of the clusters allow it. Raises ConfigError where there are fewer clusters than stories
-    for one participant, since nobody may see two versions of one story.
+    How often each unit is asked differs by at most one, where the sizes of the clusters allow it. Raises ConfigError
+    where there are fewer clusters than stories for one participant, since nobody may see two versions of one story.
     """
     clusters = {name: code for code, name in enumerate(dict.fromkeys(unit.cluster for unit in listed))}
     if stories > len(clusters):

@@ -16,10 +16,10 @@ from typing import Any
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tomserve.humans.plan import LETTERS, Asked, Form, Plan
-from tomserve.humans.words import Words, paragraphs
+from tomserve.humans.words import PLACEHOLDER, Words, paragraphs
 from tomserve.items import UNKNOWN, Item
 
 ASSETS = Path(__file__).with_name("assets")
@@ -78,6 +78,8 @@ def _instructions(plan: Plan, form: Form, said: Words, paper: bool = False) -> l
     text = list(said.instructions.text)
     if plan.mode == "sentences" and not paper:
         text.insert(1, said.instructions.sentences)
+    if not paper:
+        text.append(said.instructions.screen)
     if any(UNKNOWN in asked.choices for asked in form.questions if asked.item is not None):
         text.append(said.instructions.unknown)
     return text
@@ -116,7 +118,7 @@ def _render(name: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    found = Environment(
         loader=FileSystemLoader(ASSETS),
         autoescape=True,
         undefined=StrictUndefined,
@@ -124,6 +126,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    found.filters["marked"] = _marked
+    return found
+
+
+def _marked(text: str) -> Markup:
+    """The text as HTML in which placeholders that nobody has filled in catch the eye."""
+    return Markup(PLACEHOLDER.sub(lambda found: f"<mark>{found[0]}</mark>", str(escape(text))))
 
 
 @cache

@@ -14,9 +14,9 @@ from tomserve.content import digest
 from tomserve.errors import ConfigError
 from tomserve.humans.design import assign, spread_over, units
 from tomserve.humans.forms import online, printed
-from tomserve.humans.plan import PLAN, WHOLE, Asked, Attention, Form, Mode, Plan, balance, codes, identity
+from tomserve.humans.plan import PLAN, Asked, Attention, Form, Mode, Plan, balance, codes, identity
 from tomserve.humans.words import Words, consent, placeholders, words
-from tomserve.items import Item, items_digest
+from tomserve.items import Item, items_digest, where
 from tomserve.items.draw import limited
 from tomserve.items.files import write_chunks
 
@@ -33,12 +33,12 @@ class Wishes:
     or by sentences. together: whether all questions about a story are asked, or one of them. seed: of all chance.
     attention: how many attention checks a form has. wrong_at_most: how many of them may be wrong before a person is
     left out. about: whether the form asks for optional details. consent: the file of the consent text, None for the
-    draft. limit: draw at most so many items first.
+    draft. limit: draw at most so many items first. where: conditions ``factor=value`` that the items have to meet.
     """
 
     people: int = 40
     stories: int = 24
-    mode: Mode = WHOLE
+    mode: Mode = "whole"
     together: bool = False
     seed: int = 1
     attention: int = 2
@@ -46,6 +46,7 @@ class Wishes:
     about: bool = True
     consent: Path | None = None
     limit: int | None = None
+    where: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def make(benchmark: Benchmark, path: Path | None, folder: Path, wishes: Wishes, 
     every = list(benchmark.items(path, gold))
     if lone := next((item for item in every if len(item.choices) < 2), None):
         raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
-    chosen = limited(every, wishes.limit, benchmark.draw)
+    meeting = list(where(every, wishes.where)) if wishes.where else every
+    chosen = limited(meeting, wishes.limit, benchmark.draw)
     forms, factors = _forms(chosen, said, wishes)
     asked = {question.item for form in forms for question in form.questions}
     items = [item for item in chosen if item.id in asked]
@@ -93,6 +95,7 @@ def make(benchmark: Benchmark, path: Path | None, folder: Path, wishes: Wishes, 
         benchmark_digest=items_digest(every),
         benchmark_items=len(every),
         limit=wishes.limit,
+        where=list(wishes.where),
         mode=wishes.mode,
         together=wishes.together,
         seed=wishes.seed,

@@ -35,7 +35,6 @@ ALPHABET = "ACDEFGHJKLMNPRTUVWXY34679"
 """Characters of participants' codes: those that are not mistaken for one another when they are read or written."""
 
 CODE = r"^[A-Z0-9]{4,8}$"
-WHOLE, SENTENCES = "whole", "sentences"
 
 Mode = Literal["whole", "sentences"]
 Code = Annotated[str, StringConstraints(pattern=CODE)]
@@ -92,6 +91,7 @@ class Plan(_Part):
     benchmark_digest: str
     benchmark_items: int
     limit: int | None
+    where: list[str]
     mode: Mode
     together: bool
     seed: int

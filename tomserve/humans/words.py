@@ -56,11 +56,12 @@ class AboutPage(_Part):
 
 
 class Instructions(_Part):
-    """The instructions: paragraphs for everybody, and those for sentence-by-sentence forms and for the choice
-    "unknown"."""
+    """The instructions: paragraphs for everybody, and those for forms on a screen, for sentence-by-sentence forms, and
+    for the choice "unknown"."""
 
     heading: Said
     text: Annotated[list[Said], Field(min_length=1)]
+    screen: Said
     sentences: Said
     unknown: Said
 

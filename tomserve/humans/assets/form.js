@@ -45,6 +45,10 @@ function show(heading, ...nodes) {
 }
 
 const paragraphs = (list) => list.map((text) => make("p", {}, text));
+/** Paragraphs in which placeholders that nobody has filled in catch the eye. */
+const marked = (list) => list.map((text) => make(
+  "p", {}, ...text.split(/(\[\[[^]*?\]\])/).map((part) => (part.startsWith("[[") ? make("mark", {}, part) : part)),
+));
 const button = (text, go, quiet = false) =>
   make("button", { type: "button", onclick: go, class: quiet ? "quiet" : "main" }, text);
 
@@ -61,7 +65,7 @@ function consent() {
   next.disabled = true;
   box.addEventListener("change", () => { next.disabled = !box.checked; });
   const label = make("label", { class: "choice", for: "agree" }, box, make("span", {}, words.consent.agree));
-  show(words.consent.heading, ...paragraphs(data.consent), label, make("p", { class: "note" }, words.consent.refuse), next);
+  show(words.consent.heading, ...marked(data.consent), label, make("p", { class: "note" }, words.consent.refuse), next);
 }
 
 function about() {
