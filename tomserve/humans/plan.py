@@ -34,6 +34,9 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ALPHABET = "ACDEFGHJKLMNPRTUVWXY34679"
 """Characters of participants' codes: those that are not mistaken for one another when they are read or written."""
 
+LISTED = 12
+"""How many values of a factor the balance lists."""
+
 CODE = r"^[A-Z0-9]{4,8}$"
 
 Mode = Literal["whole", "sentences"]
@@ -192,12 +195,17 @@ def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str]) -> list[
     asked = [[q.item for q in form.questions if q.item is not None] for form in plan.forms]
     used = Counter(name for one in asked for name in one)
     lines = [f"{len(used):,} questions, each asked {_range(list(used.values()))} times"]
+    unlisted = []
     for name in factors:
         counts = [Counter(str(items[one].factors.get(name)) for one in form) for form in asked]
         values = sorted({value for count in counts for value in count})
-        spread = ", ".join(f"{value} {_range([count[value] for count in counts])}" for value in values[:12])
-        more = f", and {len(values) - 12} more" if len(values) > 12 else ""
-        lines.append(f"{name}, in each form: {spread}{more}")
+        if len(values) > LISTED:
+            unlisted.append(name)
+            continue
+        spread = ", ".join(f"{value} {_range([count[value] for count in counts])}" for value in values)
+        lines.append(f"{name}, in each form: {spread}")
+    if unlisted:
+        lines.append(f"also spread, with too many values to list here: {', '.join(unlisted)} ({TABLE} has all)")
     return lines
 
 
