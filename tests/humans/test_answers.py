@@ -113,7 +113,17 @@ def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Pa
     assert found.tables["people_effects"]["perturbation"].to_list() == ["late_label"]
     assert "samples" not in found.tables, "people are no samples of one another"
     assert "people" in found.notes
+    assert not found.warnings, "nobody was asked what somebody else was asked"
     assert any(excerpt.title.startswith("people") for excerpt in found.summary())
+
+
+def test_where_several_answered_one_question_it_is_said_what_single_people_have_right(tmp_path: Path) -> None:
+    made(tmp_path / "study", people=8, stories=8)
+    fill(tmp_path / "study", tmp_path / "in", careless)
+    scores = scores_of(run_of(tmp_path / "study", tmp_path / "human", tmp_path / "in"))
+    share = float(scores["people_right"].explode().cast(pl.Float64).mean())  # type: ignore[arg-type]
+    (warning,) = compute(scores, "accuracy").warnings
+    assert f"single people have {share:.0%}" in warning
 
 
 def test_people_and_a_model_are_compared_on_the_same_questions(

@@ -84,7 +84,7 @@ def compute(
     try:
         tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), intervals), frame), frame)
         notes = {**study.notes(intervals)}
-        warnings = tuple(study.warnings(tables))
+        warnings = (*study.warnings(tables), *people.warnings(tables))
     except ConfigError:
         raise
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it

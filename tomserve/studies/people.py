@@ -77,6 +77,20 @@ def with_people(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dic
     return {**tables, TABLE: shares, **more}
 
 
+def warnings(tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
+    """A sentence for each group of people of whom several answered one question, so that the tables of a study say
+    what most of them answered, and not what one person has right."""
+    if TABLE not in tables:
+        return
+    for row in tables[TABLE].filter(factor=OVERALL).iter_rows(named=True):
+        if row["answers"] > row["questions"]:
+            bounds = f" [{row['ci_low']:.0%}, {row['ci_high']:.0%}]" if row["ci_low"] is not None else ""
+            yield (
+                f"{row['model']}, {row['strategy']}: several people answered some of the questions, and the tables "
+                f"count the answer of most of them; single people have {row['share']:.0%}{bounds} right (table {TABLE})"
+            )
+
+
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
     """What a reader must know of the tables of this module, by name."""
     return {name: note for name, note in ((TABLE, NOTE), (EFFECTS, EFFECTS_NOTE)) if name in tables}
