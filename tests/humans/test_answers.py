@@ -153,6 +153,12 @@ def test_people_and_a_model_are_compared_on_the_same_questions(
     back = comparing.compare(str(tmp_path / "salty.parquet"), "human", common=True).people.row(-1, named=True)
     assert back["difference"] == pytest.approx(1 - share)
     assert any("every person" in title for title in comparing.summary(found))
+    run_of(study, tmp_path / "runs/others", tmp_path / "in")
+    same = comparing.compare("human", "others").people.row(-1, named=True)
+    assert (same["A"], same["B"], same["difference"]) == (1.0, 1.0, 0.0)
+    both = compute(pl.concat([scores_of(tmp_path / "runs/human"), told], how="diagonal_relaxed"), "accuracy")
+    assert set(both.tables["accuracy"]["model"]) == {"human", "salty"}
+    assert set(both.tables["people"]["model"]) == {"human"}
 
 
 def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> None:

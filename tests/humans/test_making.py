@@ -13,12 +13,14 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.questionnaires import CANARY, benchmark, items, made
+from tomserve import benchmarks
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import plan as planning
 from tomserve.humans.design import assign, spread_over, units
 from tomserve.humans.making import Wishes, make
 from tomserve.humans.words import consent, paragraphs, placeholders, words
 from tomserve.items import Item
+from tomserve.items.draw import limited
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -200,3 +202,20 @@ def test_a_broken_plan_is_named(tmp_path: Path) -> None:
     (folder / "plan.json").write_text("{")
     with pytest.raises(ContentError, match=r"plan.json:1: not JSON"):
         planning.read(folder)
+
+
+def test_forms_of_the_second_edition_are_even_in_every_way_that_matters() -> None:
+    """Whatever stages there are: forty forms of 24 questions, each with as many of a kind as the questions have."""
+    benchmark = benchmarks.get("perturbed-2")
+    found = units(limited(list(benchmark.items()), 480, benchmark.draw))
+    drawn = assign(found, 40, 24, 1)
+    used = Counter(place for one in drawn for place in one)
+    assert len({found[place].cluster for place in used}) > 50
+    assert max(used.values()) - min(used[place] for place in range(len(found))) <= 1
+    for one in drawn:
+        assert len({found[place].cluster for place in one}) == 24
+        for factor, slack in (("question_kind", 1), ("swapped", 1), ("kind", 2), ("scenario", 2), ("perturbation", 2)):
+            counts = Counter(unit.values[factor] for unit in found)
+            mine = Counter(found[place].values[factor] for place in one)
+            for value, count in counts.items():
+                assert abs(mine[value] - 24 * count / len(found)) < slack + 1, (factor, value)
