@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "stats", "scoring", "prompting", "engine"),
-    *("benchmarks", "serving", "runs", "studies", "reporting", "api", "cli"),
+    *("benchmarks", "serving", "runs", "humans", "studies", "reporting", "api", "cli"),
 )
 """The rooms of the engine; each may import only from those before it, so that there can be no circle."""
 

@@ -10,6 +10,7 @@
 | malformed    | a reply that is no chat completion                         | no        | at once, then later   |
 | unfinished   | a conversation of several turns whose last one is missing  | no        | later                 |
 | http_<code>  | that HTTP status, whatever the number                      | no        | depends on the number |
+| unanswered   | only in runs of people: the question was left open         | no        | never                 |
 | invalid      | only in score tables: a whole text that holds no answer    | no        | never                 |
 
 "At once" means within the run, "later" means when the command is repeated. Any other text comes from another tool and
@@ -33,6 +34,7 @@ TIMEOUT = "timeout"
 CONNECTION = "connection"
 MALFORMED = "malformed"
 UNFINISHED = "unfinished"
+UNANSWERED = "unanswered"
 INVALID = "invalid"
 
 _HTTP = "http_"
@@ -73,9 +75,9 @@ MAYBE_GONE = frozenset({CONNECTION, http(500), http(503)})
 _TRANSIENT = frozenset({CONNECTION, TIMEOUT, MALFORMED, http(408), http(425), TOO_MANY})
 """Failures that may go away by themselves, beside every HTTP status from 500 to 599."""
 
-_NAMED = FINAL | _TRANSIENT | {UNFINISHED, INVALID}
+_NAMED = FINAL | _TRANSIENT | {UNFINISHED, UNANSWERED, INVALID}
 
-KNOWN = f"{OK}, {LENGTH}, {REFUSAL}, {TIMEOUT}, {CONNECTION}, {MALFORMED}, {UNFINISHED}, {INVALID}, {_HTTP}<code>"
+KNOWN = f"{OK}, {LENGTH}, {REFUSAL}, {TIMEOUT}, {CONNECTION}, {MALFORMED}, {UNFINISHED}, {UNANSWERED}, {INVALID}, {_HTTP}<code>"
 """All statuses in words, for messages."""
 
 LONGEST = 40

@@ -13,7 +13,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
-from tomserve.scoring.samples import SAMPLED
+from tomserve.scoring.samples import PEOPLE, SAMPLED
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
 from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, RULED, STANDARD
 from tomserve.scoring.table import table
@@ -55,7 +55,7 @@ def test_columns_follow_from_the_declarations() -> None:
 def test_no_factor_may_have_the_name_of_a_column() -> None:
     """Items know nothing of scoring; what they reserve covers what scoring declares, and no more."""
     assert [name for name in COLUMNS if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
-    assert {*COLUMNS, *SAMPLED} >= RESERVED >= set(SAMPLED)
+    assert {*COLUMNS, *SAMPLED, *PEOPLE} >= RESERVED >= {*SAMPLED, *PEOPLE}
     assert BEGINNING in RESERVED_BEGINNINGS
     assert all(any(name.startswith(one) for name in (*COLUMNS, BEGINNING)) for one in RESERVED_BEGINNINGS)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli import questionnaire
 from tomserve.cli.options import ContentOption, PathOption, with_content
 from tomserve.errors import ConfigError
 
@@ -86,6 +87,10 @@ def show(
     if found.show is None:
         raise _nothing(found, "show", [one for one in _built_in() if one.show])
     return print_findings(found.show(path, where or ()))
+
+
+app.command()(questionnaire.questionnaire)
+app.command()(questionnaire.answers)
 
 
 def _built_in() -> list[Benchmark]:

@@ -212,15 +212,23 @@ def plan(
             metavar="RUN", help="Name or path of a run, or a score table, whose spread the study is expected to have."
         ),
     ] = None,
+    people: Annotated[
+        int | None, typer.Option(min=2, max=2000, help="Plan a study with so many people, too (dataset questionnaire).")
+    ] = None,
+    stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each person reads.")] = 24,
 ) -> None:
     """Tell what a study would cost and which effects it could find.
 
-    It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model.
+    It counts requests and prompt tokens, and estimates the smallest effects that can be found. It asks no model. With
+    --people it estimates the power of a study with people, and how many people and stories it takes.
     """
     from tomserve import benchmarks
     from tomserve.cli import rescore
     from tomserve.reporting import tables
+    from tomserve.reporting.terminal import print_prose
     from tomserve.runs.scores import load_scores
+    from tomserve.stats.people_power import ASSUMED, MOST
+    from tomserve.studies import people_plan
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
@@ -231,6 +239,14 @@ def plan(
     print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
     tables.show(shown, console())
+    if people is not None:
+        spread = (None if known is None else people_plan.spread_from(known)) or ASSUMED
+        title = f"a study with {people} people who read {stories} stories each (power {power:g}, level {alpha:g})"
+        listed = list(asked.items(path))
+        tables.show(
+            {title: people_plan.table(listed, people, stories, power=power, alpha=alpha, spread=spread)}, console()
+        )
+        print_prose(people_plan.NOTE.format(most=MOST, assumed=people_plan.in_words(spread)), console())
 
 
 def report(

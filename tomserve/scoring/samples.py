@@ -24,6 +24,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.scoring.metric import Kind
+from tomserve.status import UNANSWERED
 
 SAMPLED: dict[str, Kind] = {
     "sample": pl.Int64,
@@ -39,6 +40,15 @@ SAMPLED: dict[str, Kind] = {
 sample: the sample whose reply the row describes, from 0. samples: how many samples there are. samples_right: how many
 of them are right. samples_read: how many hold an answer that could be read. correct_any, correct_all: whether any
 sample, or every one, is right. correct_mean: the share of samples that are right; one without an answer is wrong."""
+
+PEOPLE: dict[str, Kind] = {
+    "people": pl.List(pl.String),
+    "people_right": pl.List(pl.Int64),
+}
+"""Columns that a score table has only where people answered, each of whom is one sample (see tomserve.humans).
+
+people: the codes of those who answered the question. people_right: for each of them 1 where the answer is right, else
+0. Both are null where nobody did."""
 
 Row = Mapping[str, Any]
 
@@ -59,6 +69,20 @@ def grouped(rows: Iterable[tuple[int, Row]]) -> Iterator[tuple[int, list[Row]]]:
         yield place, [row for _, row in found]
 
 
+def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
+    """The columns of PEOPLE for one question.
+
+    records: its scored samples, each with `status` and `correct`. rows: the responses that they were made from, each
+    with the `person` who gave it.
+    """
+    there = [
+        (str(row["person"]), int(bool(record["correct"])))
+        for record, row in zip(records, rows, strict=True)
+        if row.get("person") is not None and record["status"] != UNANSWERED
+    ]
+    return {"people": [code for code, _ in there] or None, "people_right": [right for _, right in there] or None}
+
+
 def majority(records: Sequence[Row]) -> int:
     """The place of the record that stands for all of them: the first that gave the answer that most of them give.
 
@@ -76,12 +100,13 @@ def sample_fields(records: Sequence[Row], samples: Sequence[int], chosen: int) -
     record that stands for all (see `majority`).
     """
     right = sum(bool(record["correct"]) for record in records)
+    asked = sum(record.get("status") != UNANSWERED for record in records)  # what somebody left open counts nowhere
     return {
         "sample": samples[chosen],
-        "samples": len(records),
+        "samples": asked,
         "samples_right": right,
         "samples_read": sum(record["answer"] is not None for record in records),
         "correct_any": right > 0,
-        "correct_all": right == len(records),
-        "correct_mean": right / len(records),
+        "correct_all": 0 < right == asked,
+        "correct_mean": right / asked if asked else None,
     }

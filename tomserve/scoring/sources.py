@@ -154,6 +154,8 @@ class ResponseFile:
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
         self._arms: dict[tuple[Any, str, int], int] = {}
         self._first: dict[int, str] = {}
+        self.of_people = False
+        """Whether any response was given by a person (field `person`) rather than a model."""
         self._known = known
         self._at: dict[
             int, int
@@ -192,6 +194,7 @@ class ResponseFile:
             return False
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
         closes = "closes" in row
+        self.of_people = self.of_people or isinstance(row.get("person"), str)
         key, value = place << 20 | arm, (closes << 15 | row["turn"]) << 48 | offset
         # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
         if self._foreign and key in self._at and self._at[key] >> 48 == value >> 48:

@@ -26,7 +26,7 @@ from tomserve.items import Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.choices import Choices
 from tomserve.scoring.metric import Kind, Metric, Rules, columns_of, plain
-from tomserve.scoring.samples import SAMPLED, grouped, majority, sample_fields, sample_of
+from tomserve.scoring.samples import PEOPLE, SAMPLED, grouped, majority, people_fields, sample_fields, sample_of
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, noise_fields, score_row
 from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
@@ -75,7 +75,7 @@ def write_scored(
     benchmarks of the items add. reader: the choices of a model that has read what the rules could not. Raises
     ConfigError or ContentError where a metric of a benchmark fails, OSError where the file cannot be written.
     """
-    columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled)
+    columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
     if again is not None:
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
@@ -182,7 +182,12 @@ class _Columns:
 
     @classmethod
     def of(
-        cls, factors: Mapping[str, set[type]], benchmarks: Collection[str], rules: Rules, sampled: bool = False
+        cls,
+        factors: Mapping[str, set[type]],
+        benchmarks: Collection[str],
+        rules: Rules,
+        sampled: bool = False,
+        people: bool = False,
     ) -> _Columns:
         """The columns for items with these factors (each with the types of its values) and these benchmarks.
 
@@ -194,7 +199,7 @@ class _Columns:
         items |= {rule.column: pl.Boolean for name in sorted(benchmarks) for rule in rules(name).rules}
         if clash := sorted(set(factors) & {*items, *replies}):
             raise ConfigError(f"items: factor {clash[0]!r} has the name of a column of their benchmark; rename it")
-        samples = SAMPLED if sampled else {}
+        samples = {**(SAMPLED if sampled or people else {}), **(PEOPLE if people else {})}
         return cls({name: _kind(kinds) for name, kinds in factors.items()}, items, replies, rules, samples)
 
 
@@ -240,6 +245,7 @@ def _table(
             record.update(noise_fields(item, row, same, scoring.lettered))
         if columns.samples:
             record.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
+            record.update(people_fields(scored, rows))
         records.append(record)
     own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
     per_item = _frame(([field.get(name) for field in fields] for name in own), own)

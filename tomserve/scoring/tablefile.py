@@ -14,10 +14,10 @@ from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.scoring import score
 from tomserve.scoring.outcomes import status_column
-from tomserve.scoring.samples import SAMPLED
+from tomserve.scoring.samples import PEOPLE, SAMPLED
 from tomserve.scoring.table import TABLES
 
-COLUMNS = {**score.COLUMNS, **SAMPLED}
+COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE}
 """The columns of every score table, and those of one whose questions were asked several times."""
 
 

@@ -196,7 +196,8 @@ def _standardised(y: Floats, design: Floats, clusters: npt.NDArray[np.intp]) -> 
         return None
     beta, covariance = fit
     treatment, control = _rows(design)
-    p1, p0 = 1 / (1 + np.exp(-(treatment @ beta))), 1 / (1 + np.exp(-(control @ beta)))
+    with np.errstate(over="ignore"):  # a chance of 0, where all answers of a cell are wrong
+        p1, p0 = 1 / (1 + np.exp(-(treatment @ beta))), 1 / (1 + np.exp(-(control @ beta)))
     if np.min(p0 * (1 - p0)) < 1e-6 or np.min(p1 * (1 - p1)) < 1e-6:
         return None
     gradients = np.array([((p * (1 - p))[:, None] * rows).mean(axis=0) for p, rows in ((p1, treatment), (p0, control))])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tomserve.errors import ConfigError, one_of
-from tomserve.studies import noise
+from tomserve.studies import noise, people
 from tomserve.studies.checking import check
 from tomserve.studies.loading import default_study, failure, load_study
 from tomserve.studies.showing import Context, Excerpt, Verdict
@@ -33,8 +33,10 @@ class Analysis:
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
-        tables = {name: frame for name, frame in self.tables.items() if name != noise.TABLE}
+        own = (noise.TABLE, people.TABLE, people.EFFECTS)
+        tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
+        excerpts += people.excerpts(self.tables)
         if noise.TABLE in self.tables:
             excerpts.append(Excerpt(noise.TITLE, self.tables[noise.TABLE], ("noise", noise.TABLE)))
         return excerpts
@@ -80,9 +82,9 @@ def compute(
     if intervals not in study.intervals:
         raise ConfigError(one_of("intervals", intervals, study.intervals))
     try:
-        tables = noise.with_noise(study.tables(frame.lazy(), intervals), frame)
+        tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), intervals), frame), frame)
         notes = {**study.notes(intervals)}
-        warnings = tuple(study.warnings(tables))
+        warnings = (*study.warnings(tables), *people.warnings(tables))
     except ConfigError:
         raise
     except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
@@ -91,6 +93,7 @@ def compute(
         raise failure(error, study.path, "failed") from None
     for name, more in noise.notes(tables).items():
         notes[name] = f"{notes[name]} {more}" if name in notes else more
+    notes |= people.notes(tables)
     return Analysis(study, intervals, tables, notes, warnings, by_default)
 
 

@@ -12,7 +12,7 @@ counted. Items that were made of others, such as those of a fresh edition, are c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
@@ -21,7 +21,7 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
-from tomserve.studies import gaps
+from tomserve.studies import gaps, people
 from tomserve.studies.checking import check
 from tomserve.studies.contrasts import Record, contrast, pair
 from tomserve.studies.differing import Difference, differences, shortened
@@ -59,6 +59,8 @@ class Comparison:
     A, in B). `left_out`: how many answers of A and of B the other lacks. `noise`: the noise floor in words, None where
     neither side measured it. `lacking`: sentences on answers that could not be read, failed or were not asked for.
     `caption`: where one side tells the questions of the other anew, what a gap between them means; else None.
+    `people`: where a side are people, the same differences with every person's answer counted
+    (tomserve.studies.people).
     """
 
     effects: pl.DataFrame
@@ -70,6 +72,7 @@ class Comparison:
     b: Side
     lacking: tuple[str, ...]
     caption: str | None = None
+    people: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def compare(
@@ -100,11 +103,13 @@ def compare(
     pairs = pair(rows[1], rows[0], keys)
     if pairs.is_empty():
         raise ConfigError(f"{a} and {b} have no question in common")
-    effects = pl.DataFrame(list(_effects(pairs, _classes(scores[0], pairs))), infer_schema_length=None)
+    classes = _classes(scores[0], pairs)
+    effects = pl.DataFrame(list(_effects(pairs, classes)), infer_schema_length=None)
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     found, lacking = _differences(a, b), _lacking(sources, scores)
-    return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking, caption)
+    counted = people.compared(_of_side(a, scores[0]), _of_side(b, scores[1]), pairs, classes)
+    return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking, caption, counted)
 
 
 def _sides(
@@ -145,6 +150,11 @@ def _rows(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
         scores = scores.filter(pl.col("strategy") == side.strategy).with_columns(strategy=pl.lit(""))
     wanted = dict.fromkeys(("answer", "cluster", "stage", CLASS), pl.String)
     return prepared(scores.lazy(), REQUIRED, wanted).collect()
+
+
+def _of_side(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
+    """The answers of a side as the score table has them."""
+    return scores if side.strategy is None else scores.filter(pl.col("strategy") == side.strategy)
 
 
 def _left_out(
@@ -274,6 +284,8 @@ def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     frames = {
         f"how much more of the questions B has right than A, with 95% intervals for {' and '.join(target)}": effects
     }
+    if comparison.people.height:
+        frames[f"with every person's answer counted. {people.COMPARED}"] = comparison.people.drop("method")
     if not comparison.flips.is_empty():
         more = f", the first {SHOWN} of {comparison.flips.height}" if comparison.flips.height > SHOWN else ""
         title = f"questions that only B (gained) or only A (lost) has right{more}"

@@ -23,7 +23,7 @@ from tomserve.content import files
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
 from tomserve.scoring.table import TABLES
-from tomserve.status import FINAL, listed
+from tomserve.status import FINAL, UNANSWERED, listed
 from tomserve.studies.rows import UNREADABLE, answered, unreadable, with_columns
 
 UNREAD_SHARE = 0.1
@@ -185,6 +185,7 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     types = {"status": pl.String, "answer": pl.String, "correct": pl.Boolean}
     failures = with_columns(scores.lazy(), types).filter(~answered()).group_by("status").len().collect()
     counts = Counter({str(status): int(count) for status, count in failures.iter_rows()})
+    counts.pop(UNANSWERED, None)  # left open by a person, which is no failure and is counted nowhere
     unread = sum(counts.pop(status, 0) for status in UNREADABLE)
     items = scores["item"].n_unique() if "item" in scores.columns else scores.height
     wanted, of, complete = None, None, None
@@ -193,7 +194,8 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
         strategies = manifest.get("strategies")
         wanted = items * len(strategies) if isinstance(strategies, dict) and strategies else None
         known = manifest.get("benchmark_items")
-        of = known if isinstance(known, int) and known > 0 else None
+        asked_people = "people" in manifest  # who were asked what their plan says, and cannot be asked the rest
+        of = known if isinstance(known, int) and known > 0 and not asked_people else None
         complete = bool(manifest.get("complete"))
     elif "strategy" in scores.columns:
         models = scores["model"].n_unique() if "model" in scores.columns else 1

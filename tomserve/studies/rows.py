@@ -1,6 +1,7 @@
 """Makes the rows that studies and comparisons count from a score table.
 
-A failure is a wrong answer in all of them: a row without an answer has `correct` false and `faulty` true.
+A failure is a wrong answer in all of them: a row without an answer has `correct` false and `faulty` true. Only a
+question that a person left open (status "unanswered") is no failure: it is no row here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.status import ANSWERS, INVALID, LENGTH, OK
+from tomserve.status import ANSWERS, INVALID, LENGTH, OK, UNANSWERED
 
 REQUIRED = ("model", "strategy", "item", "status", "correct")
 """Columns that every score table has to have before anything can be counted."""
@@ -34,6 +35,7 @@ def prepared(
     again = dict.fromkeys(("noise_compared", "noise_answer"), pl.List(pl.Int64))
     return (
         with_columns(scores, {**types, **again})
+        .filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
         .select(*(name for name in kept if name not in types), *types, *again)
         .with_columns(
             correct=pl.col("correct").fill_null(False) & answered(),

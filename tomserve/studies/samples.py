@@ -39,7 +39,7 @@ NOTE = (
 def columns(scores: pl.LazyFrame) -> list[str]:
     """The columns of a score table that this table is made from; none where every question was asked once."""
     there = set(scores.collect_schema().names())
-    return list(SAMPLED) if there.issuperset(SAMPLED) else []
+    return [*SAMPLED, *{"people"} & there] if there.issuperset(SAMPLED) else []
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
@@ -49,6 +49,8 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     tomserve.scoring.samples.SAMPLED. Columns: measure, share, ci_low and ci_high (its 95% interval), questions,
     samples (all together), unread (of these), tasks (clusters), method.
     """
+    if "people" in rows.columns:  # answers of several people have a table of their own (tomserve.studies.people)
+        rows = rows.filter(pl.col("people").is_null())
     if "samples" not in rows.columns or (rows["samples"].max() or 1) == 1:
         return pl.DataFrame()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)

@@ -1,0 +1,96 @@
+"""A small benchmark, questionnaires made of it, and forms that are filled in with known answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tomserve.benchmarks import Benchmark
+from tomserve.humans.making import Made, Wishes, make
+from tomserve.items import Item
+
+JARS = ("red", "blue", "tan", "grey", "pink", "black", "white", "green")
+CANARY = "canary: small test items"
+
+
+def items() -> list[Item]:
+    """Of each jar (a task) two versions of a story, each with a question about belief and one about reality."""
+    found = []
+    for jar in JARS:
+        for version in ("seen", "unseen"):
+            story = [f"Ada fills the {jar} jar with tea.", "She leaves.", f"Then Ben, {version}, puts salt into it."]
+            for kind in ("belief", "reality"):
+                right = "tea" if (version, kind) == ("unseen", "belief") else "salt"
+                found.append(
+                    Item(
+                        id=f"{jar}/{version}/{kind}",
+                        benchmark="jars",
+                        story=story,
+                        question="What does Ada believe is in it?" if kind == "belief" else "What is really in it?",
+                        choices=["tea", "salt", "unknown"],
+                        answer=right,
+                        cluster=jar,
+                        factors={"version": version, "question_kind": kind,
+                                 "perturbation": "none" if jar in JARS[:4] else "late_label"},
+                        canary=CANARY,
+                    )
+                )  # fmt: skip
+    return found
+
+
+def benchmark() -> Benchmark:
+    """The benchmark of these items."""
+    return Benchmark("jars", lambda path, gold: iter(items()))
+
+
+def made(folder: Path, **wishes: Any) -> Made:
+    """A questionnaire for four people about four stories each, unless wished otherwise."""
+    return make(benchmark(), None, folder, Wishes(**{"people": 4, "stories": 4, **wishes}))
+
+
+Answerer = Callable[[int, int, str, list[str], bool], "str | None"]
+"""Gives the answer of a participant (by number from 0) to a question (by number), given the right answer, the choices,
+and whether it is an attention check. None leaves the question out."""
+
+
+def right(person: int, number: int, answer: str, choices: list[str], check: bool) -> str | None:
+    """Somebody who has everything right."""
+    del person, number, choices, check
+    return answer
+
+
+def keys(folder: Path) -> dict[str, list[tuple[str, list[str], bool]]]:
+    """Of each form (by code) the right answer to each question, its choices, and whether it is an attention check."""
+    plan = json.loads((folder / "plan.json").read_text())
+    answers = {item["id"]: item["answer"] for item in map(json.loads, (folder / "items.jsonl").open())}
+    checks = {check["name"]: check["answer"] for check in plan["attention"]["checks"]}
+    return {
+        form["code"]: [
+            (checks[one["check"]] if "check" in one else answers[one["item"]], one["choices"], "check" in one)
+            for one in form["questions"]
+        ]
+        for form in plan["forms"]
+    }
+
+
+def form_file(folder: Path, code: str, answers: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """What a form saves."""
+    plan = json.loads((folder / "plan.json").read_text())
+    head = {"schema": 1, "questionnaire": plan["questionnaire"], "code": code, "agreed": True, "finished": True}
+    return {**head, "about": {}, "answers": answers, **more}
+
+
+def fill(folder: Path, out: Path, answerer: Answerer = right) -> list[Path]:
+    """Write a JSON file for each form, as the form itself does; tests/humans/test_form.py shows that they are alike."""
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for person, (code, asked) in enumerate(keys(folder).items()):
+        answers = [
+            {"question": number, "answer": answerer(person, number, *one), "seconds": 1.5}
+            for number, one in enumerate(asked, 1)
+        ]
+        paths.append(out / f"{code}.json")
+        paths[-1].write_text(json.dumps(form_file(folder, code, answers), indent=1))
+    return paths

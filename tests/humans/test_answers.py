@@ -1,0 +1,341 @@
+"""What came back is read into a run that every command takes; what does not fit is refused by file, line and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import Outcome
+from tests.helpers.questionnaires import fill, form_file, items, keys, made
+from tomserve.errors import ConfigError, ContentError
+from tomserve.humans import answers, running
+from tomserve.humans import plan as planning
+from tomserve.runs.scores import scores_of
+from tomserve.status import UNANSWERED
+from tomserve.studies import compare as comparing
+from tomserve.studies import compute
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    made(tmp_path / "study")
+    return tmp_path / "study"
+
+
+def read(study: Path, *places: Path) -> running.Outcome:
+    plan, _ = planning.read(study)
+    return running.judged(answers.read(places, plan), plan)
+
+
+def run_of(study: Path, folder: Path, *places: Path) -> Path:
+    plan, known = planning.read(study)
+    running.write(folder, plan, known, read(study, *places))
+    return folder
+
+
+def careless(person: int, number: int, right: str, choices: list[str], check: bool) -> str | None:
+    """The first fails a check, the second leaves questions 1 and 2 out, the third is always wrong."""
+    if check:
+        return next(c for c in choices if c != right) if person == 0 else right
+    if person == 1 and number <= 2:
+        return None
+    return next(c for c in choices if c != right) if person == 2 else right
+
+
+def test_a_run_of_people_is_scored_and_each_question_keeps_who_answered(study: Path, tmp_path: Path) -> None:
+    fill(study, tmp_path / "in", careless)
+    outcome = read(study, tmp_path / "in")
+    codes = list(keys(study))
+    assert [(one.form.code, one.reason) for one in outcome.excluded] == [
+        (codes[0], "1 of 2 attention checks wrong, 0 allowed")
+        if outcome.excluded[0].wrong == 1
+        else (codes[0], "2 of 2 attention checks wrong, 0 allowed")
+    ]
+    folder = run_of(study, tmp_path / "human", tmp_path / "in")
+    rows = [json.loads(line) for line in (folder / "responses.jsonl").open()]
+    assert len(rows) == 3 * 4
+    assert {row["person"] for row in rows} == set(codes[1:])
+    assert {(row["person"], row["sample"]) for row in rows} == {(code, codes.index(code) + 1) for code in codes[1:]}
+    assert {row["person"] for row in map(json.loads, (folder / "excluded.jsonl").open())} == {codes[0]}
+    open_ = [row for row in rows if row["status"] == UNANSWERED]
+    assert {row["person"] for row in open_} == {codes[1]}
+    scores = scores_of(folder)
+    assert set(scores["model"]) == {"human"}
+    assert set(scores["strategy"]) == {"whole"}
+    told = scores.explode("people", "people_right").drop_nulls("people")
+    assert told.height == 12 - len(open_)
+    by_person = dict(told.group_by("people").agg(pl.col("people_right").mean()).iter_rows())
+    assert by_person == {codes[1]: 1.0, codes[2]: 0.0, codes[3]: 1.0}
+    table = (folder / "people.csv").read_text().splitlines()
+    assert table[0] == "person,counted,reason,medium,answered,left_out,checks_wrong,age,language"
+    assert table[1].startswith(f"{codes[0]},no,")
+    assert table[2] == f"{codes[1]},yes,,form,{4 - len(open_)},{len(open_)},0,,"
+
+
+def test_a_question_left_open_is_no_wrong_answer(study: Path, tmp_path: Path) -> None:
+    """Everybody leaves out what is no check in the first three places, and has the rest right."""
+
+    def shy(person: int, number: int, right: str, choices: list[str], check: bool) -> str | None:
+        del person, choices
+        return right if check or number > 3 else None
+
+    fill(study, tmp_path / "in", shy)
+    folder = run_of(study, tmp_path / "human", tmp_path / "in")
+    scores = scores_of(folder)
+    assert UNANSWERED in set(scores["status"])
+    found = compute(scores, "accuracy")
+    row = found.tables["accuracy"].row(0, named=True)
+    assert row["accuracy"] == 1.0
+    assert row["total"] < scores.height
+    assert found.tables["people"].row(0, named=True)["share"] == 1.0
+    assert not (scores.filter(status=UNANSWERED)["samples"] > 0).any()
+
+
+def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Path) -> None:
+    fill(study, tmp_path / "in", careless)
+    scores = scores_of(run_of(study, tmp_path / "human", tmp_path / "in"))
+    found = compute(scores, "accuracy")
+    overall = found.tables["people"].row(0, named=True)
+    answered = int(scores["people"].list.len().sum())
+    right = int(scores["people_right"].list.sum().sum())
+    assert (overall["share"], overall["answers"], overall["people"]) == (right / answered, answered, 3)
+    assert 0 <= overall["ci_low"] < overall["share"] < overall["ci_high"] <= 1
+    by_kind = found.tables["people"].filter(factor="question_kind")
+    assert by_kind["answers"].sum() == answered
+    assert set(by_kind["value"]) == {"belief", "reality"}
+    assert found.tables["people_effects"]["perturbation"].to_list() == ["late_label"]
+    assert "samples" not in found.tables, "people are no samples of one another"
+    assert "people" in found.notes
+    assert not found.warnings, "nobody was asked what somebody else was asked"
+    assert any(excerpt.title.startswith("people") for excerpt in found.summary())
+
+
+def test_where_several_answered_one_question_it_is_said_what_single_people_have_right(tmp_path: Path) -> None:
+    made(tmp_path / "study", people=8, stories=8)
+    fill(tmp_path / "study", tmp_path / "in", careless)
+    scores = scores_of(run_of(tmp_path / "study", tmp_path / "human", tmp_path / "in"))
+    share = float(scores["people_right"].explode().cast(pl.Float64).mean())  # type: ignore[arg-type]
+    (warning,) = compute(scores, "accuracy").warnings
+    assert f"single people have {share:.0%}" in warning
+
+
+def test_people_and_a_model_are_compared_on_the_same_questions(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+    fill(study, tmp_path / "in")
+    run_of(study, tmp_path / "runs/human", tmp_path / "in")
+    told = pl.DataFrame(
+        {
+            "model": "salty", "strategy": "vanilla", "item": [item.id for item in items()], "status": "ok",
+            "answer": "salt", "correct": [item.answer == "salt" for item in items()],
+            "cluster": [item.cluster for item in items()], "benchmark": "jars", "run": "salty",
+        }
+    )  # fmt: skip
+    told.write_parquet(tmp_path / "salty.parquet")
+    found = comparing.compare("human", str(tmp_path / "salty.parquet"), common=True)
+    row = found.people.row(-1, named=True)
+    scores = scores_of(tmp_path / "runs/human").join(told.select("item", model_right="correct"), on="item")
+    weights = scores["people"].list.len()
+    share = sum(r * w for r, w in zip(scores["model_right"], weights, strict=True)) / sum(weights)
+    assert row["class"] == "overall"
+    assert row["A"] == 1.0
+    assert row["B"] == pytest.approx(share)
+    assert row["difference"] == pytest.approx(share - 1)
+    assert row["high"] < 0
+    back = comparing.compare(str(tmp_path / "salty.parquet"), "human", common=True).people.row(-1, named=True)
+    assert back["difference"] == pytest.approx(1 - share)
+    assert any("every person" in title for title in comparing.summary(found))
+    run_of(study, tmp_path / "runs/others", tmp_path / "in")
+    same = comparing.compare("human", "others").people.row(-1, named=True)
+    assert (same["A"], same["B"], same["difference"]) == (1.0, 1.0, 0.0)
+    both = compute(pl.concat([scores_of(tmp_path / "runs/human"), told], how="diagonal_relaxed"), "accuracy")
+    assert set(both.tables["accuracy"]["model"]) == {"human", "salty"}
+    assert set(both.tables["people"]["model"]) == {"human"}
+
+
+def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> None:
+    paths = fill(study, tmp_path / "in")
+    lines = ["participant;question;answer"]
+    for place, (code, asked) in enumerate(keys(study).items()):
+        for number, (right, choices, _) in enumerate(asked, 1):
+            lines.append(f"{code.lower()};{number};{right if place % 2 else 'ABC'[choices.index(right)].lower()}")
+    typed = tmp_path / "typed.csv"
+    typed.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*lines, f"{paths[0].stem};age;34", ";;"]).encode())
+    form, paper = read(study, *paths), read(study, typed)
+    assert [one.filled.given() for one in form.people] == [one.filled.given() for one in paper.people]
+    assert paper.people[0].filled.about == {"age": "34"}
+    both = read(study, *paths[1:], typed)
+    assert both.repeated == [typed] * 3
+    assert len(both.counted) == 4
+
+
+def test_the_table_to_type_into_reads_as_nobodys_answers(study: Path) -> None:
+    outcome = read(study, study / "typed.csv")
+    assert (outcome.people, outcome.missing) == ([], 4)
+
+
+def test_who_stops_half_way_has_not_failed_the_checks_that_follow(study: Path, tmp_path: Path) -> None:
+    code, asked = next(iter(keys(study).items()))
+    path = tmp_path / "half.json"
+    first = [{"question": 1, "answer": asked[0][0]}]
+    path.write_text(json.dumps(form_file(study, code, first, finished=False)))
+    (person,) = read(study, path).people
+    assert (person.reason, person.answered, person.left_out) == ("", 1, 3)
+    path.write_text(json.dumps(form_file(study, code, [], finished=False)))
+    (person,) = read(study, path).people
+    assert person.reason == "no question answered"
+
+
+def _number_of_choice(study: Path) -> str:
+    return next(iter(keys(study)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": 2}, r"schema"),
+        ({"questionnaire": "0" * 16}, r"in.json:\d+: questionnaire: is '0000000000000000', but this folder's plan"),
+        ({"code": "AAAA"}, r"in.json:\d+: code: 'AAAA' is the code of none of the plan's 4 forms"),
+        ({"agreed": False}, r"in.json:\d+: agreed"),
+        ({"name": "Ada Lovelace"}, r"in.json:\d+: name"),
+        ({"about": {"income": "1"}}, r"in.json:\d+: about.income: unknown detail 'income'"),
+        ({"answers": [{"question": 99, "answer": "tea"}]}, r"in.json:\d+: answers.0.question: question 99 is none of"),
+        ({"answers": [{"question": 1, "answer": "beer"}]}, r"in.json:\d+: answers.0.answer: is 'beer'; question 1 has"),
+        ({"answers": [{"question": 1, "answer": None}] * 2}, r"in.json:\d+: answers.1.question: .*answered twice"),
+        ({"answers": [{"question": 1, "answer": None, "seconds": -1}]}, r"in.json:\d+: answers.0.seconds"),
+        ({"answers": [{"question": 1, "answer": None, "reading": ["x"]}]}, r"in.json:\d+: answers.0.reading.0"),
+        ({"answers": "all right"}, r"in.json:\d+: answers"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_refused_by_file_line_and_field(
+    study: Path, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None}])
+    (tmp_path / "in.json").write_text(json.dumps(data | change, indent=1))
+    with pytest.raises(ContentError, match=said) as caught:
+        read(study, tmp_path / "in.json")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("who,what\n", r"typed.csv:1: has the columns"),
+        ("{head}\n{code},1,Z\n", r"typed.csv:2: answer: is 'Z'; expected A \("),
+        ("{head}\n{code},77,A\n", r"typed.csv:2: question: question 77 is none of form"),
+        ("{head}\n{code},0,A\n", r"typed.csv:2: question: question 0"),
+        ("{head}\n{code},\u0663,A\n", r"typed.csv:2: question: is '\u0663'; expected the number"),
+        ("{head}\n{code},colour,A\n", r"typed.csv:2: question: is 'colour'; expected the number .* or age or language"),
+        ("{head}\nQQQQ,1,A\n", r"typed.csv:2: participant: 'QQQQ' is the code of none"),
+        ("{head}\n{code},1,A\n{code},1,B\n", r"typed.csv:3: question: question 1 of .* is answered twice"),
+        ("{head}\n{code},1\n", r"typed.csv:2: has 2 columns, expected 3"),
+        ('{head}\n{code},1,"A\n', r"typed.csv:\d: answer: is 'A"),
+    ],
+)
+def test_a_typed_table_that_does_not_fit_is_refused(study: Path, tmp_path: Path, text: str, said: str) -> None:
+    filled = text.replace("{head}", "participant,question,answer").replace("{code}", _number_of_choice(study))
+    (tmp_path / "typed.csv").write_text(filled)
+    if '"A' in text:  # a quote that nobody closes takes in the rest of the file, here only the letter
+        assert read(study, tmp_path / "typed.csv").people
+        return
+    with pytest.raises(ContentError, match=said):
+        read(study, tmp_path / "typed.csv")
+
+
+def test_two_different_sets_of_answers_of_one_person_are_refused(study: Path, tmp_path: Path) -> None:
+    fill(study, tmp_path / "a")
+    fill(study, tmp_path / "b", careless)
+    with pytest.raises(ContentError, match=r"has answers in .*a/.*json already, and they differ"):
+        read(study, tmp_path / "a", tmp_path / "b")
+    assert len(read(study, tmp_path / "a", tmp_path / "a").people) == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null", b'{"schema": 1}', b"[" * 5000])
+def test_files_that_are_no_form_end_in_one_line(study: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(ContentError, match=r"x\.json"):
+        read(study, tmp_path / "x.json")
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(ContentError, match=r"x\.csv"):
+        read(study, tmp_path / "x.csv")
+
+
+def test_places_without_answers_are_named(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"holds no \.json or \.csv file"):
+        read(study, tmp_path / "empty")
+    with pytest.raises(ConfigError, match=r"expected a \.json file"):
+        read(study, tmp_path / "a.txt")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(study, tmp_path / "missing.json")
+    (tmp_path / "link.json").symlink_to("/etc/passwd")
+    with pytest.raises(ConfigError, match="symbolic link"):
+        read(study, tmp_path / "link.json")
+
+
+def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, tmp_path: Path) -> None:
+    fill(study, tmp_path / "in", lambda person, number, right, choices, check: next(c for c in choices if c != right))
+    with pytest.raises(ConfigError, match=r"none of the 4 forms that came back counts \(first: .*attention"):
+        run_of(study, tmp_path / "human", tmp_path / "in")
+    assert not (tmp_path / "human").exists()
+    fill(study, tmp_path / "in")
+    run_of(study, tmp_path / "human", tmp_path / "in")
+    before = (tmp_path / "human/responses.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run_of(study, tmp_path / "human", tmp_path / "in")
+    assert (tmp_path / "human/responses.jsonl").read_bytes() == before
+
+
+def test_details_cannot_become_formulas_of_a_spreadsheet(study: Path, tmp_path: Path) -> None:
+    code, asked = next(iter(keys(study).items()))
+    one = [{"question": 1, "answer": asked[0][0]}]
+    (tmp_path / "in.json").write_text(json.dumps(form_file(study, code, one, about={"language": '=HYPERLINK("x")'})))
+    folder = run_of(study, tmp_path / "human", tmp_path / "in.json")
+    assert "'=HYPERLINK" in (folder / "people.csv").read_text()
+
+
+def test_the_commands_make_read_score_analyze_and_report(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+    own = tmp_path / "jars.py"
+    own.write_text(
+        "from tests.helpers.questionnaires import items\nfrom tomserve.benchmarks import Benchmark\n"
+        'BENCHMARK = Benchmark("jars", lambda path, gold: iter(items()))\n'
+    )
+    study = tmp_path / "study"
+    make = ("dataset", "questionnaire", own, "--out", study, "--people", 4, "--stories", 4)
+    done = cli(*make, "--mode", "sentences", "--questions", "all")
+    assert done.code == 0, done.err
+    assert "7 placeholders that are not filled in" in done.out
+    assert "16 questions, each asked" in done.out or "questions, each asked" in done.out
+    fill(study, tmp_path / "in", careless)
+    done = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
+    assert done.code == 0, done.err
+    code = next(iter(keys(study)))
+    assert f"left out: {code}: " in done.out
+    assert "half-filled: " in done.out
+    assert "4 forms: 3 counted, 1 left out, 0 not returned" in done.out
+    assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy").out
+    assert cli("score", "human").code == 0
+    assert cli("report", "human").code == 0
+    assert "human" in (tmp_path / "runs/human/report.html").read_text()
+    again = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    for wrong, said in (
+        ((*make, "--mode", "words"), "unknown --mode 'words'"),
+        ((*make, "--questions", "some"), "unknown --questions 'some'"),
+        (make[:3], "--out FOLDER is missing"),
+        (("dataset", "answers", study, tmp_path / "in", "--model", "\n"), "--model"),
+    ):
+        failed = cli(*wrong)
+        assert failed.code == 2
+        assert said in failed.err

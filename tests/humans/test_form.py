@@ -1,0 +1,249 @@
+"""The form in a real browser: Debian's chromium, from disk, with the network watched, filled in by keyboard and mouse.
+
+Skipped where chromium is missing; with NEED_CHROMIUM=1 (as CI sets it) that is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.questionnaires import JARS, keys, made
+from tomserve.humans import answers, running
+from tomserve.humans import plan as planning
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One headless chromium for the whole module."""
+    if CHROMIUM is None:
+        reason = "chromium is not installed (Debian: apt-get install chromium)"
+        if os.environ.get("NEED_CHROMIUM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        # As root (containers, CI) chromium starts only without its sandbox; the pages are our own.
+        found = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.getuid() == 0 else [])
+        yield found
+        found.close()
+
+
+class Participant:
+    """Somebody with a browser and a form, who notes every word to the console, error and request."""
+
+    def __init__(self, browser: Any, form: Path, **options: Any) -> None:
+        self.wrong: list[str] = []
+        self.form = form
+        self.context = browser.new_context(**{"viewport": {"width": 360, "height": 700}, **options})
+        self.context.on("request", self._request)
+        self.open()
+
+    def open(self) -> None:
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.goto(self.form.as_uri())
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "blob:")):
+            self.wrong.append(f"request: {request.url}")
+
+    def step(self) -> str:
+        return str(self.page.evaluate("document.documentElement.dataset.step"))
+
+    def press(self, *pressed: str) -> None:
+        for key in pressed:
+            self.page.keyboard.press(key)
+
+    def begin(self) -> None:
+        """Agree, leave the optional details empty, read the instructions; by keyboard alone."""
+        assert self.step() == "consent"
+        assert self.page.is_disabled("button.main")
+        self.press("Tab", "Space", "Enter")
+        if self.step() == "consent":  # Enter on a checkbox does nothing; the button is next
+            self.press("Tab", "Enter")
+        assert self.step() == "about"
+        self.page.click("button.main")
+        self.press("Enter")
+        assert self.step() == "pages"
+
+    def choose(self, label: str) -> None:
+        """Choose by the number beside the answer, and go on."""
+        labels = self.page.eval_on_selector_all(".choice input", "all => all.map(one => one.value)")
+        self.press(str(labels.index(label) + 1), "Enter")
+
+    def saved(self, act: Any) -> dict[str, Any]:
+        """The file that the page saves while `act` happens."""
+        with self.page.expect_download() as download:
+            act()
+        assert download.value.suggested_filename == f"{self.form.stem}.json"
+        found: dict[str, Any] = json.loads(Path(download.value.path()).read_text())
+        return found
+
+
+def study(folder: Path, **wishes: Any) -> tuple[Path, str, list[tuple[str, list[str], bool]]]:
+    """A questionnaire for one person: its folder, the code, and what is right."""
+    made(folder, people=1, **wishes)
+    ((code, asked),) = keys(folder).items()
+    return folder, code, asked
+
+
+def test_a_form_filled_in_by_keyboard_is_read_as_it_was_meant(browser: Any, tmp_path: Path) -> None:
+    folder, code, asked = study(tmp_path / "study")
+    who = Participant(browser, folder / "forms" / f"{code}.html")
+    who.begin()
+    story = who.page.inner_text(".story")
+    assert any(f"the {jar} jar" in story for jar in JARS)
+    who.press("Enter")
+    assert "Please choose" in who.page.inner_text(".warning")
+    for answer, choices, _ in asked[:-1]:
+        assert who.page.eval_on_selector_all(".choice input", "all => all.map(one => one.value)") == choices
+        who.choose(answer)
+    data = who.saved(lambda: who.choose(asked[-1][0]))
+    assert who.step() == "end"
+    assert json.loads(who.page.input_value("#text")) == data
+    assert data["finished"] is True
+    assert [one["answer"] for one in data["answers"]] == [answer for answer, _, _ in asked]
+    assert all(0 <= one["seconds"] < 60 for one in data["answers"])
+    assert set(data) == {"schema", "questionnaire", "code", "agreed", "finished", "about", "answers"}
+    assert data["about"] == {}, "nothing about a person that was not given"
+    (tmp_path / f"{code}.json").write_text(json.dumps(data, indent=1))
+    plan, _ = planning.read(folder)
+    (person,) = running.judged(answers.read([tmp_path / f"{code}.json"], plan), plan).counted
+    assert (person.answered, person.left_out, person.wrong) == (4, 0, 0)
+    assert not who.wrong
+
+
+def test_sentences_come_one_by_one_without_a_way_back_and_their_times_are_kept(browser: Any, tmp_path: Path) -> None:
+    folder, code, asked = study(tmp_path / "study", mode="sentences", attention=0, together=True)
+    who = Participant(browser, folder / "forms" / f"{code}.html")
+    who.begin()
+    for count in (1, 2, 3):
+        assert who.page.locator(".story p").count() == count
+        assert who.page.locator("form").count() == 0
+        if count == 2:
+            who.page.click("button.main")  # a tap does the same as the key
+        else:
+            who.press(" ")
+    assert who.page.locator("form").count() == 1
+    who.choose(asked[0][0])
+    assert who.page.locator("form").count() == 1, "the second question about the story follows at once"
+    who.choose(asked[1][0])
+    assert who.page.locator(".story p").count() == 1
+    assert who.page.locator("text=/back/i").count() == 0
+    data = who.saved(lambda: who.page.click("text=Stop here"))
+    assert data["finished"] is False
+    assert [len(one["reading"]) for one in data["answers"] if "reading" in one] == [3]
+    assert all(time >= 0 for time in data["answers"][0]["reading"])
+    who.page.click("text=Go on answering")
+    assert who.step() == "pages"
+    assert not who.wrong
+
+
+def test_a_closed_tab_loses_nothing_and_answers_can_be_deleted(browser: Any, tmp_path: Path) -> None:
+    folder, code, asked = study(tmp_path / "study")
+    who = Participant(browser, folder / "forms" / f"{code}.html")
+    who.begin()
+    who.choose(asked[0][0])
+    who.page.click("text=I would rather leave")
+    place = who.page.inner_text("#place")
+    who.page.close()
+    who.open()
+    assert who.page.inner_text("#place") == place == "3 of 6"
+    who.choose(asked[2][0])
+    data = who.saved(lambda: who.page.click("text=Stop here"))
+    assert [one["answer"] for one in data["answers"]] == [asked[0][0], None, asked[2][0]]
+    assert [one.get("resumed", False) for one in data["answers"]] == [False, False, True]
+    who.page.on("dialog", lambda dialog: dialog.accept())
+    who.page.click("text=Delete my answers")
+    assert "have been deleted" in who.page.inner_text("main")
+    who.page.close()
+    who.open()
+    assert who.step() == "consent"
+    assert not who.wrong
+
+
+def test_details_are_saved_only_where_they_were_given(browser: Any, tmp_path: Path) -> None:
+    folder, code, _ = study(tmp_path / "study")
+    who = Participant(browser, folder / "forms" / f"{code}.html")
+    who.page.check("#agree")
+    who.page.click("button.main")
+    who.page.fill("[name=age]", " 34 ")
+    who.page.fill("[name=language]", "1 Türkçe <b>")
+    who.page.click("button.main")
+    who.page.click("button.main")
+    data = who.saved(lambda: who.page.click("text=Stop here"))
+    assert data["about"] == {"age": "34", "language": "1 Türkçe <b>"}
+    assert not who.wrong
+    folder, code, _ = study(tmp_path / "none", about=False)
+    who = Participant(browser, folder / "forms" / f"{code}.html")
+    who.page.check("#agree")
+    who.page.click("button.main")
+    assert who.step() == "instructions"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_form_fits_its_screen_and_can_be_read(browser: Any, tmp_path: Path, scheme: str, width: int) -> None:
+    folder, code, _ = study(tmp_path / "study")
+    size = {"width": width, "height": 640}
+    who = Participant(browser, folder / "forms" / f"{code}.html", viewport=size, color_scheme=scheme)
+    for step in ("consent", "about", "instructions", "pages"):
+        assert who.step() == step
+        assert who.page.evaluate("document.documentElement.scrollWidth") <= width, step
+        assert who.page.evaluate(CONTRAST) >= 4.5, step
+        if step == "consent":
+            who.page.check("#agree")
+        if step != "pages":
+            who.page.click("button.main")
+    assert who.page.evaluate("Math.min(...[...document.querySelectorAll('button')].map(b => b.offsetHeight))") >= 44
+
+
+CONTRAST = """() => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
+      .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const found = getComputedStyle(at).backgroundColor;
+      if (!/rgba\\(.*, 0\\)/.test(found)) return found;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const texts = [...document.querySelectorAll("p, h1, h2, legend, label, button:not(:disabled), header span")];
+  return Math.min(...texts.filter((node) => node.innerText.trim()).map((node) => {
+    const [a, b] = [light(getComputedStyle(node).color), light(behind(node))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  }));
+}"""
+"""The least contrast of any text on the page against what lies behind it (WCAG 2.1, 1.4.3 asks for 4.5)."""
+
+
+def test_the_printed_form_holds_everything_and_a_box_for_each_choice(browser: Any, tmp_path: Path) -> None:
+    folder, code, asked = study(tmp_path / "study")
+    page = browser.new_page()
+    page.goto((folder / "printed" / f"{code}.html").as_uri())
+    assert page.locator("article").count() == 6
+    assert page.locator(".boxes p").count() == len(asked)
+    assert page.locator(".boxes .box").count() == sum(len(choices) for _, choices, _ in asked)
+    listed = page.eval_on_selector_all("article ol", "all => all.map(o => [...o.children].map(li => li.innerText))")
+    assert listed == [choices for _, choices, _ in asked]
+    assert page.inner_text(".code") == code
+    assert page.locator("mark").count() >= 7
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -1,0 +1,221 @@
+"""Who is asked what: equally often, spread over the design, no two versions of a story; and what the folder holds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers.questionnaires import CANARY, benchmark, items, made
+from tomserve import benchmarks
+from tomserve.errors import ConfigError, ContentError
+from tomserve.humans import plan as planning
+from tomserve.humans.design import assign, spread_over, units
+from tomserve.humans.making import Wishes, make
+from tomserve.humans.words import consent, paragraphs, placeholders, words
+from tomserve.items import Item
+from tomserve.items.draw import limited
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_unit_equally_often_no_cluster_twice_and_factors_spread(together: bool, seed: int) -> None:
+    found = units(items(), together)
+    assert len(found) == (16 if together else 32)
+    drawn = assign(found, 12, 4, seed)
+    used = Counter(place for one in drawn for place in one)
+    counts = [used[place] for place in range(len(found))]
+    assert max(counts) - min(counts) <= 1
+    even = 0
+    for one in drawn:
+        assert len(one) == 4 == len({found[place].cluster for place in one})
+        for factor in spread_over(found):
+            values = Counter(found[place].values[factor] for place in one)
+            assert set(values.values()) <= {1, 2, 3}, factor
+            even += set(values.values()) == {2}
+    assert even >= 0.9 * len(drawn) * len(spread_over(found))
+
+
+def test_the_draw_depends_on_the_seed_alone() -> None:
+    found = units(items())
+    assert assign(found, 5, 3, 7) == assign(found, 5, 3, 7) != assign(found, 5, 3, 8)
+
+
+def test_unequal_clusters_still_come_up_equally_often() -> None:
+    """Where clusters have one to six versions, the greedy draw alone would leave some units out."""
+    rng = random.Random(4)
+    listed = [
+        Item(id=f"{c}/{v}", story=[f"{c} {v}"], question="?", choices=["a", "b"], answer="a", cluster=str(c),
+             factors={"arm": rng.choice(["x", "y"])})
+        for c in range(20) for v in range(rng.randint(1, 6))
+    ]  # fmt: skip
+    drawn = assign(units(listed), 15, 10, 3)
+    used = Counter(place for one in drawn for place in one)
+    assert max(used.values()) - min(used[place] for place in range(len(listed))) <= 1
+    assert all(len({listed[place].cluster for place in one}) == 10 for one in drawn)
+
+
+def test_more_stories_than_tasks_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--stories 9: there are 8 tasks.*at most 8"):
+        assign(units(items()), 2, 9, 1)
+
+
+def test_codes_survive_a_slip_of_the_pen() -> None:
+    found = planning.codes(300, random.Random(1))
+    assert len(set(found)) == 300
+    assert not set("".join(found)) & set("0O1IBS8Q2Z5")
+    near = {(place, code[:place] + code[place + 1 :]) for code in found for place in range(4)}
+    assert len(near) == 4 * 300, "two codes differ in one place only"
+    with pytest.raises(ConfigError, match="at most 2000"):
+        planning.codes(2001, random.Random(1))
+
+
+def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    result = made(folder)
+    plan, known = planning.read(folder)
+    assert plan == result.plan
+    assert {len(form.questions) for form in plan.forms} == {4 + 2}
+    assert result.unfilled[0] == "NAME OF THE RESEARCHER"
+    for form in plan.forms:
+        assert len({asked.page for asked in form.questions}) == 6
+        assert form.questions[0].check is None, "an attention check comes first"
+        for page in (folder / "forms" / f"{form.code}.html", folder / "printed" / f"{form.code}.html"):
+            text = page.read_text()
+            assert form.code in text
+            assert CANARY in text
+            for name in known:
+                assert name not in text, "a form names an item"
+            assert "http" not in text.replace("http-equiv", "")
+    rows = list(csv.DictReader((folder / "plan.csv").open()))
+    assert len(rows) == 4 * 6
+    assert {row["question_kind"] for row in rows if row["item"]} == {"belief", "reality"}
+    assert sum(1 for row in rows if row["check"]) == 8
+    assert (folder / "typed.csv").read_text().count("\n") == 1 + 24
+
+
+def test_all_questions_of_a_story_share_a_page_in_both_orders(tmp_path: Path) -> None:
+    plan = made(tmp_path / "study", together=True, attention=0).plan
+    for form in plan.forms:
+        pages = [[asked.item or "" for _, asked in page] for page in form.pages()]
+        assert [len(page) for page in pages] == [2] * 4
+        assert all(page[0].rpartition("/")[0] == page[1].rpartition("/")[0] for page in pages)
+        assert Counter(page[0].rpartition("/")[2] for page in pages) == {"belief": 2, "reality": 2}
+
+
+def test_the_order_of_choices_varies_and_the_forms_repeat_by_seed(tmp_path: Path) -> None:
+    first, again, other = (made(tmp_path / name, seed=seed).plan for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    assert first == again
+    assert first.questionnaire != other.questionnaire
+    assert {tuple(q.choices) for form in first.forms for q in form.questions if q.item} > {("tea", "salt", "unknown")}
+
+
+def test_conditions_and_limits_choose_the_questions(tmp_path: Path) -> None:
+    plan = made(tmp_path / "a", where=("question_kind=belief", "version=unseen"), people=2).plan
+    asked = {q.item for form in plan.forms for q in form.questions if q.item}
+    assert asked
+    assert all(name.endswith("unseen/belief") for name in asked)
+    with pytest.raises(ConfigError, match="question_kind"):
+        made(tmp_path / "b", where=("question_kin=belief",))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"attention": 9}, r"--attention 9: there are 4 checks"),
+        ({"attention": 1, "wrong_at_most": 2}, r"--wrong-at-most 2: a form has 1"),
+        ({"stories": 30}, r"--stories 30"),
+        ({"consent": Path("nowhere.txt")}, r"nowhere.txt: cannot be read"),
+    ],
+)
+def test_wishes_that_cannot_be_are_refused_and_nothing_is_written(
+    tmp_path: Path, wishes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        made(tmp_path / "study", **wishes)
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
+    made(tmp_path / "study")
+    with pytest.raises(ConfigError, match="holds a questionnaire already"):
+        make(benchmark(), None, tmp_path / "study", Wishes(people=2, stories=2))
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        make(benchmark(), None, tmp_path / "file", Wishes(people=2, stories=2))
+
+
+def test_own_consent_text_and_own_words_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = tmp_path / "consent.txt"
+    text.write_text("First part,\nin two lines.\n\nSecond <part>, for [[NAME]].\n")
+    assert paragraphs(consent(text)) == ["First part, in two lines.", "Second <part>, for [[NAME]]."]
+    result = made(tmp_path / "study", consent=text)
+    assert result.unfilled == ["NAME"]
+    page = next((tmp_path / "study/printed").iterdir()).read_text()
+    assert "Second &lt;part&gt;, for <mark>[[NAME]]</mark>." in page
+    own = tmp_path / "content/dataset/questionnaire"
+    own.mkdir(parents=True)
+    shipped = (ROOT / "dataset/questionnaire/words.yaml").read_text()
+    (own / "words.yaml").write_text(shipped.replace("title: Short stories", "title: Kurze Geschichten"))
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
+    assert words().title == "Kurze Geschichten"
+    (own / "words.yaml").write_text(shipped.replace("answer: spoon", "answer: fork"))
+    with pytest.raises(ContentError, match=r"words.yaml:\d+: attention.*'fork'"):
+        words()
+    text.write_bytes(b"\xff\xfe")
+    with pytest.raises(ContentError, match="not UTF-8"):
+        consent(text)
+    text.write_text("  \n")
+    with pytest.raises(ContentError, match="is empty"):
+        consent(text)
+
+
+def test_the_shipped_instructions_are_naive_and_checks_have_one_answer() -> None:
+    said = words()
+    told = json.dumps(said.model_dump(by_alias=True)).lower() + consent(None).lower()
+    for word in ("theory of mind", "false belief", "false-belief", "mental state", "perspective", "language model"):
+        assert word not in told
+    assert len(said.attention) >= 2
+    assert placeholders(consent(None))
+    assert all(check.answer in check.choices for check in said.attention)
+
+
+def test_a_broken_plan_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    with pytest.raises(ConfigError, match=r"plan.json: is missing"):
+        planning.read(tmp_path)
+    made(folder)
+    data = json.loads((folder / "plan.json").read_text())
+    data["forms"][1]["questions"][0] |= {"item": "elsewhere"}
+    (folder / "plan.json").write_text(json.dumps(data))
+    with pytest.raises(ContentError, match=r"plan.json: forms.1: 'elsewhere' is not in items.jsonl"):
+        planning.read(folder)
+    (folder / "plan.json").write_text('{"schema": 2}')
+    with pytest.raises(ContentError, match="schema is not 1"):
+        planning.read(folder)
+    (folder / "plan.json").write_text("{")
+    with pytest.raises(ContentError, match=r"plan.json:1: not JSON"):
+        planning.read(folder)
+
+
+def test_forms_of_the_second_edition_are_even_in_every_way_that_matters() -> None:
+    """Whatever stages there are: forty forms of 24 questions, each with as many of a kind as the questions have."""
+    benchmark = benchmarks.get("perturbed-2")
+    found = units(limited(list(benchmark.items()), 480, benchmark.draw))
+    drawn = assign(found, 40, 24, 1)
+    used = Counter(place for one in drawn for place in one)
+    assert len({found[place].cluster for place in used}) > 50
+    assert max(used.values()) - min(used[place] for place in range(len(found))) <= 1
+    for one in drawn:
+        assert len({found[place].cluster for place in one}) == 24
+        for factor, slack in (("question_kind", 1), ("swapped", 1), ("kind", 2), ("scenario", 2), ("perturbation", 2)):
+            counts = Counter(unit.values[factor] for unit in found)
+            mine = Counter(found[place].values[factor] for place in one)
+            for value, count in counts.items():
+                assert abs(mine[value] - 24 * count / len(found)) < slack + 1, (factor, value)

@@ -1,0 +1,79 @@
+"""The power of a study with people, from a formula, is that of simulated studies; and the spread is found again."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.helpers.crowds import crowd
+from tomserve.stats.crossed import crossed_difference, crossed_mean, p_value
+from tomserve.stats.people_power import MOST, Spread, class_power, least, model_power, spread_of
+
+SPREAD = Spread(share=0.6, people=0.06, people_by_class=0.03, stories=0.1)
+"""Small enough parts that chances of a right answer hardly ever reach 0 or 1, where the formula is only nearly right."""
+STUDIES = 300
+
+
+@pytest.mark.parametrize(
+    ("people", "answers", "tasks", "effect"), [(40, 2, 20, 0.2), (40, 6, 60, 0.1), (20, 4, 15, 0.2), (80, 3, 40, 0.1)]
+)
+def test_power_for_two_classes_is_that_of_simulated_studies(
+    people: int, answers: int, tasks: int, effect: float
+) -> None:
+    rng = np.random.default_rng(people + tasks)
+    found = 0
+    for _ in range(STUDIES):
+        one = crowd(rng, people, answers, tasks, effect, SPREAD)
+        found += p_value(crossed_difference(one.right, one.treated, one.person, one.task)) < 0.05
+    told = class_power(people, (answers, answers), (tasks, tasks), effect, SPREAD)
+    assert found / STUDIES == pytest.approx(told, abs=0.1)
+
+
+@pytest.mark.parametrize(("people", "answers", "tasks", "effect"), [(30, 4, 40, 0.2), (20, 6, 60, 0.1)])
+def test_power_against_a_model_is_that_of_simulated_studies(
+    people: int, answers: int, tasks: int, effect: float
+) -> None:
+    """The model answers one question a task, so that nothing of its variance is left within tasks."""
+    rng = np.random.default_rng(people + tasks)
+    spread = Spread(SPREAD.share, SPREAD.people, 0.0, SPREAD.stories)
+    found = 0
+    for _ in range(STUDIES):
+        one = crowd(rng, people, answers, tasks, 0.0, spread, model=spread.share - effect)
+        found += p_value(crossed_mean(one.right - one.model, one.person, one.task)) < 0.05
+    told = model_power(people, 2 * answers, 2 * tasks, 2 * tasks, effect, spread)
+    assert found / STUDIES == pytest.approx(told, abs=0.12)
+
+
+def test_power_rises_with_people_stories_and_effect_and_stops_at_the_tasks() -> None:
+    def at(people: int, answers: float, tasks: float, effect: float) -> float:
+        return class_power(people, (answers, answers), (tasks, tasks), effect, SPREAD)
+
+    assert at(20, 2, 20, 0.1) < at(40, 2, 20, 0.1) < at(40, 4, 20, 0.1) < at(40, 4, 60, 0.1) < at(40, 4, 60, 0.2)
+    assert at(MOST, 24, 6, 0.1) < 0.8, "more people do not make up for few stories"
+    assert math.isnan(at(1, 2, 20, 0.1))
+    assert math.isnan(at(10, 0, 20, 0.1))
+    assert math.isnan(model_power(10, 0, 20, 20, 0.1))
+
+
+def test_the_least_number_is_found() -> None:
+    needed = least(lambda people: class_power(people, (4, 4), (60, 60), 0.2, SPREAD), 0.8)
+    assert needed is not None
+    assert class_power(needed, (4, 4), (60, 60), 0.2, SPREAD) >= 0.8
+    assert class_power(needed - 1, (4, 4), (60, 60), 0.2, SPREAD) < 0.8
+    assert least(lambda people: class_power(people, (4, 4), (5, 5), 0.05, SPREAD), 0.8) is None
+    assert least(lambda people: math.nan, 0.8) is None
+
+
+def test_the_spread_of_a_study_is_found_again() -> None:
+    wanted = Spread(share=0.5, people=0.08, people_by_class=0.05, stories=0.1)
+    one = crowd(np.random.default_rng(5), 300, 20, 100, 0.0, wanted)
+    found = spread_of(one.right, one.person, one.task, one.treated)
+    assert found is not None
+    for name in ("share", "people", "people_by_class", "stories"):
+        assert getattr(found, name) == pytest.approx(getattr(wanted, name), abs=0.05), name
+    assert found.rest == pytest.approx(wanted.rest, abs=0.06)
+    assert spread_of([], [], [], []) is None
+    assert spread_of([1, 1], [1, 2], [1, 2], [1, 1]) is None
+    assert spread_of([1, 0], [1, 2], [1, 2], [1, 1]) is None

@@ -1,0 +1,61 @@
+"""`tomserve plan --people`: power and size of a study with people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.conftest import Outcome
+from tests.helpers.crowds import crowd
+from tests.helpers.questionnaires import items
+from tomserve.stats.people_power import Spread, class_power, model_power
+from tomserve.studies import people_plan
+
+
+def test_each_comparison_has_power_and_sizes() -> None:
+    found = people_plan.table(items(), 20, 4, spread=Spread())
+    assert found["comparison"].to_list() == [
+        "one class against none",
+        "all classes against none",
+        "people against a model, one class",
+        "people against a model, overall",
+    ]
+    assert found["power for 0.2"][0] == class_power(20, (2, 2), (4, 4), 0.2)
+    assert found["power for 0.1"][3] == model_power(20, 4, 8, 32, 0.1)
+    assert found["people for 0.1"][0] is None, "four tasks a class are too few whatever the number of people"
+    plain = people_plan.table([one.model_copy(update={"factors": {}}) for one in items()], 20, 4)
+    assert plain["comparison"].to_list() == ["people against a model, overall"]
+
+
+def test_more_stories_than_tasks_change_nothing() -> None:
+    assert people_plan.table(items(), 20, 8).equals(people_plan.table(items(), 20, 80))
+
+
+def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Callable[..., Outcome]) -> None:
+    one = crowd(np.random.default_rng(2), 40, 6, 12, 0.0, Spread(share=0.6, people=0.2))
+    rows = pl.DataFrame(
+        {
+            "person": [f"P{n}" for n in one.person], "right": one.right.astype(int), "item": [f"t{n}" for n in one.task],
+            "perturbation": ["late_label" if arm else "none" for arm in one.treated],
+        }
+    )  # fmt: skip
+    named = pl.lit("human").alias("model"), pl.lit("whole").alias("strategy"), pl.lit("ok").alias("status")
+    scores = rows.group_by("item", "perturbation", maintain_order=True).agg(
+        pl.col("person").alias("people"), pl.col("right").alias("people_right")
+    ).with_columns(*named, pl.col("item").alias("cluster"), pl.col("people_right").list.mean().gt(0.5).alias("correct"),
+                   pl.lit("tea").alias("answer"))  # fmt: skip
+    spread = people_plan.spread_from(scores)
+    assert spread is not None
+    assert spread.share == pytest.approx(float(one.right.mean()))
+    assert spread.people > 0.1
+    assert people_plan.spread_from(scores.drop("people")) is None
+    scores.write_parquet(tmp_path / "pilot.parquet")
+    done = cli("plan", "--people", 30, "--stories", 12, "--like", tmp_path / "pilot.parquet")
+    assert done.code == 0, done.err
+    assert "a study with 30 people who read 12 stories each" in done.out
+    assert people_plan.in_words(spread).split(";")[0] in done.out
+    assert "one class against none" in done.out

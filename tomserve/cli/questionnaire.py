@@ -1,0 +1,143 @@
+"""The commands `tomserve dataset questionnaire`, which makes forms for people, and `tomserve dataset answers`, which
+reads what came back as a run.
+
+    tomserve dataset questionnaire --out study --people 40 --stories 24 --limit 480
+    tomserve dataset answers study filled/ --run human
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from tomserve.cli.options import GoldOption, PathOption, with_content
+from tomserve.errors import ConfigError, one_of
+
+if TYPE_CHECKING:
+    from tomserve.humans.plan import Mode
+
+MODES = ("whole", "sentences")
+
+
+@with_content
+def questionnaire(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own tasks."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="New folder for the forms, the plan and the items.")
+    ] = None,
+    people: Annotated[int, typer.Option(min=1, max=2000, help="How many participants, each with a form.")] = 40,
+    stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each participant reads.")] = 24,
+    mode: Annotated[
+        str, typer.Option(metavar="whole|sentences", help="Show stories as a whole, or sentence by sentence.")
+    ] = "whole",
+    questions: Annotated[
+        str,
+        typer.Option(metavar="one|all", help="Ask each participant one question about a story, or all that there are."),
+    ] = "one",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Draw at most N questions from the benchmark first, as eval does.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="FACTOR=VALUE: only the questions that meet this condition; repeat it for several."),
+    ] = None,
+    path: PathOption = None,
+    gold: GoldOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn by chance.")] = 1,
+    consent: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your consent text. If left out: a draft with placeholders to fill in."),
+    ] = None,
+    attention: Annotated[int, typer.Option(min=0, max=20, help="How many attention checks a form has.")] = 2,
+    wrong_at_most: Annotated[
+        int, typer.Option(min=0, help="Who gets more attention checks wrong is left out; declared here, beforehand.")
+    ] = 0,
+    about: Annotated[
+        bool, typer.Option("--about/--no-about", help="Ask for age and first language (optional).")
+    ] = True,
+) -> None:
+    """Make forms that ask people what models are asked.
+
+    Each participant gets one HTML file that works offline, and the same to print. Who is asked what is drawn so that
+    all questions are asked equally often and no one sees two versions of a story. The plan, which tells what each
+    question of a form is, stays with you.
+    """
+    from tomserve import benchmarks
+    from tomserve.humans.making import Wishes, make
+
+    if out is None:
+        raise ConfigError("--out FOLDER is missing; name a new folder for the forms")
+    if mode not in MODES:
+        raise ConfigError(one_of("--mode", mode, MODES))
+    if questions not in ("one", "all"):
+        raise ConfigError(one_of("--questions", questions, ("one", "all")))
+    wishes = Wishes(
+        people=people,
+        stories=stories,
+        mode=cast("Mode", mode),
+        together=questions == "all",
+        seed=seed,
+        attention=attention,
+        wrong_at_most=wrong_at_most,
+        about=about,
+        consent=consent,
+        limit=limit,
+        where=tuple(where or ()),
+    )
+    made = make(benchmarks.get(name), path, out, wishes, gold)
+    print(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
+    for line in made.balance:
+        print(line)
+    if made.unfilled:
+        print(
+            f"The consent text has {len(made.unfilled)} placeholders that are not filled in: "
+            f"{'; '.join(made.unfilled)}. Edit a copy of {out / 'consent.txt'}, and make the forms again with "
+            "--consent FILE before you give them to anybody."
+        )
+    print(f"Keep {out / 'plan.json'} and items.jsonl: without them the answers cannot be read.")
+
+
+@with_content
+def answers(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that `questionnaire --out` wrote.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="ANSWERS", help="Files (.json, .csv) with answers, or folders of them.")
+    ],
+    run: Annotated[str, typer.Option(help="Name of the new run, or a path that begins with ./ or /.")] = "human",
+    model: Annotated[str, typer.Option(help="What tables call these people.")] = "human",
+) -> int:
+    """Read what people answered as a run of the model "human".
+
+    The files are those that the forms saved (JSON), or were typed in from paper (CSV). Who fails the attention checks
+    is left out as declared, and named. The run is scored, analyzed and compared like that of any model.
+    """
+    from tomserve.humans import answers as reading
+    from tomserve.humans import plan as planning
+    from tomserve.humans import running
+    from tomserve.runs.runfolder import run_path
+
+    if not model.strip() or not model.isprintable() or len(model) > 100:
+        raise ConfigError(f"--model {model!r:.60}: expected a short name such as human")
+    place = run_path(run)
+    plan, items = planning.read(folder)
+    outcome = running.judged(reading.read(files, plan), plan)
+    running.write(place, plan, items, outcome, model)
+    counted, excluded = outcome.counted, outcome.excluded
+    asked = sum(one.answered + one.left_out for one in counted)
+    left_out = sum(one.left_out for one in counted)
+    print(f"{len(plan.forms)} forms: {len(counted)} counted, {len(excluded)} left out, {outcome.missing} not returned")
+    for one in excluded:
+        print(f"left out: {one.form.code}: {one.reason}")
+    for one in counted:
+        if one.left_out:
+            print(f"half-filled: {one.form.code}: {one.answered} of {one.answered + one.left_out} questions answered")
+    for path in outcome.repeated:
+        print(f"{path}: holds answers that another file holds as well; they count once")
+    print(f"{asked - left_out} answers, {left_out} questions left open (status unanswered, not counted as wrong)")
+    print(f"run: {place}; next: tomserve analyze {run}")
+    return 0

@@ -1,0 +1,275 @@
+"""Read what people filled in: JSON files that the browser's form saved, and CSV files typed in from paper.
+
+Each file comes from outside and is checked field by field against the plan; whatever does not fit is refused by one
+line with file, line and field, so that nobody's answers are silently taken for somebody else's.
+
+A CSV file has a row for each question, with the columns participant, question and answer:
+
+    participant,question,answer
+    4AVT,1,B
+    4AVT,2,
+    4AVT,age,34
+
+The answer is the letter on the answer sheet, or the choice in full; an empty one was left out. Instead of a number, a
+question may be the name of an optional detail, such as age.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from tomserve.content import files, yamlfile
+from tomserve.errors import ConfigError, ContentError, nearest, one_of
+from tomserve.humans.plan import LETTERS, Asked, Code, Form, Plan
+from tomserve.items import nfc
+
+COLUMNS = ["participant", "question", "answer"]
+LARGEST = 5_000_000
+"""How many bytes a file of answers may have; a form's file has some thousand."""
+
+LONGEST_WAIT = 30 * 24 * 3600.0
+"""How many seconds an answer can have taken; a larger number is a mistake."""
+
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False)]
+Detail = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class Answer(BaseModel):
+    """One answer. answer: the choice, None where the question was left out. seconds: how long the question stood there.
+    reading: how long each sentence was the last one shown, in ms. resumed: whether the page had been closed meanwhile,
+    so that the times are those since it was opened again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: str | None
+    seconds: Seconds | None = None
+    reading: list[Annotated[int, Field(ge=0, le=int(LONGEST_WAIT * 1000))]] | None = None
+    resumed: bool = False
+
+
+class _Numbered(Answer):
+    question: Annotated[int, Field(ge=1)]
+
+
+class _File(BaseModel):
+    """The file that a form saves."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    schema_: Literal[1] = Field(alias="schema")
+    questionnaire: str
+    code: Code
+    agreed: Literal[True]
+    finished: bool
+    about: dict[str, Detail]
+    answers: list[_Numbered]
+
+
+@dataclass
+class Filled:
+    """A filled-in form: whose it is, the file it came in, how (`form` or `paper`), the answers by number of question,
+    and the optional details."""
+
+    code: str
+    path: Path
+    medium: Literal["form", "paper"]
+    answers: dict[int, Answer] = field(default_factory=dict)
+    about: dict[str, str] = field(default_factory=dict)
+
+    def given(self) -> dict[int, str]:
+        """The choices by number of question, without what was left out."""
+        return {number: one.answer for number, one in sorted(self.answers.items()) if one.answer is not None}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All forms that came back, by code, and the files that only repeat what another one holds."""
+
+    filled: dict[str, Filled]
+    repeated: list[Path]
+
+
+def read(places: Iterable[Path], plan: Plan) -> Reading:
+    """Read the answers of a questionnaire.
+
+    places: JSON and CSV files, and folders of them. plan: of the questionnaire. The same answers in two files count
+    once. Raises ConfigError where there is no file, ContentError for the first thing in one that does not fit: another
+    questionnaire, an unknown participant, question or choice, or two different sets of answers under one code.
+    """
+    found: dict[str, Filled] = {}
+    repeated: list[Path] = []
+    for path in _files(places):
+        for one in _of_json(path, plan) if path.suffix.lower() == ".json" else _of_csv(path, plan):
+            other = found.setdefault(one.code, one)
+            if other is one:
+                continue
+            if (other.given(), other.about) != (one.given(), one.about):
+                raise ContentError(
+                    f"{one.code} has answers in {other.path} already, and they differ; find out which file is right, "
+                    "and leave the other one out",
+                    path=path,
+                    field="code" if one.medium == "form" else COLUMNS[0],
+                )
+            repeated.append(path)
+    return Reading(found, repeated)
+
+
+def _files(places: Iterable[Path]) -> list[Path]:
+    """The files to read, each once, those of a folder sorted by name."""
+    found: dict[Path, None] = {}
+    for place in places:
+        if place.is_dir():
+            inside = sorted(path for path in place.iterdir() if path.suffix.lower() in (".json", ".csv"))
+            if not inside:
+                raise ConfigError(f"{place}: holds no .json or .csv file with answers")
+            found |= dict.fromkeys(inside)
+        elif place.suffix.lower() in (".json", ".csv"):
+            found[place] = None
+        else:
+            raise ConfigError(f"{place}: expected a .json file that a form saved, a .csv file, or a folder of them")
+    return list(found)
+
+
+def _bytes(path: Path) -> bytes:
+    """The file's content. Raises ContentError where it cannot be read or is too large to be answers."""
+    try:
+        with files.reading(path) as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
+    if len(data) > LARGEST:
+        raise ContentError(f"has more than {LARGEST:,} bytes, so it holds no form's answers", path=path)
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
+    """The form of a JSON file."""
+    content = _bytes(path)
+    try:
+        data: Any = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        reason = f"not JSON ({error.msg}); the file may be cut off: ask for the form's text instead"
+        raise ContentError(reason, path=path, line=error.lineno) from None
+    lines = yamlfile.Lines()
+    with contextlib.suppress(ContentError):  # JSON is YAML but for oddities, which only cost the number of the line
+        lines = yamlfile.load(path)[1]
+
+    def refuse(reason: str, *place: str | int) -> ContentError:
+        return ContentError(reason, path=path, line=lines.at(place), field=".".join(map(str, place)))
+
+    if isinstance(data, dict) and data.get("questionnaire", plan.questionnaire) != plan.questionnaire:
+        raise refuse(
+            f"is {data['questionnaire']!r:.60}, but this folder's plan is of {plan.questionnaire!r}; name the folder "
+            "that this form came from",
+            "questionnaire",
+        )
+    file = yamlfile.validate(data, _File, path=path, lines=lines)
+    form = _form(plan, file.code, lambda reason: refuse(reason, "code"))
+    one = Filled(file.code, path, "form", about=dict(file.about))
+    for place, answer in enumerate(file.answers):
+        asked = _asked(form, answer.question, lambda reason, at=place: refuse(reason, "answers", at, "question"))
+        if answer.question in one.answers:
+            raise refuse(f"question {answer.question} is answered twice", "answers", place, "question")
+        if answer.answer is not None and answer.answer not in asked.choices:
+            raise refuse(
+                f"is {answer.answer!r:.60}; question {answer.question} has the choices {', '.join(asked.choices)}",
+                *("answers", place, "answer"),
+            )
+        one.answers[answer.question] = Answer(**answer.model_dump(exclude={"question"}))
+    for name in one.about:
+        if name not in plan.about:
+            raise refuse(one_of("detail", name, plan.about), "about", name)
+    yield one
+
+
+def _of_csv(path: Path, plan: Plan) -> Iterator[Filled]:
+    """The forms of a CSV file that was typed in from paper, with commas or semicolons."""
+    try:
+        text = _bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise ContentError(f"is not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    first = text.partition("\n")[0]
+    rows = csv.reader(io.StringIO(text), delimiter=";" if first.count(";") > first.count(",") else ",")
+    found: dict[str, Filled] = {}
+    try:
+        head = [name.strip().lower() for name in next(rows, [])]
+        if head != COLUMNS:
+            raise ContentError(f"has the columns {head!r:.80}; expected {','.join(COLUMNS)}", path=path, line=1)
+        for row in rows:
+            if any(cell.strip() for cell in row):
+                _typed(row, rows.line_num, path, plan, found)
+    except csv.Error as error:
+        raise ContentError(f"broken CSV ({error})", path=path, line=rows.line_num) from None
+    yield from (one for one in found.values() if one.answers or one.about)
+
+
+def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, Filled]) -> None:
+    """Add one row of a CSV file to what was found."""
+
+    def refuse(reason: str, column: int) -> ContentError:
+        return ContentError(reason, path=path, line=line, field=COLUMNS[column])
+
+    if len(row) != len(COLUMNS):
+        raise ContentError(f"has {len(row)} columns, expected {len(COLUMNS)}", path=path, line=line)
+    code, question, answer = (nfc(cell.strip()) for cell in row)
+    code = code.upper()
+    form = _form(plan, code, lambda reason: refuse(reason, 0))
+    if not answer:  # the rows of forms that nobody handed in stay empty
+        if not question.isdecimal() and question not in plan.about:
+            raise refuse(f"is {question!r:.60}; expected {_expected(form, plan)}", 1)
+        if question.isdecimal():
+            _asked(form, int(question[:9]), lambda reason: refuse(reason, 1))
+        return
+    one = found.setdefault(code, Filled(code, path, "paper"))
+    if question in plan.about:
+        if one.about.setdefault(question, answer[:200]) != answer:
+            raise refuse(f"{question} of {code} is given twice", 1)
+        return
+    if not question.isascii() or not question.isdecimal():
+        raise refuse(f"is {question!r:.60}; expected {_expected(form, plan)}", 1)
+    number = int(question[:9])
+    asked = _asked(form, number, lambda reason: refuse(reason, 1))
+    if number in one.answers:
+        raise refuse(f"question {number} of {code} is answered twice", 1)
+    one.answers[number] = Answer(answer=_choice(answer, asked, lambda reason: refuse(reason, 2)))
+
+
+def _choice(answer: str, asked: Asked, refuse: Any) -> str:
+    """The choice that a letter or a label names; a choice in full comes before a letter."""
+    if answer in asked.choices:
+        return answer
+    letters = LETTERS[: len(asked.choices)]
+    if len(answer) == 1 and answer.upper() in letters:
+        return asked.choices[letters.index(answer.upper())]
+    listed = ", ".join(f"{letter} ({choice})" for letter, choice in zip(letters, asked.choices, strict=True))
+    raise refuse(f"is {answer!r:.60}; expected {listed}, or nothing where the question was left out")
+
+
+def _form(plan: Plan, code: str, refuse: Any) -> Form:
+    """The form of that code; otherwise what `refuse` makes of the reason is raised."""
+    if (form := plan.form(code)) is None:
+        known = [form.code for form in plan.forms]
+        hint = nearest(code, known)
+        raise refuse(f"{code!r:.20} is the code of none of the plan's {len(known)} forms{hint}")
+    return form
+
+
+def _asked(form: Form, number: int, refuse: Any) -> Asked:
+    """The question of that number; otherwise what `refuse` makes of the reason is raised."""
+    if not 1 <= number <= len(form.questions):
+        raise refuse(f"question {number} is none of form {form.code}; expected 1 to {len(form.questions)}")
+    return form.questions[number - 1]
+
+
+def _expected(form: Form, plan: Plan) -> str:
+    names = f", or {' or '.join(plan.about)}" if plan.about else ""
+    return f"the number of a question from 1 to {len(form.questions)}{names}"

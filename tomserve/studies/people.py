@@ -1,0 +1,203 @@
+"""What single people get right, beside the tables that every study makes of what most of them answered.
+
+A run that people answered (tomserve.humans) has several answers to a question, of which a score table's row states the
+one that most gave. That is more often right than one person is. Here every person's answer counts, and the intervals
+speak for further people and further stories (tomserve.stats.crossed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.scoring.samples import PEOPLE
+from tomserve.scoring.tablefile import COLUMNS
+from tomserve.stats.crossed import crossed_difference, crossed_mean, crossed_share, p_value
+from tomserve.stats.proportions import Interval
+from tomserve.studies.rows import prepared
+from tomserve.studies.showing import Excerpt
+
+TABLE, EFFECTS = "people", "people_effects"
+"""The names of the tables: shares of right answers, and differences between classes."""
+
+TITLE = "people: what single people have right"
+CLASS, NONE = "perturbation", "none"
+OVERALL = "overall"
+MOST_VALUES = 12
+"""A factor with more values is a name rather than a condition, and has no rows."""
+
+NOTE = (
+    "People answered here, and each answer of each person counts as one; other tables count of each question the "
+    "answer that most people gave (of a tie, that of the participant who stands first in the plan). The 95% interval "
+    "speaks for further people like these reading further stories or tasks like these: its error is two-way "
+    "cluster-robust, over people and tasks (Cameron, Gelbach and Miller 2011). Questions that somebody left open are "
+    "not counted."
+)
+EFFECTS_NOTE = (
+    "Share of right answers of single people in a class of stories minus their share in the unchanged stories (class "
+    "none), with a 95% interval over people and tasks. p belongs to it and is not adjusted for several classes."
+)
+COMPARED = (
+    "Each answer of each person minus the other side's answer to the same question (1 right, 0 wrong; the mean over "
+    "people where both sides are people), with a 95% interval over people and tasks."
+)
+
+
+def answers(scores: pl.DataFrame) -> pl.DataFrame:
+    """One row for each answer of each person, with `person`, `right` (1 or 0), and the columns of the score table; no
+    rows where no person answered.
+
+    scores: a score table.
+    """
+    if not set(PEOPLE) <= set(scores.columns):
+        return pl.DataFrame()
+    rows = scores.filter(pl.col("people").list.len() > 0)
+    rows = rows.filter(pl.col("people").list.len() == pl.col("people_right").list.len())
+    cluster = pl.coalesce("cluster", "item") if "cluster" in rows.columns else pl.col("item")
+    return rows.with_columns(cluster=cluster).explode("people", "people_right").rename(
+        {"people": "person", "people_right": "right"}
+    )  # fmt: skip
+
+
+def with_people(tables: Mapping[str, pl.DataFrame], scores: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The tables and, where people answered, those of this module.
+
+    `people`: model, strategy, factor, value (`overall` has none), share, ci_low, ci_high, answers, people, questions,
+    tasks, method. `people_effects`: model, strategy, perturbation, share_treated, share_control, difference, low, high,
+    p, people, tasks, method; only where there is the class none.
+    """
+    rows = answers(scores)
+    if not rows.height:
+        return dict(tables)
+    shares = pl.DataFrame(list(_shares(rows)), infer_schema_length=None).fill_nan(None)
+    effects = list(_effects(rows))
+    more = {EFFECTS: pl.DataFrame(effects, infer_schema_length=None).fill_nan(None)} if effects else {}
+    return {**tables, TABLE: shares, **more}
+
+
+def warnings(tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
+    """A sentence for each group of people of whom several answered one question, so that the tables of a study say
+    what most of them answered, and not what one person has right."""
+    if TABLE not in tables:
+        return
+    for row in tables[TABLE].filter(factor=OVERALL).iter_rows(named=True):
+        if row["answers"] > row["questions"]:
+            bounds = f" [{row['ci_low']:.0%}, {row['ci_high']:.0%}]" if row["ci_low"] is not None else ""
+            yield (
+                f"{row['model']}, {row['strategy']}: several people answered some of the questions, and the tables "
+                f"count the answer of most of them; single people have {row['share']:.0%}{bounds} right (table {TABLE})"
+            )
+
+
+def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+    """What a reader must know of the tables of this module, by name."""
+    return {name: note for name, note in ((TABLE, NOTE), (EFFECTS, EFFECTS_NOTE)) if name in tables}
+
+
+def excerpts(tables: Mapping[str, pl.DataFrame]) -> list[Excerpt]:
+    """What the terminal prints of the tables of this module: the shares over all questions and by class."""
+    if TABLE not in tables:
+        return []
+    shares = tables[TABLE].filter(pl.col("factor").is_in([OVERALL, CLASS]))
+    named = pl.coalesce("value", "factor").alias("questions of")
+    columns = ("share", "ci_low", "ci_high", "answers", "people", "tasks")
+    return [Excerpt(TITLE, shares.select("model", "strategy", named, *columns), (TABLE,), NOTE)]
+
+
+def _shares(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    factors = [
+        name
+        for name, kind in rows.schema.items()
+        if (kind in (pl.String, pl.Boolean)) and name not in {*COLUMNS, "person", "right"}
+        if not name.startswith(("metric_", "rule_")) and 2 <= rows[name].drop_nulls().n_unique() <= MOST_VALUES
+    ]
+    for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
+        arm = {"model": model, "strategy": strategy}
+        yield {**arm, "factor": OVERALL, "value": None, **_share(part)}
+        for name in factors:
+            known = part.drop_nulls(name)
+            for (value,), one in known.group_by([name], maintain_order=True):
+                yield {**arm, "factor": name, "value": _text(value), **_share(one)}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _share(rows: pl.DataFrame) -> dict[str, Any]:
+    found = crossed_share(rows["right"].to_numpy(), rows["person"].to_numpy(), rows["cluster"].to_numpy())
+    return {
+        "share": found.estimate,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "answers": rows.height,
+        "people": rows["person"].n_unique(),
+        "questions": rows["item"].n_unique(),
+        "tasks": rows["cluster"].n_unique(),
+        "method": found.method,
+    }
+
+
+def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    if CLASS not in rows.columns or NONE not in rows[CLASS].to_list():
+        return
+    for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
+        for name in part[CLASS].drop_nulls().unique(maintain_order=True):
+            two = part.filter(pl.col(CLASS).is_in([name, NONE]))
+            if name == NONE or two[CLASS].n_unique() < 2:
+                continue
+            treated = (two[CLASS] == name).to_numpy()
+            right = two["right"].cast(pl.Float64).to_numpy()
+            found = crossed_difference(right, treated, two["person"].to_numpy(), two["cluster"].to_numpy())
+            sides = {"share_treated": right[treated].mean(), "share_control": right[~treated].mean()}
+            yield {"model": model, "strategy": strategy, CLASS: name, **sides, **_difference(found, two)}
+
+
+def _difference(found: Interval, rows: pl.DataFrame) -> dict[str, Any]:
+    return {
+        "difference": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "p": p_value(found),
+        "people": rows["person"].n_unique(),
+        "tasks": rows["cluster"].n_unique(),
+        "method": found.method,
+    }
+
+
+def compared(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classes: Sequence[str] = ()) -> pl.DataFrame:
+    """How much more of the same questions B has right than A, with every person's answer counted; empty where neither
+    side are people.
+
+    a, b: the score tables of the two sides. pairs: the questions that are compared, with `item`. classes: those of the
+    questions, in order. Columns: class (overall comes last), A, B (shares on the same questions), difference (B minus
+    A), low, high, p, people, tasks, method.
+    """
+    of_a, of_b = answers(a), answers(b)
+    if not of_a.height and not of_b.height:
+        return pl.DataFrame()
+    sign, whose, other = (1.0, of_b, a) if of_b.height else (-1.0, of_a, b)
+    means = _means(other, bool(of_a.height and of_b.height))
+    joined = whose.join(pairs.select("item").unique(), on="item").join(means, on="item")
+    if not joined.height:
+        return pl.DataFrame()
+    records = []
+    for name in (*classes, OVERALL):
+        part = joined if name == OVERALL else joined.filter(pl.col(CLASS) == name)
+        if not part.height:
+            continue
+        own, theirs = (part[column].cast(pl.Float64).to_numpy() for column in ("right", "other"))
+        found = crossed_mean(sign * (own - theirs), part["person"].to_numpy(), part["cluster"].to_numpy())
+        sides = (theirs.mean(), own.mean()) if sign > 0 else (own.mean(), theirs.mean())
+        records.append({"class": name, "A": sides[0], "B": sides[1], **_difference(found, part)})
+    return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
+
+
+def _means(scores: pl.DataFrame, people: bool) -> pl.DataFrame:
+    """Of each item the share of right answers on one side: of its people, else of its strategies (usually one)."""
+    if people:
+        return answers(scores).group_by("item").agg(other=pl.col("right").cast(pl.Float64).mean())
+    rows = prepared(scores.lazy()).collect()
+    return rows.group_by("item").agg(other=pl.col("correct").cast(pl.Float64).mean())
