@@ -154,9 +154,9 @@ def show(scores: pl.DataFrame, right: dict[str, str], changed: dict[tuple[str, s
                 print(line(choice, group, found))
     chains = scores.filter(pl.col("chain_length").is_not_null())
     print(f"\nchains, means\n  {'strategy':<22} {'n':>6} " + " ".join(f"{name[6:]:>17}" for name in CHAIN))
-    for (name,), part in chains.group_by("strategy", maintain_order=True):
+    for part in chains.partition_by("strategy", maintain_order=True):
         means = [part[column].cast(pl.Float64).mean() for column in CHAIN]
-        print(f"  {name!s:<22} {part.height:>6} " + " ".join(f"{mean:>17.3f}" for mean in means))
+        print(f"  {part['strategy'][0]:<22} {part.height:>6} " + " ".join(f"{mean:>17.3f}" for mean in means))
 
 
 def main() -> int:

@@ -60,7 +60,8 @@ _given: dict[str, Benchmark] = {}
 
 def names() -> list[str]:
     """The names of all benchmarks of this package, sorted."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
+    found = (module.name for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
+    return sorted(name.replace("_", "-") for name in found)
 
 
 def get(name: str | None = None) -> Benchmark:

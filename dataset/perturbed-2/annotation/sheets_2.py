@@ -1,6 +1,6 @@
 """Write the sheets for the blind annotation of the second edition: every story once, without class or right answer.
 
-    python dataset/perturbed-2/annotation/sheets.py OUT [STAGE ...]
+    python dataset/perturbed-2/annotation/sheets_2.py OUT [STAGE ...]
 
 writes STAGE-a.txt and STAGE-b.txt, which differ in the order of the stories and of the labels. A story is known by a
 code, a hash of its name, so that a sheet does not tell what it is about. `read` reads a reply; its form is in
@@ -100,7 +100,8 @@ def read(text: str, stage: str, annotator: str) -> dict[str, Reading]:
         item = told[match["code"]].belief
         known = letters(annotator, match["code"], item)
         sets = [
-            [frozenset(known[letter] for letter in one) for one in match[which].split()] for which in ("belief", "reality")
+            [frozenset(known[letter] for letter in one) for one in match[which].split()]
+            for which in ("belief", "reality")
         ]
         if any(len(one) != len(item.story) for one in sets):
             raise ValueError(f"line {number}: {len(sets[0])} and {len(sets[1])} sets for {len(item.story)} sentences")
