@@ -26,6 +26,7 @@ from record_2 import KINDS, Reading
 
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
 from tomserve.benchmarks.perturbed_2 import stages
+from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.stats.agreement import Labels, krippendorff_alpha, resampled_alpha
 
 DRAWS, SEED = 2000, 1
@@ -179,30 +180,37 @@ def answers(readings: Sequence[Reading]) -> str:
     )
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print the tables or, with --list or --finals, disagreements. Raises ValueError where a file is wrong."""
-    if unknown := set(arguments) - {"--list", "--finals"}:
-        raise ValueError(f"{sorted(unknown)[0]} is no option\n{__doc__}")
-    now = stages()
+TITLES = ("Readings as they were written:", "Readings of stories that have not changed since:")
+
+
+def printed(now: Sequence[Stage]) -> Iterator[str]:
+    """All lines that are printed without options. now: the stages as they are."""
     readings = record_2.readings(record_2.HERE, now)
-    if arguments:
-        print(*disagreements(readings, finals="--finals" in arguments), sep="\n")
-        return
     total = {
         (stage.file.stage, key): told.name.split("/")[0]
         for stage in now
         for key, told in record_2.stories(stage).items()
     }
-    print(*coverage(readings, total), sep="\n")
-    print(f"\n{answers(readings)}")
+    yield from coverage(readings, total)
+    yield from ("", answers(readings))
     if waiting := record_2.without_reply(record_2.HERE):
-        print(f"Sheets without a reply: {', '.join(waiting)}.")
-    unchanged = [one for one in readings if not one.changed]
-    for title, chosen in (("as annotated", readings), ("stories that have not changed since", unchanged)):
+        yield f"Sheets without a reply: {', '.join(waiting)}."
+    for title, chosen in zip(TITLES, (readings, [one for one in readings if not one.changed]), strict=True):
         found = list(units(chosen))
-        print(f"\nReadings: {title}\n", *overall(found), sep="\n")
+        yield from ("", title, "", *overall(found))
         for question in KINDS:
-            print("", *by_class(found, question), sep="\n")
+            yield from ("", *by_class(found, question))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the tables or, with --list or --finals, disagreements. Raises ValueError where a file is wrong."""
+    if unknown := set(arguments) - {"--list", "--finals"}:
+        raise ValueError(f"{sorted(unknown)[0]} is no option\n{__doc__}")
+    now = stages()
+    if arguments:
+        print(*disagreements(record_2.readings(record_2.HERE, now), finals="--finals" in arguments), sep="\n")
+    else:
+        print(*printed(now), sep="\n")
 
 
 if __name__ == "__main__":
