@@ -203,11 +203,11 @@ def test_limited_robust_is_a_problem_even_below_the_bound() -> None:
             for place, name in enumerate(PERTURBATIONS)
         ]
     )
-    assert list(auditing._excesses(counted)) == [
+    assert list(auditing.excesses(counted)) == [
         "'r' meets limited robust Theory of Mind on the false-belief subset: more than half right on unperturbed "
         "stories and in 5 of ten classes"
     ]
-    assert list(auditing._excesses(counted.with_columns(right=10))) == []
+    assert list(auditing.excesses(counted.with_columns(right=10))) == []
 
 
 def test_the_file_was_fitted_to_the_stages_as_they_are() -> None:

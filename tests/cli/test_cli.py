@@ -191,7 +191,7 @@ def test_runs_and_items_and_validate_and_doctor(endpoint: Endpoint, cli, tmp_pat
         ).code
         == 0
     )
-    assert "C2: 10 tasks, 160 items" in cli("dataset", "validate").out
+    assert "C2: 10 tasks, 160 items" in cli("dataset", "validate", "perturbed").out
     doctor = cli("doctor", "--base-url", endpoint.url)
     assert "serves tiny; engine version 0.0.test" in doctor.out
     assert cli("doctor", "--base-url", "http://127.0.0.1:1/v1").code == 1
@@ -510,7 +510,20 @@ def test_a_signal_in_mid_run_keeps_everything_and_says_how_to_resume(
     endpoint: Endpoint, cli, tmp_path: Path, number: int
 ) -> None:
     endpoint.delay = 0.1
-    command = [sys.executable, "-m", "tomserve", "eval", "--base-url", endpoint.url, "--run", "r", "--concurrency", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "tomserve",
+        "eval",
+        "--benchmark",
+        "perturbed",
+        "--base-url",
+        endpoint.url,
+        "--run",
+        "r",
+        "--concurrency",
+        "4",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 30
         while len(endpoint.requests) < 12 and time.monotonic() < deadline:
@@ -538,6 +551,8 @@ def test_kill_9_in_mid_run_loses_nothing(endpoint: Endpoint, cli, tmp_path: Path
         "-m",
         "tomserve",
         "eval",
+        "--benchmark",
+        "perturbed",
         "--base-url",
         endpoint.url,
         "--run",

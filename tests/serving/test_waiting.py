@@ -141,7 +141,18 @@ def test_a_server_that_only_refuses_ends_the_command_with_what_to_do(cli, monkey
 def test_ctrl_c_ends_the_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, 10**6, 429, **{"Retry-After": "60"})
     with running() as endpoint:
-        command = [sys.executable, "-m", "tomserve", "eval", "--base-url", endpoint.url, "--limit", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "tomserve",
+            "eval",
+            "--benchmark",
+            "perturbed",
+            "--base-url",
+            endpoint.url,
+            "--limit",
+            "2",
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
             assert "asks to wait 60 s" in process.stdout.readline()

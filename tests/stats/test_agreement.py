@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tomserve.stats.agreement import krippendorff_alpha, masi_distance
+from tomserve.stats.agreement import krippendorff_alpha, masi_distance, resampled_alpha
 
 
 def sets(text: str) -> list[frozenset[str]]:
@@ -36,3 +36,19 @@ def test_alpha_of_krippendorffs_nominal_example() -> None:
 def test_perfect_and_undefined() -> None:
     assert krippendorff_alpha([(frozenset("a"), frozenset("a")), (frozenset("b"), frozenset("b"))]) == 1.0
     assert math.isnan(krippendorff_alpha([(frozenset("a"), frozenset("a"))] * 3))
+
+
+def test_an_interval_resamples_whole_groups() -> None:
+    """Two groups, of which one agrees and one does not: a draw holds either twice, or both."""
+    agreeing = list(zip(sets("a b a b"), sets("a b a b"), strict=True))
+    opposed = list(zip(sets("a b a b"), sets("b a b a"), strict=True))
+    low, high = resampled_alpha([agreeing, opposed], draws=400, seed=1)
+    assert low == pytest.approx(krippendorff_alpha(opposed + opposed))
+    assert high == pytest.approx(krippendorff_alpha(agreeing + agreeing)) == 1
+    assert resampled_alpha([agreeing + opposed], draws=20, seed=1) == pytest.approx(
+        (krippendorff_alpha(agreeing + opposed),) * 2
+    )
+
+
+def test_an_interval_of_what_is_undefined_is_undefined() -> None:
+    assert all(map(math.isnan, resampled_alpha([[(frozenset("a"), frozenset("a"))]], draws=5, seed=1)))

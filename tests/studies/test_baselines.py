@@ -207,3 +207,18 @@ def test_any_benchmark_has_the_rules_that_need_nothing_but_an_item() -> None:
     assert row["over_rule"] == 0.0
     (verdict,) = found.study.verdicts(found.tables, Context({"all": 0.5}))
     assert 'above chance (50%); not told apart from the rule "always yes" (75%; difference 0 [' in verdict.lead[0]
+
+
+def test_a_rule_that_says_nothing_of_most_questions_is_not_listed_among_the_best() -> None:
+    """Its share of all of them would look like a score, and it was not asked about most."""
+    rules = pl.DataFrame(
+        [
+            {"rule": "always reality", "kind": "constant", "right": 80, "total": 100, "accuracy": 0.8, "said": 100},
+            {"rule": "bag of words", "kind": "learned", "right": 15, "total": 100, "accuracy": 0.15, "said": 30},
+        ]
+    )
+    said = baselines.best_of_kinds(rules)
+    assert "always reality" in said
+    assert "bag of words" not in said
+    assert "bag of words" in baselines.best_of_kinds(rules.with_columns(said=pl.lit(50)))
+    assert baselines.best_of_kinds(rules.filter(rule="bag of words")) == ""

@@ -10,6 +10,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 Labels = frozenset[str]
 """The set of labels that one annotator gives to one unit (here a sentence)."""
 
@@ -52,3 +54,38 @@ def krippendorff_alpha(
     observed = sum(distance(a, b) for a, b in pairs) / len(pairs)
     expected = sum(n * m * distance(a, b) for a, n in pool.items() for b, m in pool.items()) / (total * (total - 1))
     return 1 - observed / expected
+
+
+def resampled_alpha(
+    groups: Sequence[Sequence[tuple[Labels, Labels]]],
+    draws: int,
+    seed: int,
+    distance: Callable[[Labels, Labels], float] = masi_distance,
+) -> tuple[float, float]:
+    """A 95% interval of Krippendorff's alpha by resampling groups of units that depend on each other: the 2.5th and the
+    97.5th percentile of so many seeded draws (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter
+    13). Both are nan where alpha is undefined in every draw. Few groups make such an interval too short.
+
+    groups: the pairs of each group, as `krippendorff_alpha` takes them; one group at least has a pair.
+    """
+    distinct = sorted({pair for group in groups for pair in group}, key=lambda pair: [sorted(one) for one in pair])
+    values = sorted({value for pair in distinct for value in pair}, key=sorted)
+    place = {pair: index for index, pair in enumerate(distinct)}
+    counts = np.zeros((len(groups), len(distinct)))
+    for row, group in zip(counts, groups, strict=True):
+        for pair in group:
+            row[place[pair]] += 1
+    chosen = np.random.default_rng(seed).multinomial(len(groups), [1 / len(groups)] * len(groups), size=draws)
+    drawn = chosen @ counts
+    pool = drawn @ np.array([[float(pair.count(value)) for value in values] for pair in distinct])
+    apart = np.array([[distance(a, b) for b in values] for a in values])
+    total = pool.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed = drawn @ np.array([distance(a, b) for a, b in distinct]) / drawn.sum(axis=1)
+        expected = ((pool @ apart) * pool).sum(axis=1) / (total * (total - 1))
+        alphas = 1 - observed / expected
+    alphas = alphas[np.isfinite(alphas)]
+    if not alphas.size:
+        return math.nan, math.nan
+    low, high = np.quantile(alphas, [0.025, 0.975])
+    return float(low), float(high)

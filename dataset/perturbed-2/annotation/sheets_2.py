@@ -1,126 +1,108 @@
-"""Write the sheets for the blind annotation of the second edition: every story once, without class or right answer.
+"""Write the sheets for the blind annotation of the second edition, and keep the gold as it is when they are handed out.
 
-    python dataset/perturbed-2/annotation/sheets_2.py OUT [STAGE ...]
+    python dataset/perturbed-2/annotation/sheets_2.py OUT [STAGE ...] [--reader LETTER ...] [--unread]
 
-writes STAGE-a.txt and STAGE-b.txt, which differ in the order of the stories and of the labels. A story is known by a
-code, a hash of its name, so that a sheet does not tell what it is about. `read` reads a reply; its form is in
-instructions.md.
+writes STAGE-a.txt and STAGE-b.txt, which differ in the order of the stories and of the labels; --reader names other
+readers (`--reader d`), and --unread leaves out the stories that somebody has read as they are now. A story is known by
+a code, a hash of its name, so that a sheet does not tell what it is about. The form of a reply is in instructions.md.
+
+    python dataset/perturbed-2/annotation/sheets_2.py --gold [--stages FOLDER]
+
+writes what is right for the sheets in `sheets/` that have no gold yet, into `gold/STAGE-LETTERS.txt`, which no reader
+may see. It refuses where a story is no longer as a sheet tells it; FOLDER then is a folder of the stage files as they
+were when the sheet was handed out.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
 import random
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import record_2
 
 from tomserve.benchmarks.perturbed_2 import stages
+from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.items import Item
 
-SEED = 21
-"""The seed of the codes and of all random orders; the replies refer to codes made with it."""
-
-ANNOTATORS = ("a", "b")
+READERS = ("a", "b")
+"""The readers of the first round, who read every story."""
 
 
-class Told(NamedTuple):
-    """A story's two questions, both of the unswapped version."""
-
-    belief: Item
-    reality: Item
-
-
-class Reading(NamedTuple):
-    """What an annotator wrote of a story: for both questions the labels possible after each sentence; and a remark."""
-
-    belief: list[frozenset[str]]
-    reality: list[frozenset[str]]
-    remark: str
-
-
-def code(story: str) -> str:
-    """Six hex digits for a story, given by its name, which say nothing about it."""
-    return hashlib.sha256(f"{SEED}:{story}".encode()).hexdigest()[:6]
-
-
-def stories(stage: str) -> dict[str, Told]:
-    """The unswapped stories of a stage by their codes. Raises ValueError where two have the same code."""
-    (found,) = [one for one in stages() if one.file.stage == stage]
-    by_code: dict[str, dict[str, Item]] = {}
-    for item in found.items():
-        if not item.factors["swapped"]:
-            name = item.id.rsplit("/", 2)[0]
-            by_code.setdefault(code(name), {})[str(item.factors["question_kind"])] = item
-    if len(by_code) * 2 != sum(not item.factors["swapped"] for item in found.items()):
-        raise ValueError(f"{stage}: two stories have the same code")
-    return {key: Told(pair["belief"], pair["reality"]) for key, pair in by_code.items()}
-
-
-def letters(annotator: str, key: str, item: Item) -> dict[str, str]:
-    """The labels of a story by the letters that an annotator sees."""
+def letters(reader: str, key: str, item: Item) -> dict[str, str]:
+    """The labels of a story by the letters that a reader sees."""
     labels = sorted(item.choices)
-    random.Random(f"{SEED}/{annotator}/{key}").shuffle(labels)
+    random.Random(f"{record_2.SEED}/{reader}/{key}").shuffle(labels)
     return dict(zip("ABC", labels, strict=True))
 
 
-def sheet(stage: str, annotator: str) -> Iterator[str]:
-    """The lines of a sheet."""
-    told = stories(stage)
+def sheet(stage: Stage, reader: str, but: Collection[str] = ()) -> Iterator[str]:
+    """The lines of a sheet. but: codes of stories that are left out."""
+    told = record_2.stories(stage)
     keys = sorted(told)
-    random.Random(f"{SEED}/{annotator}/{stage}").shuffle(keys)
+    random.Random(f"{record_2.SEED}/{reader}/{stage.file.stage}").shuffle(keys)
     for key in keys:
-        belief, reality = told[key]
-        yield f"=== {key}"
-        yield from (f"{number}. {sentence}" for number, sentence in enumerate(belief.story, 1))
-        yield f"Q1: {belief.question}"
-        yield f"Q2: {reality.question}"
-        yield "Labels: " + ", ".join(f"{one} {label}" for one, label in letters(annotator, key, belief).items())
-        yield ""
+        if key not in but:
+            belief = told[key].belief
+            yield f"=== {key}"
+            yield from (f"{number}. {sentence}" for number, sentence in enumerate(belief.story, 1))
+            yield f"Q1: {belief.question}"
+            yield f"Q2: {told[key].reality.question}"
+            yield "Labels: " + ", ".join(f"{one} {label}" for one, label in letters(reader, key, belief).items())
+            yield ""
 
 
-LINE = re.compile(r"(?P<code>[0-9a-f]{6}) Q1 (?P<belief>[ABC ]+?) Q2 (?P<reality>[ABC ]+?)(?: *# *(?P<remark>.*))?")
+def write_gold(folder: Path, known: Sequence[Stage]) -> Iterator[str]:
+    """Write the missing files of gold of a folder of annotation; gives a line for each. Sheets of one stage with the
+    same stories share a file, which is named by the letters of all their readers.
 
-
-def read(text: str, stage: str, annotator: str) -> dict[str, Reading]:
-    """The readings of a reply by the story's code.
-
-    Raises ValueError by line for what is no reading of a story of that stage, for a story that is told twice, and where
-    one is missing.
+    known: the stages as they were when the sheets were handed out. Raises ValueError where a sheet tells otherwise.
     """
-    told, found = stories(stage), dict[str, Reading]()
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
+    told = {stage.file.stage: record_2.stories(stage) for stage in known}
+    kept, missing = record_2.golds(folder), dict[tuple[str, tuple[str, ...]], str]()
+    for path in sorted((folder / "sheets").glob("*.txt")):
+        stage, reader = record_2.named(path)
+        if (stage, reader) not in kept and stage in told:
+            lines = tuple(record_2.gold_lines(told[stage], record_2.sheet(path), path.stem))
+            missing[stage, lines] = missing.get((stage, lines), "") + reader
+    (folder / "gold").mkdir(exist_ok=True)
+    for (stage, lines), readers in missing.items():
+        (folder / "gold" / f"{stage}-{readers}.txt").write_text("".join(f"{one}\n" for one in lines), "utf-8")
+        yield f"gold/{stage}-{readers}.txt: {len(lines) - 1} stories"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write sheets or gold. Exits with the usage where options are wrong; raises ValueError where a file is wrong."""
+    parser = argparse.ArgumentParser(description="Write the sheets for blind annotation, or their gold.")
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("stage", nargs="*")
+    parser.add_argument("--reader", nargs="+", default=READERS)
+    parser.add_argument("--unread", action="store_true")
+    parser.add_argument("--gold", action="store_true")
+    parser.add_argument("--stages", type=Path)
+    options = parser.parse_args(arguments)
+    if options.gold == (options.out is not None):
+        parser.error("name either the folder for sheets, or --gold")
+    found = stages(options.stages)
+    if options.gold:
+        for line in write_gold(record_2.HERE, found):
+            print(line)
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    for stage in found:
+        if options.stage and stage.file.stage not in options.stage:
             continue
-        match = LINE.fullmatch(line.strip())
-        if match is None or match["code"] not in told or match["code"] in found:
-            raise ValueError(f"line {number}: {line[:60]!r} is no reading of a story that is still to be read")
-        item = told[match["code"]].belief
-        known = letters(annotator, match["code"], item)
-        sets = [
-            [frozenset(known[letter] for letter in one) for one in match[which].split()]
-            for which in ("belief", "reality")
-        ]
-        if any(len(one) != len(item.story) for one in sets):
-            raise ValueError(f"line {number}: {len(sets[0])} and {len(sets[1])} sets for {len(item.story)} sentences")
-        found[match["code"]] = Reading(sets[0], sets[1], match["remark"] or "")
-    if missing := sorted(set(told) - set(found)):
-        raise ValueError(f"{len(missing)} stories are not read, such as {missing[0]}")
-    return found
-
-
-def main() -> None:
-    """Write the sheets. Exits with the usage where no folder is given."""
-    if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
-    out = Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    for stage in sys.argv[2:] or [one.file.stage for one in stages()]:
-        for annotator in ANNOTATORS:
-            (out / f"{stage}-{annotator}.txt").write_text("\n".join(sheet(stage, annotator)), encoding="utf-8")
+        read = {one.code for one in record_2.readings(record_2.HERE, [stage]) if not one.changed}
+        for reader in options.reader:
+            lines = list(sheet(stage, reader, read if options.unread else ()))
+            if lines:
+                (options.out / f"{stage.file.stage}-{reader}.txt").write_text("\n".join(lines), "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main(sys.argv[1:])
+    except ValueError as error:
+        raise SystemExit(str(error)) from error

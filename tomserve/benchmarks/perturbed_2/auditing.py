@@ -59,14 +59,14 @@ def findings(stages: Sequence[Stage], own: bool, first: Sequence[Item] | None = 
         first = list(perturbed.load())
     items = [item for stage in stages for item in stage.items()]
     learned = fitted(items)
-    second = _counted(items, learned)
+    second = counted(items, learned)
     tables = {
-        "right answers, second edition": _by_class(second),
-        "right answers, first edition": _by_class(earlier := _counted(first, fitted(first))),
-        "both editions": _beside(second, earlier),
+        "right answers, second edition": by_class(second),
+        "right answers, first edition": by_class(earlier := counted(first, fitted(first))),
+        "both editions": beside(second, earlier),
         "telling words of the second edition": telling(items),
     }
-    problems = list(_excesses(second))
+    problems = list(excesses(second))
     if own:
         problems += shortcuts.problems(items, learned)
     lines = (GOAL, *(f"problem: {one}" for one in problems), outcome(problems))
@@ -101,30 +101,33 @@ def telling(items: Sequence[Item]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema).sort("excess", "word", descending=[True, False]).head(SHOWN)
 
 
-def _counted(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
-    """How many questions of the false-belief subset each rule has right, by class and overall."""
+def counted(items: Sequence[Item], learned: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
+    """How many questions of the false-belief subset each rule has right, by class and overall.
+
+    items: of either edition. learned: the answers of the learned rules, as `shortcuts.fitted` gives them.
+    """
     subset = [item for item in items if in_false_belief_subset(item.factors)]
     if not subset:
         return pl.DataFrame(schema={"rule": pl.String, "perturbation": pl.String, "right": pl.Int64, "total": pl.Int64})
-    counted, _, _ = audit(subset, learned, RULES)
-    return counted.filter(subset="false_belief").drop("subset")
+    table, _, _ = audit(subset, learned, RULES)
+    return table.filter(subset="false_belief").drop("subset")
 
 
-def _by_class(counted: pl.DataFrame) -> pl.DataFrame:
+def by_class(counts: pl.DataFrame) -> pl.DataFrame:
     """One row a rule, in the order in which rules are declared, and a column a class."""
-    if counted.is_empty():
+    if counts.is_empty():
         return pl.DataFrame()
-    names = [name for name in (*PERTURBATIONS, OVERALL) if name in set(counted["perturbation"])]
-    cells = counted.with_columns(cell=pl.format("{}/{}", "right", "total"))
+    names = [name for name in (*PERTURBATIONS, OVERALL) if name in set(counts["perturbation"])]
+    cells = counts.with_columns(cell=pl.format("{}/{}", "right", "total"))
     return cells.pivot("perturbation", index="rule", values="cell", maintain_order=True).select("rule", *names)
 
 
-def _summed(counted: pl.DataFrame) -> pl.DataFrame:
+def _summed(counts: pl.DataFrame) -> pl.DataFrame:
     share, tested = pl.col("right") / pl.col("total"), ~pl.col("perturbation").is_in([OVERALL, CONTROL])
     half = pl.col("right") * 2 > pl.col("total")
     above = (tested & half).sum().cast(pl.Int64)
     ostensible = ((pl.col("perturbation") == CONTROL) & half).any()
-    return counted.group_by("rule", maintain_order=True).agg(
+    return counts.group_by("rule", maintain_order=True).agg(
         share.filter(pl.col("perturbation") == OVERALL).first().round(3).alias("right"),
         above.alias("above half"),
         (tested & (share > MOST)).sum().cast(pl.Int64).alias(f"above {MOST:.0%}"),
@@ -132,19 +135,21 @@ def _summed(counted: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _beside(second: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
+def beside(second: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
+    """One row a rule: what NOTES["both"] says, of both editions. second, first: as `counted` gives them."""
     other = _summed(first)
     named = other.rename({name: f"first: {name}" for name in other.columns if name != "rule"})
     return _summed(second).join(named, on="rule", how="left", maintain_order="left")
 
 
-def _excesses(counted: pl.DataFrame) -> Iterator[str]:
-    tested = counted.filter(~pl.col("perturbation").is_in([OVERALL, CONTROL]))
+def excesses(counts: pl.DataFrame) -> Iterator[str]:
+    """A sentence for each case in which a rule exceeds the goal (see GOAL). counts: as `counted` gives them."""
+    tested = counts.filter(~pl.col("perturbation").is_in([OVERALL, CONTROL]))
     for rule, name, right, total in tested.select("rule", "perturbation", "right", "total").iter_rows():
         if right > MOST * total:
             share = f"{right} of {total} right ({right / total:.0%})"
             yield f"{rule!r} has {share} in the class {name}, more than {MOST:.0%}"
-    for row in _summed(counted).filter("limited robust").iter_rows(named=True):
+    for row in _summed(counts).filter("limited robust").iter_rows(named=True):
         yield (
             f"{row['rule']!r} meets limited robust Theory of Mind on the false-belief subset: more than half right on "
             f"unperturbed stories and in {row['above half']} of ten classes"
