@@ -1,6 +1,7 @@
 """The table `chains` of the Hi-ToM study: how right the written belief chains are, and whether answers follow them.
 
-A belief chain is the belief that a reply states after every sentence, here that of the nested question asked.
+A belief chain is what a reply says is believed as the story goes on, after every sentence or wherever it changes; here
+it is the belief that the nested question asks about.
 """
 
 from __future__ import annotations

@@ -48,10 +48,11 @@ RECOMMENDED = {
     "share_alone where it is the only one (beside those that it implies). expected is the rate that a wrong container "
     "drawn blindly from those in the story would have, excess the difference from it, with a t interval over stories. "
     "The table only describes: what may explain an answer need not have caused it.",
-    "chains": "A belief chain is the belief that a reply states after every sentence. Means of its measures over the "
-    "questions with a gold chain; a missing chain counts as 0. path_phi is the correlation (phi) of a right path, "
-    "its last state left aside, with a right answer; its interval comes from leaving out one story at a time (the "
-    "jackknife). followed counts the answers that are the wrong last belief of their chain.",
+    "chains": "A belief chain is what a reply says is believed as the story goes on, after every sentence or wherever "
+    "it changes. Means of its measures over the questions with a gold chain; a missing chain counts as 0. path_phi is "
+    "the correlation (phi) of a right path, its last state left aside, with a right answer; its interval comes from "
+    "leaving out one story at a time (the jackknife). followed counts the answers that are the wrong last belief of "
+    "their chain.",
     "scorer": "Which set of right answers the replies were compared with, and how the replies were read. Numbers that "
     "were scored in another way may differ.",
 }

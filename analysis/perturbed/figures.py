@@ -230,7 +230,7 @@ _FIGURES: tuple[tuple[Figure, Draw], ...] = (
             HELPS,
             "Each point is the share right with a strategy minus the share right with vanilla (the answer alone, "
             "without reasoning) on the same questions, with its 95% interval. Right of the line at zero it helps. "
-            "The strategy cot has the model write the belief after every sentence before it answers.",
+            "The strategy cot has the model write down how the belief develops before it answers.",
             ("prompting_effects",),
         ),
         _prompting,

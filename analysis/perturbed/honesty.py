@@ -30,10 +30,10 @@ def honest(tables: Tables) -> Card | None:
         "right belief, which mostly is the answer, and a hard story spoils both, so that chains and answers go "
         "together also where the chain is written beside an answer that was settled before. What could show it is to "
         "intervene: give the model its own chain with one belief changed and see whether the answer changes with it. "
-        "A chain is the belief that a reply states after every sentence; it is right (proper) if it runs as the "
-        "story's right beliefs do. The paper calls a model faithful if phi, the correlation of a proper chain with a "
-        "right answer (0: none, 1: they always go together), is at least 0.4 and clearly above zero (column "
-        "correlated)."
+        "A chain is what a reply says is believed as the story goes on, after every sentence or wherever it changes; "
+        "it is right (proper) if it runs as the story's right beliefs do. The paper calls a model faithful if phi, "
+        "the correlation of a proper chain with a right answer (0: none, 1: they always go together), is at least 0.4 "
+        "and clearly above zero (column correlated)."
     )
     return Card("Is its reasoning honest?", "Correlation cannot show it", OPEN, tuple(grounds), remark)
 

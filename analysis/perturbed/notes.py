@@ -27,11 +27,11 @@ _CALLED = (
 _PLAIN = {
     "tasks": "A task (one story of one class) is solved if all its questions are right; the cell is empty "
     "where not all were asked.",
-    "chains": "A belief chain is the belief that a reply states after every sentence; a gold path is a right course "
-    f"of it, and a chain is {_PROPER}. break_sentence is the sentence at which chains that are not proper most often "
-    "part from every gold path, break_kind what is wrong there. The columns hold means over all questions; a missing "
-    "chain counts as 0. lcs, lcps and transitions are the shares of a chain that follow a gold path: in order, from "
-    "the start on, and change by change.",
+    "chains": "A belief chain is what a reply says is believed as the story goes on, after every sentence or wherever "
+    f"it changes; a gold path is a right course of it, and a chain is {_PROPER}. break_sentence is the sentence at "
+    "which chains that are not proper most often part from every gold path, break_kind what is wrong there. The "
+    "columns hold means over all questions; a missing chain counts as 0. lcs, lcps and transitions are the shares of a "
+    "chain that follow a gold path: in order, from the start on, and change by change.",
     "failures": "Questions without a readable answer, by status. The columns accuracy_low and accuracy_high say what "
     "the accuracy would be if all failures were wrong, or all were right.",
 }
@@ -99,7 +99,7 @@ RECOMMENDED = {
     "the intervals of both shares, and a second row speaks for further tasks of these very stages (target: these "
     f"stages), with the shares of a fitted model. {_MORE}",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the "
-    "same items. The strategy cot has the model write the belief after every sentence before it answers. Read this "
+    "same items. The strategy cot has the model write down how the belief develops before it answers. Read this "
     "difference and its interval: overlapping intervals of two accuracies are no test of it. Columns are as in "
     f"perturbation_effects; verdict says helps or hurts {_DECIDES} The row overall stands twice, for {_NEW} and for "
     "further tasks of these very stages (target: these stages). The columns gained and lost count the questions that "
