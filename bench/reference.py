@@ -84,7 +84,7 @@ def on_edition(url: str, edition: str, unperturbed: bool, scratch: Path) -> None
     items = list(benchmarks.load(edition, None, None))
     if unperturbed:
         items = [item for item in items if item.factors["perturbation"] == "none"]
-    scores = ask(url, edition, items, scratch)
+    scores = ask(url, f"edition-{edition}", items, scratch)  # "perturbed" is also a kind of generated stories
     for question in ("reality", "belief"):
         for false in (False, True):
             kinds = {

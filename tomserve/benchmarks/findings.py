@@ -30,6 +30,15 @@ class Findings:
     markdown: Path | None = None
 
 
+def outcome(problems: Sequence[str]) -> str:
+    """How many problems there are, in words: "ok" for none.
+
+    >>> outcome([]), outcome(["The canary is missing."]), outcome(["one", "two"])
+    ('ok', '1 problem', '2 problems')
+    """
+    return f"{len(problems)} problem{'s' * (len(problems) > 1)}" if problems else "ok"
+
+
 Check = Callable[[Path | None, Say], Findings]
 """A function that checks a dataset. It is given the user's ``--path`` (None for the built-in data) and a `Say`, to
 announce a long computation. Raises ConfigError or ContentError where the data cannot be checked at all."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.text import Text
 
 from tomserve.benchmarks import Findings
@@ -19,7 +21,10 @@ def show(found: Findings) -> int:
     for heading, lines in found.sections.items():
         console.print(Text(heading, style="bold"))
         for line in lines:
-            console.print(Text(f"  {line}"), soft_wrap=True)
+            shown = f"  {line}"
+            if console.is_terminal:  # elsewhere a line stays whole, for other programs
+                shown = textwrap.fill(shown, console.width, subsequent_indent=" " * 6, break_on_hyphens=False)
+            console.print(Text(shown), soft_wrap=True)
         console.print()
     tables.show(found.tables, console, found.notes)
     if found.markdown is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tomserve.benchmarks.findings import Findings
-from tomserve.benchmarks.perturbed.learned import TOLERATED, differing, fitted
+from tomserve.benchmarks.perturbed.learned import SHIPPED, fitted
 from tomserve.benchmarks.perturbed.shortcuts import audit
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS, Stage
 from tomserve.benchmarks.perturbed.validate import cross_check
@@ -41,12 +41,7 @@ def tables(stages: list[Stage], own: bool = False) -> tuple[dict[str, pl.DataFra
     bad = criteria.filter((pl.col("subset") == "false_belief") & pl.col("limited_robust") & pl.col("rule").is_in(plain))
     problems = [f"{rule!r} reaches limited robust ToM on the false-belief subset" for rule in bad["rule"]]
     if own:
-        problems += [
-            f"the score tables hold {count} answers of the rule {rule!r} that a fit does not give; write "
-            "tomserve/benchmarks/perturbed/learned.json again (see learned.py)"
-            for rule, count in differing(items, learned).items()
-            if count > TOLERATED
-        ]
+        problems += SHIPPED.problems(items, learned)
     return shown, problems
 
 

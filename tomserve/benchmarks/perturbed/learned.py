@@ -23,7 +23,11 @@ __all__ = ["NAMES", "SHIPPED", "TOLERATED", "differing", "fitted", "write"]
 NAMES = ("question only", "bag of words")
 """The names of the rules, in the order of their answers in the file."""
 
-SHIPPED = Shipped(NAMES, Path(__file__).with_name("learned.json"))
+SHIPPED = Shipped(
+    NAMES,
+    Path(__file__).with_name("learned.json"),
+    'python -c "from tomserve.benchmarks.perturbed import learned, load; learned.write(list(load()))"',
+)
 
 
 def fitted(items: Sequence[Item]) -> dict[str, dict[str, str]]:

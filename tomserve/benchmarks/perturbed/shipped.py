@@ -1,21 +1,23 @@
 """Answers of fitted rules in a file, where scoring finds them without fitting anything.
 
 They stand there by the question's id with a digest of what it says, so that a question that was changed, or one of
-other stage files, has no answer rather than a wrong one. `tomserve dataset audit` compares the file with a fit.
+other stage files, has no answer rather than a wrong one. The file also has the digest of all questions that the rules
+were fitted to. `tomserve dataset audit` compares the file with the questions and with a fit.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from tomserve.items import Item
+from tomserve.items import Item, items_digest
 from tomserve.scoring.rules import Rule
 
 TOLERATED = 5
@@ -28,10 +30,15 @@ Answers = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Shipped:
-    """The answers of some rules in one file. names: of the rules, in the order of their answers in the file."""
+    """The answers of some rules in one file.
+
+    names: of the rules, in the order of their answers in the file. command: the command that fits the rules to the
+    dataset as it is and writes the file again.
+    """
 
     names: tuple[str, ...]
     file: Path
+    command: str
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -49,9 +56,39 @@ class Shipped:
         return item.choices[int(line.split(" ")[1][place])]
 
     @cached_property
+    def _content(self) -> Mapping[str, Any]:
+        content: dict[str, Any] = orjson.loads(self.file.read_bytes()) if self.file.is_file() else {}
+        return content
+
+    @cached_property
     def _lines(self) -> Mapping[str, str]:
-        answers: dict[str, str] = orjson.loads(self.file.read_bytes())["answers"] if self.file.is_file() else {}
+        answers: dict[str, str] = self._content.get("answers", {})
         return answers
+
+    def fitted_to(self, items: Sequence[Item]) -> bool:
+        """Whether the answers in the file were fitted to just these questions, with these right answers."""
+        return bool(self._content.get("questions") == items_digest(items))
+
+    def problems(self, items: Sequence[Item], answers: Answers) -> Iterator[str]:
+        """A sentence for each rule whose answers in the file are not those of a fit; only one sentence where the file
+        was fitted to other questions, which explains them all.
+
+        items: questions that every rule answers. answers: as a fit to them gives them, by id by name of the rule.
+        """
+        again = f"write it again with: {self.command}"
+        if not self.fitted_to(items):
+            lacking = sum(self.answer(item, 0) is None for item in items)
+            yield (
+                f"The learned rules in {self.file.name} of {self.file.parent.name} were fitted to other questions than "
+                f"these, {lacking} of which have no answer there (of {len(items)}); {again}"
+            )
+            return
+        for rule, count in self.differing(items, answers).items():
+            if count > TOLERATED:
+                yield (
+                    f"The score tables hold {count} answers of the rule {rule!r} that a fit does not give "
+                    f"({self.file.name} of {self.file.parent.name}); {again}"
+                )
 
     def differing(self, items: Sequence[Item], answers: Answers) -> dict[str, int]:
         """To how many of these questions the file has another answer than a fit, or none, by name of the rule."""
@@ -61,7 +98,8 @@ class Shipped:
         }
 
     def write(self, items: Sequence[Item], answers: Answers) -> None:
-        """Write the file: by id a digest of the question, and for each rule the place of its answer among the choices.
+        """Write the file: the digest of all questions, and by id one of the question, with the place of each rule's
+        answer among the choices.
 
         items: questions that every rule of `answers` answers.
         """
@@ -69,9 +107,10 @@ class Shipped:
         for item in items:
             places = [item.choices.index(answers[name][item.id]) for name in self.names]
             lines[item.id] = f"{_digest(item)} {''.join(map(str, places))}"
-        text = json.dumps({"schema": 1, "rules": self.names, "answers": lines}, indent=0)
-        self.file.write_text(text + "\n", encoding="utf-8")
-        self.__dict__.pop("_lines", None)
+        content = {"schema": 1, "rules": self.names, "questions": items_digest(items), "answers": lines}
+        self.file.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
+        for read in ("_content", "_lines"):
+            self.__dict__.pop(read, None)
 
 
 def _digest(item: Item) -> str:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
-from tomserve.benchmarks.findings import Findings
+from tomserve.benchmarks.findings import Findings, outcome
 from tomserve.benchmarks.perturbed.events import track
 from tomserve.benchmarks.perturbed.stagefile import (
     QUESTION_KINDS,
@@ -93,8 +93,7 @@ def findings(stages: list[Stage]) -> Findings:
     lines += [f"problem: {problem}" for problem in listed]
     total = 16 * sum(len(stage.file.tasks) for stage in stages)
     digest = items_digest(item for stage in stages for item in stage.items("perturbed"))
-    outcome = f"{len(listed)} problems" if listed else "ok"
-    lines.append(f"{total} items in {len(stages)} stages, {digest[:19]}: {outcome}")
+    lines.append(f"{total} items in {len(stages)} stages, {digest[:19]}: {outcome(listed)}")
     return Findings(lines=tuple(lines), code=1 if listed else 0)
 
 

@@ -76,7 +76,7 @@ def audit(path: Path | None, say: Say) -> Findings:
     from tomserve.benchmarks.perturbed_2.auditing import findings  # imported here, because it imports scipy
 
     found = stages(path)
-    say("scoring shortcuts, about a minute ...")
+    say("fitting and scoring shortcuts, about ten seconds ...")
     return findings(found, own=path is None)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from statistics import median
 
-from tomserve.benchmarks.findings import Findings
+from tomserve.benchmarks.findings import Findings, outcome
 from tomserve.benchmarks.perturbed.stagefile import SCENARIOS
 from tomserve.benchmarks.perturbed_2.check import AUTOMATIC
 from tomserve.benchmarks.perturbed_2.derive import parse
@@ -55,8 +55,7 @@ def findings(stages: Sequence[Stage], own: bool) -> Findings:
         lines.append(
             f"{len(edits)} minimal pairs, which differ in {median(edits):g} words (the median; at most {max(edits)})"
         )
-    outcome = f"{len(listed)} problems" if listed else "ok"
-    lines.append(f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome}")
+    lines.append(f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}")
     return Findings(lines=tuple(lines), code=1 if listed else 0)
 
 
