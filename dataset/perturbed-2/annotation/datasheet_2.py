@@ -141,7 +141,7 @@ def audit(found: Sequence[Stage]) -> Iterator[str]:
         yield ""
     exceeding = list(auditing.excesses(second))
     yield f"{len(exceeding)} cases exceed the goal{':' if exceeding else '.'}"
-    yield from ("", *(f"- {one}" for one in exceeding))
+    yield from (("", *(f"- {one}" for one in exceeding)) if exceeding else ())
 
 
 def agreement_in_short(lines: Sequence[str]) -> list[str]:
