@@ -155,8 +155,8 @@ def show(scores: pl.DataFrame, right: dict[str, str], changed: dict[tuple[str, s
     chains = scores.filter(pl.col("chain_length").is_not_null())
     print(f"\nchains, means\n  {'strategy':<22} {'n':>6} " + " ".join(f"{name[6:]:>17}" for name in CHAIN))
     for part in chains.partition_by("strategy", maintain_order=True):
-        means = [part[column].cast(pl.Float64).mean() for column in CHAIN]
-        print(f"  {str(part['strategy'][0]):<22} {part.height:>6} " + " ".join(f"{mean:>17.3f}" for mean in means))
+        means = part.select(pl.col(CHAIN).cast(pl.Float64).mean().fill_null(float("nan"))).row(0)
+        print(f"  {part['strategy'].item(0):<22} {part.height:>6} " + " ".join(f"{mean:>17.3f}" for mean in means))
 
 
 def main() -> int:

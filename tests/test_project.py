@@ -136,7 +136,8 @@ def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
     )
     assert where.stdout.startswith(str(site))
     assert f"ok   content     {site}/tomserve/_content" in run("doctor")
-    assert "C2: 10 tasks" in run("dataset", "validate")
+    assert "C2: 10 tasks" in run("dataset", "validate", "perturbed")
+    assert "21 stages" in run("dataset", "validate")
     assert run("items", "perturbed").count("\n") % 16 == 0
     assert "dbrx-instruct" in run("serve", "dbrx", "--dry-run")
     assert not (site / "tomserve" / "_content" / "runs").exists()
@@ -196,8 +197,8 @@ def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_
     reader = Reader(tmp_path, endpoint)
     reader.follow(page)
     assert {path.name for path in reader.runs.iterdir()} == {
-        "perturbed-reference",
-        "perturbed-my-model",
+        "perturbed-2-reference",
+        "perturbed-2-my-model",
         "items-my-model",
         "hitom-my-model",
         "mine",

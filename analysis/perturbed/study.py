@@ -1,7 +1,7 @@
 """The perturbation study (arXiv 2602.22072), from a score table to every table of the paper.
 
-    tomserve analyze perturbed-reference --study perturbed --out tables --format csv
-    tomserve analyze perturbed-reference --intervals published
+    tomserve analyze perturbed-2-reference --study perturbed --out tables --format csv
+    tomserve analyze perturbed-2-reference --intervals published
 
 Two ways to count, by `--intervals`. *recommended* (the default): a failure is a wrong answer, and bounds say what it
 may hide; intervals count tasks or stages, effects compare stories of the same stage, p is that of the test to which the

@@ -57,7 +57,7 @@ def _python(page: str) -> list[str]:
 class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
-    `runs` holds the example run and `perturbed-reference`, made by a first evaluation of a few questions.
+    `runs` holds the example run and `perturbed-2-reference`, made by a first evaluation of a few questions.
     """
 
     folder: Path

@@ -86,20 +86,20 @@ def test_a_real_evaluation(served: Path) -> None:
     done = tomserve(served, "eval", "--limit", "30")
     assert done.returncode == 0, done.stderr
     assert "reference: accuracy, all questions" in done.stdout
-    rows = journal(served, "perturbed-reference")
+    rows = journal(served, "perturbed-2-reference")
     assert len(rows) == 60
     assert {row["status"] for row in rows} == {"ok"}
     assert any(row["usage"]["cached"] > 0 for row in rows)  # the demonstration is shared
-    scores = pl.read_parquet(served / "perturbed-reference/scores.parquet")
+    scores = pl.read_parquet(served / "perturbed-2-reference/scores.parquet")
     assert set(scores["status"]) == {"ok"}
     assert set(scores["parse"]) == {"json"}  # the guided schema was obeyed, unknown labels and prose are impossible
     items = {
         item["id"]: item
-        for item in map(orjson.loads, (served / "perturbed-reference/items.jsonl").read_bytes().splitlines())
+        for item in map(orjson.loads, (served / "perturbed-2-reference/items.jsonl").read_bytes().splitlines())
     }
     for row in scores.filter(pl.col("strategy") == "cot").iter_rows(named=True):
         assert 1 <= len(row["chain"]) <= len(items[row["item"]]["story"])  # it may leave out what does not change
-    manifest = orjson.loads((served / "perturbed-reference/manifest.json").read_bytes())
+    manifest = orjson.loads((served / "perturbed-2-reference/manifest.json").read_bytes())
     assert manifest["revision"] == reference.revision()
     assert manifest["server"]["engine_version"].startswith("0.")
     assert manifest["server"]["max_model_len"] == 4096
@@ -182,16 +182,16 @@ def test_embedded_killed_resumed_and_nothing_left(tmp_path: Path) -> None:
     command = [*TOMSERVE, "eval", "--limit", "40", "--concurrency", "2"]
     with (tmp_path / "log").open("w") as output:
         process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
-    assert until(lambda: len(journal(runs, "perturbed-reference")) >= 5 or process.poll() is not None, 200)
+    assert until(lambda: len(journal(runs, "perturbed-2-reference")) >= 5 or process.poll() is not None, 200)
     assert process.poll() is None, (tmp_path / "log").read_text()
     (server,) = children(process.pid)
     process.kill()
     process.wait()
     assert until(lambda: group_of(server) == [], 30), "the server outlived its parent"
-    kept = len(journal(runs, "perturbed-reference"))
+    kept = len(journal(runs, "perturbed-2-reference"))
     done = tomserve(runs, "eval", "--limit", "40")
     assert done.returncode == 0, done.stderr
-    rows = journal(runs, "perturbed-reference")
+    rows = journal(runs, "perturbed-2-reference")
     assert len({(row["item"], row["strategy"]) for row in rows}) == len(rows) == 80
     assert f"{80 - kept} of 80 questions to go" in done.stdout
     began = time.monotonic()
@@ -228,11 +228,11 @@ def test_replicas_one_killed_in_mid_run(tmp_path: Path) -> None:
         with (tmp_path / "asked").open("w") as output:
             ask = [*TOMSERVE, "eval", "--limit", "200", "--concurrency", "4"]
             asking = subprocess.Popen(ask, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
-        assert until(lambda: len(journal(runs, "perturbed-reference")) >= 40 or asking.poll() is not None)
+        assert until(lambda: len(journal(runs, "perturbed-2-reference")) >= 40 or asking.poll() is not None)
         assert asking.poll() is None, (tmp_path / "asked").read_text()
         os.killpg(second, signal.SIGKILL)
         assert asking.wait(300) == 0, (tmp_path / "asked").read_text()
-        rows = journal(runs, "perturbed-reference")
+        rows = journal(runs, "perturbed-2-reference")
         final = {(row["item"], row["strategy"]): row["status"] for row in rows}
         assert len(final) == 400
         assert set(final.values()) == {"ok"}
@@ -241,7 +241,7 @@ def test_replicas_one_killed_in_mid_run(tmp_path: Path) -> None:
         assert f"replica at http://127.0.0.1:{port + 1}/v1: the server process ended with signal SIGKILL" in said
         assert f"replicas: {port} up, {port + 1} ended" in said
         assert [record.stem for record in (runs / ".servers").glob("*.json")] == [str(port)]
-        manifest = orjson.loads((runs / "perturbed-reference/manifest.json").read_bytes())
+        manifest = orjson.loads((runs / "perturbed-2-reference/manifest.json").read_bytes())
         assert manifest["server"]["dtype"] == "float32"
         assert manifest["server"]["quantization"] == "none"
         assert manifest["server"]["unknown"] == []

@@ -42,7 +42,7 @@ __all__ = [
     "scoring",
 ]
 
-DEFAULT = "perturbed"
+DEFAULT = "perturbed-2"
 """Name of the benchmark that is asked or checked where the user names none."""
 
 _PARTS = ("benchmark", "findings")

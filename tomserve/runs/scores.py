@@ -4,7 +4,7 @@ The folder alone is enough to compute the table again, with the same bytes every
 that a user declared in a file of his own: its own metrics need that file (see tomserve.benchmarks.get), because nothing
 in a run folder is ever run as code.
 
->>> scores_of(Path("runs/perturbed-reference")).select("strategy", "correct").head()           # doctest: +SKIP
+>>> scores_of(Path("runs/perturbed-2-reference")).select("strategy", "correct").head()           # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes the report of runs: one HTML file from their folders or score tables, as `tomserve report` writes it.
 
->>> write_report(["perturbed-reference"])                                                       # doctest: +SKIP
-PosixPath('runs/perturbed-reference/report.html')
+>>> write_report(["perturbed-2-reference"])                                                       # doctest: +SKIP
+PosixPath('runs/perturbed-2-reference/report.html')
 """
 
 from __future__ import annotations
