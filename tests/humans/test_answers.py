@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.helpers.questionnaires import fill, form_file, items, keys, made
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import answers, running
 from tomserve.humans import plan as planning
+from tomserve.reporting.html.build import write_report
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
 from tomserve.studies import compare as comparing
@@ -117,6 +119,16 @@ def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Pa
     assert any(excerpt.title.startswith("people") for excerpt in found.summary())
 
 
+def test_a_difference_of_few_people_ends_at_one(study: Path, tmp_path: Path) -> None:
+    """A t interval with one degree of freedom would reach beyond; no difference of shares does."""
+    codes = fill(study, tmp_path / "in", careless)
+    scores = scores_of(run_of(study, tmp_path / "human", *codes[1:3]))
+    row = compute(scores, "accuracy").tables["people_effects"].row(0, named=True)
+    assert -1 <= row["low"] <= row["difference"] <= row["high"] <= 1
+    assert -1 in (row["low"], -row["high"])
+    assert 0 < row["p"] < 1
+
+
 def test_where_several_answered_one_question_it_is_said_what_single_people_have_right(tmp_path: Path) -> None:
     made(tmp_path / "study", people=8, stories=8)
     fill(tmp_path / "study", tmp_path / "in", careless)
@@ -124,6 +136,29 @@ def test_where_several_answered_one_question_it_is_said_what_single_people_have_
     share = float(scores["people_right"].explode().cast(pl.Float64).mean())  # type: ignore[arg-type]
     (warning,) = compute(scores, "accuracy").warnings
     assert f"single people have {share:.0%}" in warning
+
+
+def test_a_report_says_what_single_people_have_right_and_that_questions_left_open_are_no_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+    study = tmp_path / "study"
+    made(study, people=8, stories=8)
+    fill(study, tmp_path / "in", careless)
+    folder = run_of(study, tmp_path / "runs/human", tmp_path / "in")
+    (said,) = compute(scores_of(folder), "accuracy").warnings
+    page = write_report(["human"]).read_text()
+    assert f"{html.escape(said)}. <a" in page
+    made(tmp_path / "alone", people=1, stories=8)
+    fill(
+        tmp_path / "alone", tmp_path / "one", lambda who, number, right, *rest: right if rest[1] or number > 3 else None
+    )
+    folder = run_of(tmp_path / "alone", tmp_path / "runs/alone", tmp_path / "one")
+    count = scores_of(folder).filter(status=UNANSWERED).height
+    page = write_report(["alone"]).read_text()
+    assert f"human, whole: {count} left open by everybody who was asked" in page
+    assert "None: all" in page
+    assert "without an answer (" not in page
 
 
 def test_people_and_a_model_are_compared_on_the_same_questions(
