@@ -239,7 +239,7 @@ def _number_of_choice(study: Path) -> str:
         ({"schema": 2}, r"schema"),
         ({"questionnaire": "0" * 16}, r"in.json:\d+: questionnaire: is '0000000000000000', but this folder's plan"),
         ({"code": "AAAA"}, r"in.json:\d+: code: 'AAAA' is the code of none of the plan's 4 forms"),
-        ({"agreed": False}, r"in.json:\d+: agreed"),
+        ({"agreed": False}, r"in.json:\d+: agreed: is false: this person has not agreed to take part"),
         ({"name": "Ada Lovelace"}, r"in.json:\d+: name"),
         ({"code": "<b>hi"}, r"in.json:\d+: code: expected four to eight capital letters and digits; found '<b>hi'"),
         ({"about": {"age": "9" * 201}}, r"in.json:\d+: about.age: expected at most 200 characters in one line"),
@@ -306,6 +306,13 @@ def test_a_key_given_twice_is_refused(study: Path, tmp_path: Path) -> None:
     text = json.dumps(data, indent=1).replace('"answer": null', '"answer": "tea", "answer": null')
     (tmp_path / "in.json").write_text(text)
     with pytest.raises(ContentError, match=r"in.json:\d+: answers.0: the key 'answer' is given twice"):
+        read(study, tmp_path / "in.json")
+
+
+def test_a_file_that_says_nothing_of_consent_is_refused(study: Path, tmp_path: Path) -> None:
+    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None}])
+    (tmp_path / "in.json").write_text(json.dumps({name: data[name] for name in data if name != "agreed"}))
+    with pytest.raises(ContentError, match=r"in.json: agreed: is missing; expected true, which a form says once"):
         read(study, tmp_path / "in.json")
 
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.questionnaires import JARS, keys, made
+from tests.helpers.questionnaires import JARS, items, keys, made
+from tomserve.benchmarks import Benchmark
 from tomserve.humans import answers, running
 from tomserve.humans import plan as planning
+from tomserve.humans.making import Wishes, make
 
 CHROMIUM = shutil.which("chromium")
 
@@ -238,6 +240,30 @@ def test_a_preview_without_scripts_says_what_to_do(browser: Any, tmp_path: Path)
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto((folder / "forms" / f"{code}.html").as_uri())
     assert "has to be opened in a browser" in page.inner_text("main")
+
+
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"
+
+
+def test_hostile_stories_are_shown_as_they_are_written(browser: Any, tmp_path: Path) -> None:
+    """Stories may be anybody's file (--path): nothing in them runs or becomes a part of the page."""
+    one = items()[0].model_copy(update={"story": [HOSTILE], "question": HOSTILE, "choices": [HOSTILE, "salt", "tea"]})
+    told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": HOSTILE})]))
+    make(told, None, tmp_path / "study", Wishes(people=1, stories=1, attention=0))
+    ((code, _),) = keys(tmp_path / "study").items()
+    who = Participant(browser, tmp_path / "study/forms" / f"{code}.html")
+    who.begin()
+    assert who.page.inner_text(".story p") == HOSTILE
+    assert who.page.inner_text("legend") == who.page.inner_text(".story p")
+    assert who.page.title() != "taken"
+    data = who.saved(lambda: who.choose(HOSTILE))
+    assert data["answers"][0]["answer"] == HOSTILE
+    assert not who.wrong
+    page = browser.new_page()
+    page.goto((tmp_path / "study/printed" / f"{code}.html").as_uri())
+    assert page.title() != "taken"
+    assert page.locator("img, script").count() == 0
+    assert page.inner_text("li >> nth=0").strip() in (HOSTILE, "salt", "tea")
 
 
 PAINT = "node => getComputedStyle(node).backgroundColor"

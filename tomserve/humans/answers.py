@@ -27,9 +27,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from tomserve.content import files, yamlfile
+from tomserve.content.wording import shown
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.humans.plan import LETTERS, Asked, Code, Form, Plan
 from tomserve.items import nfc
@@ -52,7 +53,7 @@ CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def _plain(text: str) -> str:
     """The text. Raises ValueError where it is longer than a form's field takes, or holds control characters."""
     if len(text) > LONGEST_DETAIL or CONTROLS.search(text):
-        raise ValueError(f"expected at most {LONGEST_DETAIL} characters in one line; found {text!r:.60}")
+        raise ValueError(f"expected at most {LONGEST_DETAIL} characters in one line; found {shown(text)}")
     return text
 
 
@@ -84,10 +85,19 @@ class _File(BaseModel):
     schema_: Literal[1] = Field(alias="schema")
     questionnaire: str
     code: Code
-    agreed: Literal[True]
+    agreed: Annotated[bool, Field(description="true, which a form says once a person has agreed to take part")]
     finished: bool
     about: dict[str, Detail]
     answers: list[_Numbered]
+
+    @field_validator("agreed")
+    @classmethod
+    def _with_consent(cls, agreed: bool) -> bool:
+        if not agreed:
+            raise ValueError(
+                "is false: this person has not agreed to take part; leave the file out, and do not read it"
+            )
+        return agreed
 
 
 @dataclass
@@ -210,10 +220,7 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
 
 
 def _lines(path: Path) -> yamlfile.Lines:
-    """The lines of a JSON file's keys, by which an error is found; none where it is no YAML, as JSON nearly always is.
-
-    It takes long, and is called only when there is an error.
-    """
+    """The lines of a JSON file's keys; none where it is no YAML, as JSON nearly always is. Slow: for messages alone."""
     with contextlib.suppress(ContentError):
         return yamlfile.load(path)[1]
     return yamlfile.Lines()
