@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.helpers.questionnaires import fill, form_file, items, keys, made
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import answers, running
 from tomserve.humans import plan as planning
+from tomserve.reporting.html.build import write_report
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
 from tomserve.studies import compare as comparing
@@ -117,6 +119,16 @@ def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Pa
     assert any(excerpt.title.startswith("people") for excerpt in found.summary())
 
 
+def test_a_difference_of_few_people_ends_at_one(study: Path, tmp_path: Path) -> None:
+    """A t interval with one degree of freedom would reach beyond; no difference of shares does."""
+    codes = fill(study, tmp_path / "in", careless)
+    scores = scores_of(run_of(study, tmp_path / "human", *codes[1:3]))
+    row = compute(scores, "accuracy").tables["people_effects"].row(0, named=True)
+    assert -1 <= row["low"] <= row["difference"] <= row["high"] <= 1
+    assert -1 in (row["low"], -row["high"])
+    assert 0 < row["p"] < 1
+
+
 def test_where_several_answered_one_question_it_is_said_what_single_people_have_right(tmp_path: Path) -> None:
     made(tmp_path / "study", people=8, stories=8)
     fill(tmp_path / "study", tmp_path / "in", careless)
@@ -124,6 +136,29 @@ def test_where_several_answered_one_question_it_is_said_what_single_people_have_
     share = float(scores["people_right"].explode().cast(pl.Float64).mean())  # type: ignore[arg-type]
     (warning,) = compute(scores, "accuracy").warnings
     assert f"single people have {share:.0%}" in warning
+
+
+def test_a_report_says_what_single_people_have_right_and_that_questions_left_open_are_no_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+    study = tmp_path / "study"
+    made(study, people=8, stories=8)
+    fill(study, tmp_path / "in", careless)
+    folder = run_of(study, tmp_path / "runs/human", tmp_path / "in")
+    (said,) = compute(scores_of(folder), "accuracy").warnings
+    page = write_report(["human"]).read_text()
+    assert f"{html.escape(said)}. <a" in page
+    made(tmp_path / "alone", people=1, stories=8)
+    fill(
+        tmp_path / "alone", tmp_path / "one", lambda who, number, right, *rest: right if rest[1] or number > 3 else None
+    )
+    folder = run_of(tmp_path / "alone", tmp_path / "runs/alone", tmp_path / "one")
+    count = scores_of(folder).filter(status=UNANSWERED).height
+    page = write_report(["alone"]).read_text()
+    assert f"human, whole: {count} left open by everybody who was asked" in page
+    assert "None: all" in page
+    assert "without an answer (" not in page
 
 
 def test_people_and_a_model_are_compared_on_the_same_questions(
@@ -204,8 +239,11 @@ def _number_of_choice(study: Path) -> str:
         ({"schema": 2}, r"schema"),
         ({"questionnaire": "0" * 16}, r"in.json:\d+: questionnaire: is '0000000000000000', but this folder's plan"),
         ({"code": "AAAA"}, r"in.json:\d+: code: 'AAAA' is the code of none of the plan's 4 forms"),
-        ({"agreed": False}, r"in.json:\d+: agreed"),
+        ({"agreed": False}, r"in.json:\d+: agreed: is false: this person has not agreed to take part"),
         ({"name": "Ada Lovelace"}, r"in.json:\d+: name"),
+        ({"code": "<b>hi"}, r"in.json:\d+: code: expected four to eight capital letters and digits; found '<b>hi'"),
+        ({"about": {"age": "9" * 201}}, r"in.json:\d+: about.age: expected at most 200 characters in one line"),
+        ({"about": {"age": "\x1b[31m"}}, r"in.json:\d+: about.age: .* in one line; found '\\x1b\[31m'"),
         ({"about": {"income": "1"}}, r"in.json:\d+: about.income: unknown detail 'income'"),
         ({"answers": [{"question": 99, "answer": "tea"}]}, r"in.json:\d+: answers.0.question: question 99 is none of"),
         ({"answers": [{"question": 1, "answer": "beer"}]}, r"in.json:\d+: answers.0.answer: is 'beer'; question 1 has"),
@@ -237,6 +275,10 @@ def test_a_form_that_does_not_fit_is_refused_by_file_line_and_field(
         ("{head}\nQQQQ,1,A\n", r"typed.csv:2: participant: 'QQQQ' is the code of none"),
         ("{head}\n{code},1,A\n{code},1,B\n", r"typed.csv:3: question: question 1 of .* is answered twice"),
         ("{head}\n{code},1\n", r"typed.csv:2: has 2 columns, expected 3"),
+        ("{head}\n{code},age,34\n{code},age,35\n", r"typed.csv:3: question: age of .* is given twice"),
+        ("{head}\n{code},age," + "9" * 201 + "\n", r"typed.csv:2: answer: expected at most 200 characters in one line"),
+        ("{head}\n{code},language,\x1b[2J\n", r"typed.csv:2: answer: expected at most 200 .*'\\x1b\[2J'"),
+        ("{head}\n{code}," + "9" * 100_000 + ",\n", r"typed.csv:2: question: question 999999999 is none of form"),
         ('{head}\n{code},1,"A\n', r"typed.csv:\d: answer: is 'A"),
     ],
 )
@@ -256,6 +298,42 @@ def test_two_different_sets_of_answers_of_one_person_are_refused(study: Path, tm
     with pytest.raises(ContentError, match=r"has answers in .*a/.*json already, and they differ"):
         read(study, tmp_path / "a", tmp_path / "b")
     assert len(read(study, tmp_path / "a", tmp_path / "a").people) == 4
+
+
+def test_a_key_given_twice_is_refused(study: Path, tmp_path: Path) -> None:
+    """A parser would take one of the two and say nothing."""
+    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None}])
+    text = json.dumps(data, indent=1).replace('"answer": null', '"answer": "tea", "answer": null')
+    (tmp_path / "in.json").write_text(text)
+    with pytest.raises(ContentError, match=r"in.json:\d+: answers.0: the key 'answer' is given twice"):
+        read(study, tmp_path / "in.json")
+
+
+def test_a_file_that_says_nothing_of_consent_is_refused(study: Path, tmp_path: Path) -> None:
+    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None}])
+    (tmp_path / "in.json").write_text(json.dumps({name: data[name] for name in data if name != "agreed"}))
+    with pytest.raises(ContentError, match=r"in.json: agreed: is missing; expected true, which a form says once"):
+        read(study, tmp_path / "in.json")
+
+
+@pytest.mark.parametrize("where", ["question", "seconds"])
+def test_millions_of_digits_end_in_one_line(study: Path, tmp_path: Path, where: str) -> None:
+    data = form_file(study, _number_of_choice(study), [{"question": 1, "answer": None, "seconds": 2}])
+    text = json.dumps(data, indent=1).replace(f'"{where}": ', f'"{where}": ' + "9" * 1_500_000)
+    (tmp_path / "in.json").write_text(text)
+    with pytest.raises(ContentError, match=r"in.json:\d+: not JSON") as caught:
+        read(study, tmp_path / "in.json")
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))
+    (tmp_path / "in.json").write_text(text + " " * 1_000_000)
+    with pytest.raises(ContentError, match="has more than 2,000,000 bytes"):
+        read(study, tmp_path / "in.json")
+
+
+def test_a_large_file_without_mistakes_is_read_at_once(study: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """The numbers of lines take long to find, and are wanted for a message alone."""
+    paths = fill(study, tmp_path / "in")
+    monkeypatch.setattr(answers.yamlfile, "load", lambda path: pytest.fail("looked for lines"))
+    assert len(read(study, *paths).people) == 4
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null", b'{"schema": 1}', b"[" * 5000])
@@ -283,6 +361,8 @@ def test_places_without_answers_are_named(study: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, tmp_path: Path) -> None:
     fill(study, tmp_path / "in", lambda person, number, right, choices, check: next(c for c in choices if c != right))
+    with pytest.raises(ConfigError, match=r"^the files hold nobody's answers; nothing was written$"):
+        run_of(study, tmp_path / "human", study / "typed.csv")
     with pytest.raises(ConfigError, match=r"none of the 4 forms that came back counts \(first: .*attention"):
         run_of(study, tmp_path / "human", tmp_path / "in")
     assert not (tmp_path / "human").exists()
@@ -316,13 +396,13 @@ def test_the_commands_make_read_score_analyze_and_report(
     done = cli(*make, "--mode", "sentences", "--questions", "all")
     assert done.code == 0, done.err
     assert "7 placeholders that are not filled in" in done.out
-    assert "16 questions, each asked" in done.out or "questions, each asked" in done.out
+    assert "questions are asked, each once" in done.out
     fill(study, tmp_path / "in", careless)
     done = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
     assert done.code == 0, done.err
     code = next(iter(keys(study)))
     assert f"left out: {code}: " in done.out
-    assert "half-filled: " in done.out
+    assert "left open: " in done.out
     assert "4 forms: 3 counted, 1 left out, 0 not returned" in done.out
     assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy").out
     assert cli("score", "human").code == 0

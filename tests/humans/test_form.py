@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.questionnaires import JARS, keys, made
+from tests.helpers.questionnaires import JARS, items, keys, made
+from tomserve.benchmarks import Benchmark
 from tomserve.humans import answers, running
 from tomserve.humans import plan as planning
+from tomserve.humans.making import Wishes, make
 
 CHROMIUM = shutil.which("chromium")
 
@@ -70,6 +72,9 @@ class Participant:
         """Agree, leave the optional details empty, read the instructions; by keyboard alone."""
         assert self.step() == "consent"
         assert self.page.is_disabled("button.main")
+        assert self.page.eval_on_selector("button.main", PAINT) == "rgba(0, 0, 0, 0)", (
+            "it looks as if it could be pressed"
+        )
         self.press("Tab", "Space", "Enter")
         if self.step() == "consent":  # Enter on a checkbox does nothing; the button is next
             self.press("Tab", "Enter")
@@ -148,6 +153,11 @@ def test_sentences_come_one_by_one_without_a_way_back_and_their_times_are_kept(b
     assert all(time >= 0 for time in data["answers"][0]["reading"])
     who.page.click("text=Go on answering")
     assert who.step() == "pages"
+    for _ in range(3):
+        who.press(" ")
+    who.choose(asked[2][0])
+    data = who.saved(lambda: who.page.click("text=Stop here"))
+    assert [one.get("resumed", False) for one in data["answers"]] == [False, False, True], "its time is not whole"
     assert not who.wrong
 
 
@@ -210,6 +220,54 @@ def test_a_form_fits_its_screen_and_can_be_read(browser: Any, tmp_path: Path, sc
     assert who.page.evaluate("Math.min(...[...document.querySelectorAll('button')].map(b => b.offsetHeight))") >= 44
 
 
+def test_a_tab_closed_before_the_first_story_leaves_its_times_whole(browser: Any, tmp_path: Path) -> None:
+    folder, code, asked = study(tmp_path / "study")
+    who = Participant(browser, folder / "forms" / f"{code}.html")
+    who.page.check("#agree")
+    who.page.click("button.main")
+    who.page.close()
+    who.open()
+    assert who.step() == "about"
+    who.page.click("button.main")
+    who.page.click("button.main")
+    who.choose(asked[0][0])
+    data = who.saved(lambda: who.page.click("text=Stop here"))
+    assert "resumed" not in data["answers"][0]
+
+
+def test_a_preview_without_scripts_says_what_to_do(browser: Any, tmp_path: Path) -> None:
+    folder, code, _ = study(tmp_path / "study")
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto((folder / "forms" / f"{code}.html").as_uri())
+    assert "has to be opened in a browser" in page.inner_text("main")
+
+
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>{{ 7*7 }}\u2028&amp;"
+
+
+def test_hostile_stories_are_shown_as_they_are_written(browser: Any, tmp_path: Path) -> None:
+    """Stories may be anybody's file (--path): nothing in them runs or becomes a part of the page."""
+    one = items()[0].model_copy(update={"story": [HOSTILE], "question": HOSTILE, "choices": [HOSTILE, "salt", "tea"]})
+    told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": HOSTILE})]))
+    make(told, None, tmp_path / "study", Wishes(people=1, stories=1, attention=0))
+    ((code, _),) = keys(tmp_path / "study").items()
+    who = Participant(browser, tmp_path / "study/forms" / f"{code}.html")
+    who.begin()
+    assert who.page.inner_text(".story p") == HOSTILE
+    assert who.page.inner_text("legend") == who.page.inner_text(".story p")
+    assert who.page.title() != "taken"
+    data = who.saved(lambda: who.choose(HOSTILE))
+    assert data["answers"][0]["answer"] == HOSTILE
+    assert not who.wrong
+    page = browser.new_page()
+    page.goto((tmp_path / "study/printed" / f"{code}.html").as_uri())
+    assert page.title() != "taken"
+    assert page.locator("img, script").count() == 0
+    assert page.inner_text("li >> nth=0").strip() in (HOSTILE, "salt", "tea")
+
+
+PAINT = "node => getComputedStyle(node).backgroundColor"
+
 CONTRAST = """() => {
   const light = (colour) => {
     const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
@@ -245,5 +303,7 @@ def test_the_printed_form_holds_everything_and_a_box_for_each_choice(browser: An
     assert page.locator("mark").count() >= 7
     pdf = page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
+    assert f'content: "{code} \\00b7  " counter(page)' in page.inner_html("style"), "the foot of each sheet"
+    assert page.evaluate("document.styleSheets[0].cssRules.length") > 5, "the page's own policy refuses its style"
     page.emulate_media(media="print")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -69,7 +69,9 @@ def test_more_stories_than_tasks_are_refused() -> None:
 def test_codes_survive_a_slip_of_the_pen() -> None:
     found = planning.codes(300, random.Random(1))
     assert len(set(found)) == 300
-    assert not set("".join(found)) & set("0O1IBS8Q2Z5")
+    assert not set("".join(found)) & set("0O1IBS8Q2Z5"), "characters that are mistaken for one another"
+    assert not set("".join(found)) & set("AEIOU"), "a spreadsheet would change MAR4 and 4E97"
+    assert not any(code.isdigit() for code in found), "a code that looks like the number of a question"
     near = {(place, code[:place] + code[place + 1 :]) for code in found for place in range(4)}
     assert len(near) == 4 * 300, "two codes differ in one place only"
     with pytest.raises(ConfigError, match="at most 2000"):
@@ -93,11 +95,24 @@ def test_the_folder_holds_a_plan_that_reads_back_and_forms_without_answers(tmp_p
             for name in known:
                 assert name not in text, "a form names an item"
             assert "http" not in text.replace("http-equiv", "")
+        online = (folder / "forms" / f"{form.code}.html").read_text()
+        assert f'<main id="main"><p>{words().page.no_script}</p></main>' in online, "shown where no script runs"
     rows = list(csv.DictReader((folder / "plan.csv").open()))
     assert len(rows) == 4 * 6
     assert {row["question_kind"] for row in rows if row["item"]} == {"belief", "reality"}
     assert sum(1 for row in rows if row["check"]) == 8
     assert (folder / "typed.csv").read_text().count("\n") == 1 + 24
+
+
+def test_it_is_said_how_even_the_forms_are(tmp_path: Path) -> None:
+    result = made(tmp_path / "some", people=2, stories=4)
+    assert result.balance[0] == "8 of 32 questions are asked, each once"
+    assert "version, in each form: seen 2, unseen 2" in result.balance
+    assert made(tmp_path / "all", people=12, stories=8).balance[0] == "32 questions are asked, each 3 times"
+    known = {item.id: item.model_copy(update={"factors": {"swapped": None}}) for item in items()}
+    known["red/seen/belief"].factors["swapped"] = True
+    lines = planning.balance(made(tmp_path / "one", people=1, stories=8).plan, known, ["swapped"], 32)
+    assert "swapped, in each form: (no value) " in lines[1]
 
 
 def test_all_questions_of_a_story_share_a_page_in_both_orders(tmp_path: Path) -> None:

@@ -135,9 +135,10 @@ def answers(
         print(f"left out: {one.form.code}: {one.reason}")
     for one in counted:
         if one.left_out:
-            print(f"half-filled: {one.form.code}: {one.answered} of {one.answered + one.left_out} questions answered")
+            print(f"left open: {one.form.code}: {one.left_out} of {one.answered + one.left_out} questions")
     for path in outcome.repeated:
         print(f"{path}: holds answers that another file holds as well; they count once")
-    print(f"{asked - left_out} answers, {left_out} questions left open (status unanswered, not counted as wrong)")
+    open_ = f"{left_out} question{'' if left_out == 1 else 's'} left open"
+    print(f"{asked - left_out} answers, {open_} (status unanswered, not counted as wrong)")
     print(f"run: {place}; next: tomserve analyze {run}")
     return 0

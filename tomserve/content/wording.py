@@ -38,6 +38,7 @@ _BOUNDS = {"greater_than": "above {gt:g}", "less_than": "below {lt:g}"} | {
     "less_than_equal": "of at most {le:g}",
 }
 _PATTERNS = {
+    r"^[A-Z0-9]{4,8}$": "four to eight capital letters and digits",
     r"^[^\x00-\x1f]+$": "a text on one line, without tabs and other control characters, and not empty",
     r"^[a-z0-9][a-z0-9_-]*$": "small letters, digits, '_' and '-', beginning with a letter or digit",
     r"^[a-z0-9][a-z0-9._-]*$": "small letters, digits, '.', '_' and '-', beginning with a letter or digit",

@@ -6,9 +6,9 @@ line with file, line and field, so that nobody's answers are silently taken for 
 A CSV file has a row for each question, with the columns participant, question and answer:
 
     participant,question,answer
-    4AVT,1,B
-    4AVT,2,
-    4AVT,age,34
+    4CWT,1,B
+    4CWT,2,
+    4CWT,age,34
 
 The answer is the letter on the answer sheet, or the choice in full; an empty one was left out. Instead of a number, a
 question may be the name of an optional detail, such as age.
@@ -19,28 +19,45 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from tomserve.content import files, yamlfile
+from tomserve.content.wording import shown
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.humans.plan import LETTERS, Asked, Code, Form, Plan
 from tomserve.items import nfc
 
 COLUMNS = ["participant", "question", "answer"]
-LARGEST = 5_000_000
+LARGEST = 2_000_000
 """How many bytes a file of answers may have; a form's file has some thousand."""
 
 LONGEST_WAIT = 30 * 24 * 3600.0
 """How many seconds an answer can have taken; a larger number is a mistake."""
 
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False)]
-Detail = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+LONGEST_DETAIL = 200
+"""How many characters an optional detail may have; the form's field takes no more."""
+
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that nobody types into a form, such as line ends; shown in a terminal they could do harm."""
+
+
+def _plain(text: str) -> str:
+    """The text. Raises ValueError where it is longer than a form's field takes, or holds control characters."""
+    if len(text) > LONGEST_DETAIL or CONTROLS.search(text):
+        raise ValueError(f"expected at most {LONGEST_DETAIL} characters in one line; found {shown(text)}")
+    return text
+
+
+Detail = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_plain)]
 
 
 class Answer(BaseModel):
@@ -68,10 +85,19 @@ class _File(BaseModel):
     schema_: Literal[1] = Field(alias="schema")
     questionnaire: str
     code: Code
-    agreed: Literal[True]
+    agreed: Annotated[bool, Field(description="true, which a form says once a person has agreed to take part")]
     finished: bool
     about: dict[str, Detail]
     answers: list[_Numbered]
+
+    @field_validator("agreed")
+    @classmethod
+    def _with_consent(cls, agreed: bool) -> bool:
+        if not agreed:
+            raise ValueError(
+                "is false: this person has not agreed to take part; leave the file out, and do not read it"
+            )
+        return agreed
 
 
 @dataclass
@@ -159,12 +185,10 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
     except orjson.JSONDecodeError as error:
         reason = f"not JSON ({error.msg}); the file may be cut off: ask for the form's text instead"
         raise ContentError(reason, path=path, line=error.lineno) from None
-    lines = yamlfile.Lines()
-    with contextlib.suppress(ContentError):  # JSON is YAML but for oddities, which only cost the number of the line
-        lines = yamlfile.load(path)[1]
+    _each_key_once(content, path)
 
     def refuse(reason: str, *place: str | int) -> ContentError:
-        return ContentError(reason, path=path, line=lines.at(place), field=".".join(map(str, place)))
+        return ContentError(reason, path=path, line=_lines(path).at(place), field=".".join(map(str, place)))
 
     if isinstance(data, dict) and data.get("questionnaire", plan.questionnaire) != plan.questionnaire:
         raise refuse(
@@ -172,7 +196,11 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
             "that this form came from",
             "questionnaire",
         )
-    file = yamlfile.validate(data, _File, path=path, lines=lines)
+    try:
+        file = yamlfile.validate(data, _File, path=path)
+    except ContentError:
+        yamlfile.validate(data, _File, path=path, lines=_lines(path))
+        raise
     form = _form(plan, file.code, lambda reason: refuse(reason, "code"))
     one = Filled(file.code, path, "form", about=dict(file.about))
     for place, answer in enumerate(file.answers):
@@ -189,6 +217,27 @@ def _of_json(path: Path, plan: Plan) -> Iterator[Filled]:
         if name not in plan.about:
             raise refuse(one_of("detail", name, plan.about), "about", name)
     yield one
+
+
+def _lines(path: Path) -> yamlfile.Lines:
+    """The lines of a JSON file's keys; none where it is no YAML, as JSON nearly always is. Slow: for messages alone."""
+    with contextlib.suppress(ContentError):
+        return yamlfile.load(path)[1]
+    return yamlfile.Lines()
+
+
+def _each_key_once(content: bytes, path: Path) -> None:
+    """Raise ContentError for a key that is given twice, of which a parser takes one and says nothing."""
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in found]
+        if len(set(names)) < len(names):
+            yamlfile.load(path)  # says the same with line and field
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise ContentError(f"the key {twice!r:.60} is given twice; use the file as the form saved it", path=path)
+
+    with contextlib.suppress(ValueError, RecursionError):  # what orjson takes and this does not is no form's file
+        json.loads(content, object_pairs_hook=pairs)
 
 
 def _of_csv(path: Path, plan: Plan) -> Iterator[Filled]:
@@ -231,8 +280,12 @@ def _typed(row: list[str], line: int, path: Path, plan: Plan, found: dict[str, F
         return
     one = found.setdefault(code, Filled(code, path, "paper"))
     if question in plan.about:
-        if one.about.setdefault(question, answer[:200]) != answer:
+        if question in one.about:
             raise refuse(f"{question} of {code} is given twice", 1)
+        try:
+            one.about[question] = _plain(answer)
+        except ValueError as error:
+            raise refuse(str(error), 2) from None
         return
     if not question.isascii() or not question.isdecimal():
         raise refuse(f"is {question!r:.60}; expected {_expected(form, plan)}", 1)

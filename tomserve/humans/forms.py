@@ -54,7 +54,8 @@ def online(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agree
 
 def printed(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agreed: str) -> str:
     """The same form for paper: an HTML page with page breaks, whose last sheet has a box for each answer."""
-    style = _asset("printed.css")
+    # The code and the number of the page at the foot of each sheet, so that sheets which come apart are sorted again.
+    style = _asset("printed.css") + f'@page {{ @bottom-right {{ content: "{form.code} \\00b7  " counter(page) }} }}\n'
     return _render(
         "printed.html.j2",
         policy=f"default-src 'none'; style-src '{_digest(style)}'; base-uri 'none'; form-action 'none'",

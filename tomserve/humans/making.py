@@ -107,7 +107,8 @@ def make(benchmark: Benchmark, path: Path | None, folder: Path, wishes: Wishes, 
         forms=forms,
     )
     _write(folder, plan, items, said, agreed)
-    return Made(plan, balance(plan, {item.id: item for item in items}, factors), placeholders(agreed))
+    even = balance(plan, {item.id: item for item in items}, factors, len(chosen))
+    return Made(plan, even, placeholders(agreed))
 
 
 def _forms(items: Sequence[Item], said: Words, wishes: Wishes) -> tuple[list[Form], list[str]]:

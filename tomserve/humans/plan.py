@@ -31,8 +31,9 @@ PLAN, TABLE, ITEMS = "plan.json", "plan.csv", "items.jsonl"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What the choices are called on paper."""
 
-ALPHABET = "ACDEFGHJKLMNPRTUVWXY34679"
-"""Characters of participants' codes: those that are not mistaken for one another when they are read or written."""
+ALPHABET = "CDFGHJKLMNPRTVWXY34679"
+"""Characters of participants' codes: those that are not mistaken for one another when they are read or written. Without
+vowels they make no words, no months, and no powers of ten, all of which a spreadsheet would change (MAR4, 4E97)."""
 
 LISTED = 12
 """How many values of a factor the balance lists."""
@@ -183,6 +184,8 @@ def codes(count: int, rng: random.Random) -> list[str]:
     taken: set[tuple[int, str]] = set()
     while len(found) < count:
         code = "".join(rng.choices(ALPHABET, k=4))
+        if code.isdigit():  # it would be mistaken for the number of a question
+            continue
         near = {(place, code[:place] + code[place + 1 :]) for place in range(4)}
         if not near & taken:
             taken |= near
@@ -190,14 +193,20 @@ def codes(count: int, rng: random.Random) -> list[str]:
     return found
 
 
-def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str]) -> list[str]:
-    """How even the plan is, in a sentence for how often each question is asked and one for each factor."""
+def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str], total: int) -> list[str]:
+    """How even the plan is, in a sentence for how often each question is asked and one for each factor.
+
+    items: those that are asked, by id. factors: what is spread over each form. total: how many items there were to
+    choose from.
+    """
     asked = [[q.item for q in form.questions if q.item is not None] for form in plan.forms]
     used = Counter(name for one in asked for name in one)
-    lines = [f"{len(used):,} questions, each asked {_range(list(used.values()))} times"]
+    times = _range(list(used.values()))
+    of = "" if len(used) == total else f" of {total:,}"
+    lines = [f"{len(used):,}{of} questions are asked, each {'once' if times == '1' else f'{times} times'}"]
     unlisted = []
     for name in factors:
-        counts = [Counter(str(items[one].factors.get(name)) for one in form) for form in asked]
+        counts = [Counter(_shown(items[one].factors.get(name)) for one in form) for form in asked]
         values = sorted({value for count in counts for value in count})
         if len(values) > LISTED:
             unlisted.append(name)
@@ -207,6 +216,10 @@ def balance(plan: Plan, items: dict[str, Item], factors: Sequence[str]) -> list[
     if unlisted:
         lines.append(f"also spread, with too many values to list here: {', '.join(unlisted)} ({TABLE} has all)")
     return lines
+
+
+def _shown(value: object) -> str:
+    return "(no value)" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _range(counts: Sequence[int]) -> str:

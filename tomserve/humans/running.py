@@ -106,11 +106,12 @@ def write(folder: Path, plan: Plan, items: dict[str, Item], outcome: Outcome, mo
     count. model: what the run calls these people. Raises ConfigError where the folder holds a run already or nobody's
     answers count, MachineError and JournalError where it cannot be written.
     """
+    if not outcome.people:
+        raise ConfigError("the files hold nobody's answers; nothing was written")
     if not outcome.counted:
         raise ConfigError(
             f"none of the {len(outcome.people)} forms that came back counts"
-            + (f" (first: {outcome.excluded[0].form.code}, {outcome.excluded[0].reason})" if outcome.excluded else "")
-            + "; nothing was written"
+            f" (first: {outcome.excluded[0].form.code}, {outcome.excluded[0].reason}); nothing was written"
         )
     for name in ("manifest.json", "responses.jsonl"):
         if (folder / name).exists():

@@ -67,7 +67,8 @@ class Instructions(_Part):
 
 
 class PageWords(_Part):
-    """Headings and buttons of the pages with stories."""
+    """Headings and buttons of the pages with stories. no_script: what a file that is merely previewed shows, where the
+    form's program does not run."""
 
     story: Said
     question: Said
@@ -80,6 +81,7 @@ class PageWords(_Part):
     stop: Said
     go_on: Said
     keys: Said
+    no_script: Said
 
 
 class EndWords(_Part):

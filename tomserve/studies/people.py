@@ -156,10 +156,11 @@ def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _difference(found: Interval, rows: pl.DataFrame) -> dict[str, Any]:
+    """A difference of shares as the columns of a table; its bounds end at -1 and 1, as no such difference is larger."""
     return {
         "difference": found.estimate,
-        "low": found.low,
-        "high": found.high,
+        "low": max(found.low, -1.0) if found.low == found.low else found.low,
+        "high": min(found.high, 1.0) if found.high == found.high else found.high,
         "p": p_value(found),
         "people": rows["person"].n_unique(),
         "tasks": rows["cluster"].n_unique(),

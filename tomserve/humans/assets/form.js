@@ -12,7 +12,7 @@ let resumed = false;
 
 try {
   const kept = JSON.parse(localStorage.getItem(KEY));
-  if (kept && kept.step) { state = kept; resumed = true; }
+  if (kept && kept.step) { state = kept; resumed = kept.step === "pages"; }
 } catch (error) { /* no storage: the form works, but a closed tab starts anew */ }
 
 function keep() {
@@ -179,7 +179,7 @@ function end() {
     try { localStorage.removeItem(KEY); } catch (error) { /* nothing was kept */ }
     show(words.end.heading, make("p", {}, words.end.forgotten));
   };
-  const left = state.page < data.pages.length ? [button(words.page.go_on, () => go("pages"))] : [];
+  const left = state.page < data.pages.length ? [button(words.page.go_on, () => { resumed = true; go("pages"); })] : [];
   show(
     words.end.heading, make("p", {}, words.end.text), make("p", {}, `${words.end.code}: ${data.code}`),
     ...left, button(words.end.save, save, left.length > 0), button(words.end.copy, copy, true), said,

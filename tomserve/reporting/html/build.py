@@ -6,7 +6,7 @@ PosixPath('runs/perturbed-2-reference/report.html')
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -26,7 +26,8 @@ from tomserve.scoring.table import Note
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
-from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise
+from tomserve.status import UNANSWERED
+from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise, people
 from tomserve.studies.combining import as_one
 from tomserve.studies.rows import answered
 
@@ -100,7 +101,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
         facts=tuple(_facts(sources, scores, analysis, chance)),
-        warnings=tuple(_warnings(sources, scores)),
+        warnings=(*_warnings(sources, scores), *_of_people(tables)),
         intervals=analysis.intervals,
         verdicts=tuple(study.verdicts(tables, context)),
         sections=pages.sections(_figures(scores, analysis, context, list(outlined.factors))),
@@ -226,9 +227,26 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame) -> Iterator[pages
             yield pages.Alert(text, ("#provenance", "Provenance"))
 
 
+def _of_people(tables: Mapping[str, pl.DataFrame]) -> Iterator[pages.Alert]:
+    """What single people have right, where the figures show what most of them answered."""
+    for said in people.warnings(tables):
+        yield pages.Alert(f"{said}.", ("#tables", "Tables"))
+
+
 def _failures(scores: pl.DataFrame) -> list[str]:
     """Sentences on how many questions have no answer, by model and strategy, and on strategies that fail unequally
-    often, which can look like an effect."""
+    often, which can look like an effect. What people left open is no failure."""
+    left_open = pl.col("status").cast(pl.String).fill_null("") == UNANSWERED
+    opened = scores.filter(left_open).group_by("model", "strategy", maintain_order=True).len()
+    free = [
+        f"{model}, {strategy}: {count:,} left open by everybody who was asked, which is no failure and counts nowhere."
+        for model, strategy, count in opened.sort("model", "strategy").iter_rows()
+    ]
+    return [*_failed(scores.filter(~left_open)), *free]
+
+
+def _failed(scores: pl.DataFrame) -> list[str]:
+    """The sentences of `_failures` on questions to which an answer was due."""
     counted = (
         scores.with_columns(failed=~answered())
         .group_by("model", "strategy", maintain_order=True)
