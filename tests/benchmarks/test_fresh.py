@@ -87,7 +87,7 @@ def test_names_labels_things_and_wordings_are_others_in_every_form(tmp_path: Pat
 
 def test_ids_factors_and_clusters_stay_beside_the_seed_and_the_released_item(tmp_path: Path) -> None:
     made = stage(tmp_path)
-    changed = {"cue", "asked"}
+    changed = {"cue", "asked", "reality"}
     for before, after in zip(made.items(), fresh.items(made, 12, NAMES), strict=True):
         assert after.id == f"{before.id}/fresh-12"
         assert (after.cluster, after.canary, after.benchmark) == (before.cluster, before.canary, before.benchmark)
