@@ -198,7 +198,9 @@ def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_
     reader.follow(page)
     assert {path.name for path in reader.runs.iterdir()} == {
         "perturbed-2-reference",
+        "perturbed-reference",
         "perturbed-2-my-model",
+        "perturbed-my-model",
         "items-my-model",
         "hitom-my-model",
         "mine",

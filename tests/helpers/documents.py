@@ -57,7 +57,8 @@ def _python(page: str) -> list[str]:
 class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
-    `runs` holds the example run and `perturbed-2-reference`, made by a first evaluation of a few questions.
+    `runs` holds the example run, and `perturbed-2-reference` and `perturbed-reference`, made by first evaluations of a
+    few questions.
     """
 
     folder: Path
@@ -72,7 +73,8 @@ class Reader:
         self.env |= {"TOMSERVE_RUNS": str(self.runs), "PYTHONPATH": os.pathsep.join([str(ROOT), *_more_paths()])}
         self.env["PATH"] = f"{self.venv / 'bin'}:{self.env['PATH']}"
         first = ["eval", "--base-url", self.endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
-        self._run([str(self.venv / "bin/tomserve"), *first], " ".join(first))
+        for asked in (first, [*first, "--benchmark", "perturbed"]):
+            self._run([str(self.venv / "bin/tomserve"), *asked], " ".join(asked))
 
     def _environment(self) -> None:
         """What make takes for an environment that is set up already."""
@@ -108,7 +110,7 @@ class Reader:
             self._run([sys.executable, "-c", program], program)
 
     def type(self, command: str) -> None:
-        """Run a command as written, but for the address of the endpoint."""
+        """Run a command as written, but for the address of the endpoint, and with a limit where a make asks all questions."""
         words = command.replace(ADDRESS, self.endpoint.url).split()
         if command in ELSEWHERE:
             self._run(["make", "-n", "-C", str(ROOT), f"VENV={self.venv}", *words[1:]], command)
@@ -117,6 +119,8 @@ class Reader:
             words += ["-C", str(ROOT), f"VENV={self.venv}"]
             if words[1] == "eval" and not any(word.startswith("MODEL=") for word in words):
                 words.append("MODEL=my-model")  # the endpoint of this test serves two
+            if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
+                words.append("LIMIT=66")  # a story or pair for each task would do, and all of them take minutes
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:
             words += ["--model", "my-model"]
         self._run(words, command)
