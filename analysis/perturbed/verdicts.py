@@ -46,6 +46,8 @@ _ROBUST = {
     "untested": ("It cannot be told: not all of it was asked", OPEN),
 }
 _DIFFERS = ("It depends on strategy or questions", OPEN)
+_NEITHER = ("No, whichever way it is asked", BAD)
+"""Where some outcomes are "no" and the others "ostensible", which is a no as well."""
 
 
 def _robust(tables: Tables) -> Card | None:
@@ -83,7 +85,8 @@ def _robust(tables: Tables) -> Card | None:
             text += f" The same criterion is met by {_listed(also)}, which {follow} nobody's belief."
             shared |= dict.fromkeys(also)
         grounds.append((who(row["strategy"], row["subset"], SUBSETS), f"{text}{_over_rule(tables, row)}"))
-    verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else _DIFFERS
+    differ = _NEITHER if outcomes <= {"no", "ostensible"} else _DIFFERS
+    verdict, tone = _ROBUST[outcomes.pop()] if len(outcomes) == 1 else differ
     if shared and _above_rules(tables):
         verdict += "; on false beliefs clearly above every simple rule"
     elif shared:
@@ -95,8 +98,8 @@ def _robust(tables: Tables) -> Card | None:
         "A class is one kind of change (perturbation) to the stories. The paper calls a model robust that has more "
         "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
         "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
-        "holds the questions about a belief that the story made false. Half of all questions ask for reality and most "
-        "beliefs are true, so that simple rules meet the criterion over all questions: what a model has more than they "
+        "holds the questions about a belief in the false-belief scenario, where what the person goes by and what is so "
+        "may part. Half of all questions ask for reality and most beliefs are true, so that simple rules meet the criterion over all questions: what a model has more than they "
         "shows on the false-belief subset."
     )
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)

@@ -28,6 +28,10 @@ WORTH = 0.2
 large would be missed in more than one of five studies, an effect that is not clear is called undecided, rather than not
 shown."""
 
+LEAST = 4
+"""With fewer units nothing is called clear. A test then rests on a spread of one or two degrees of freedom, and the
+simulations of bench/coverage.py begin with four."""
+
 LOWER, HIGHER = "lower", "higher"
 NOT_SHOWN, UNDECIDED = "not shown", "cannot be decided"
 UNLESS_FAILURES, UNLESS_NOISE = ", unless failures explain it", ", as batching alone could move it so far"
@@ -98,17 +102,19 @@ def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str 
     `words`, with a reservation where failures could explain its sign. Another is "not shown" where the study was large
     enough to find an effect of WORTH, with 80% power (or, where no unit differs from another, where the interval holds
     none so large); else it cannot be decided, with the number of units that would
-    be enough. None where the effect is undefined.
+    be enough, which are LEAST at least. None where the effect is undefined.
     """
     effect = finite(record["risk_difference"])
     if effect is None:
         return None
     p, noise = finite(record["p_adjusted"]), finite(record.get("noise_high"))
-    if p is not None and p <= LEVEL and effect != 0:
+    if p is not None and p <= LEVEL and effect != 0 and record["units"] >= LEAST:
         if noise is not None and abs(effect) <= noise:
             return NOT_SHOWN + UNLESS_NOISE
         return words[effect > 0] + (UNLESS_FAILURES if failures_may_explain(record) else "")
     least, needed, units = (record[name] for name in ("minimum_detectable_effect", "units_needed", "units"))
+    if units < LEAST:
+        return f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)} (needs {max(needed or 0, LEAST)})"
     if least <= WORTH if not math.isnan(least) else _within_worth(record):
         return NOT_SHOWN
     said = f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)}"

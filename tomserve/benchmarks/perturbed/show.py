@@ -18,7 +18,8 @@ PLACE = ("stage", "class", "version")
 
 
 def shown(items: Iterable[Item], where: Sequence[str]) -> Findings:
-    """Every story once, with the labels as they were written: a heading, and a line for each sentence.
+    """Every story once, with the labels as they were written: a heading, the question about the belief with its choices,
+    and a line for each sentence.
 
     items: of either edition; both questions of a story are needed. where: a stage, or a stage and a class, or these and
     a version (in the first edition: a scenario); empty for all stories. Raises ConfigError for a name that is not
@@ -59,6 +60,7 @@ def _heading(place: tuple[str, ...], item: Item) -> str:
 def _lines(story: dict[str, Item]) -> Iterable[str]:
     belief, reality = story["belief"], story["reality"]
     sets = [item.gold.sets if item.gold is not None else None for item in (belief, reality)]
+    yield f"{belief.question} ({', '.join(belief.choices)})"
     for number, sentence in enumerate(belief.story):
         possible = [", ".join(one[number]) if one is not None else "?" for one in sets]
         yield f"{number + 1:2d}. {sentence}  [belief: {possible[0]}; reality: {possible[1]}]"
