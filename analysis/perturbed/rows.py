@@ -35,7 +35,7 @@ def prepared(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}
     extra |= {"answer_matches_last": pl.Boolean, "chain_break": pl.Int64, "chain_break_kind": pl.String}
-    extra |= dict.fromkeys(("swapped", "version", "twin", "ground", "belief_role", "aware"), pl.String)
+    extra |= dict.fromkeys(("swapped", "version", "twin", "ground", "belief_role", "aware", "fresh"), pl.String)
     extra |= {"task_questions": pl.Int64}
     floors = [name for name in scores.collect_schema().names() if name.startswith("floor_")]
     return (

@@ -19,8 +19,8 @@ from tomserve.studies.contrasts import NEW, Record, codes, share
 from .rows import OVERALL, with_overall
 
 KEYS = ("model", "strategy", "perturbation")
-TOGETHER = ("model", "strategy", "stage", "perturbation", "swapped")
-"""What the two questions of a minimal pair have in common."""
+TOGETHER = ("model", "strategy", "stage", "perturbation", "swapped", "fresh")
+"""What the two questions of a minimal pair have in common; `fresh` is empty where the stories are the released ones."""
 
 
 def tables(rows: pl.DataFrame, kinds: baselines.Kinds) -> dict[str, Iterator[Record]]:
@@ -57,7 +57,7 @@ def pairs(belief: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
         other_role="belief_role",
         **{f"other_{name}": pl.col(name) for name in kinds.columns},
     )
-    both = belief.drop_nulls("twin").join(other, on=[*TOGETHER, "twin"], how="inner", maintain_order="left")
+    both = belief.drop_nulls("twin").join(other, on=[*TOGETHER, "twin"], how="inner", nulls_equal=True, maintain_order="left")
     # Of both stories, the one in which the cue counts is named first, whichever edits the other.
     turned = (pl.col("belief_role") == "cue") | (pl.col("other_role") != "cue")
     both = both.with_columns(

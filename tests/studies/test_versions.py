@@ -53,6 +53,19 @@ def test_a_pair_is_solved_where_both_stories_are_right(items: list[Item]) -> Non
     assert overall["ci_low"] < overall["estimate"] < overall["ci_high"]
 
 
+def test_pairs_of_the_released_and_of_a_fresh_edition_are_not_mixed(items: list[Item]) -> None:
+    """Of two editions that one model was asked, each story goes with the twin of its own edition."""
+    fresh = [
+        item.model_copy(
+            update={"id": f"{item.id}/fresh-7", "factors": {**item.factors, "base": item.id, "fresh": 7}},
+        )
+        for item in items
+    ]
+    found = studied([*items, *fresh], {"P1/late_label/forgot"})["pairs"]
+    late = found.row(by_predicate=pl.col("perturbation") == "late_label", named=True)
+    assert (late["solved"], late["pairs"], late["only_cue"] + late["only_other"]) == (8, 12, 4)
+
+
 def test_a_rule_that_answers_by_the_cue_solves_no_pair(items: list[Item]) -> None:
     """Of a pair one story is answered by the cue and the other is not, so that a rule of one role solves none."""
     by_cue = {

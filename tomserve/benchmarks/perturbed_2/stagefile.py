@@ -120,6 +120,12 @@ class Task(_Strict):
     versions: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Version] = Field(min_length=1)
 
 
+_SPACED = r"^\S+( \S+)*$"
+"""Words with single spaces between them and none around them."""
+
+_Words = Annotated[str, Field(pattern=_SPACED)]
+
+
 class StageFile(_Strict):
     """A stage file as it is written.
 
@@ -135,10 +141,10 @@ class StageFile(_Strict):
     kind: Literal["unexpected_contents", "unexpected_transfer"]
     setting: str
     author: str
-    people: dict[Annotated[str, Field(min_length=2)], Literal["she", "he", "they"]] = Field(min_length=1)
+    people: dict[Annotated[str, Field(min_length=2, pattern=_SPACED)], Literal["she", "he", "they"]] = Field(min_length=1)
     labels: Labels = Field(min_length=2)
-    spare: list[Labels] = []
-    words: dict[str, list[str]] = {}
+    spare: list[Annotated[Labels, Field(min_length=2)]] = []
+    words: dict[_Words, list[_Words]] = {}
     questions: Questions
     lacks: dict[str, str] = {}
     tasks: dict[str, Task] = Field(min_length=1)
