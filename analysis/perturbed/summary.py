@@ -133,9 +133,12 @@ def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFra
         _number(name).alias(heading) for name, heading in zip(("share_treated", "share_control"), sides, strict=True)
     ]
     effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
-    return part.select(
-        _questions(), pl.col(arm).alias("strategy"), *shares, effect, pl.col("p").round(3), *shown_noise(part)
-    )
+    return part.select(_questions(), pl.col(arm).alias("strategy"), *shares, effect, _p(), *shown_noise(part))
+
+
+def _p() -> pl.Expr:
+    """The column p with three digits, and as <.001 where these would be zeros, which no p is."""
+    return pl.col("p").map_elements(lambda p: f"{p:.3f}" if p >= 0.0005 else "<.001", return_dtype=pl.String)
 
 
 def _by_class(tables: Tables) -> Iterator[Excerpt]:

@@ -57,7 +57,9 @@ def pairs(belief: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
         other_role="belief_role",
         **{f"other_{name}": pl.col(name) for name in kinds.columns},
     )
-    both = belief.drop_nulls("twin").join(other, on=[*TOGETHER, "twin"], how="inner", nulls_equal=True, maintain_order="left")
+    both = belief.drop_nulls("twin").join(
+        other, on=[*TOGETHER, "twin"], how="inner", nulls_equal=True, maintain_order="left"
+    )
     # Of both stories, the one in which the cue counts is named first, whichever edits the other.
     turned = (pl.col("belief_role") == "cue") | (pl.col("other_role") != "cue")
     both = both.with_columns(
