@@ -237,8 +237,10 @@ def test_show_prints_each_story_once(name: str) -> None:
     ((heading, lines),) = benchmark.show(None, place).sections.items()
     assert heading.startswith("/".join(place))
     assert f"asked: {items[0].factors['asked']}" in heading
-    assert len(lines) == len(items[0].story)
-    assert lines[0].startswith(f" 1. {items[0].story[0]}  [belief: unknown; reality: ")
+    assert len(lines) == 1 + len(items[0].story)
+    (belief,) = (item for item in items[:4] if item.factors["question_kind"] == "belief" and not item.factors["swapped"])
+    assert lines[0] == f"{belief.question} ({', '.join(belief.choices)})"
+    assert lines[1].startswith(f" 1. {items[0].story[0]}  [belief: unknown; reality: ")
 
 
 def test_show_of_a_place_that_is_not_there() -> None:
@@ -279,7 +281,9 @@ def test_the_command_shows_a_story_and_names_what_is_not_there(cli: Callable[...
     path = ROOT / "tests/data/practice_stage_2.yaml"
     shown = cli("dataset", "show", "perturbed-2", "P1", "late_label", "forgot", "--path", path)
     assert shown.code == 0
-    assert shown.out.splitlines()[:3] == [
+    lines = shown.out.splitlines()
+    assert lines.pop(1).startswith("  At the end of the story, what does Ravi believe is in the chest? (")
+    assert lines[:3] == [
         "P1/late_label/forgot (stated; cue; twin of remembers; asked: Ravi; answer: lamps)",
         "   1. Ravi packs bells into a chest.  [belief: bells; reality: bells]",
         "   2. Months pass, and he has forgotten everything.  [belief: unknown; reality: bells]",

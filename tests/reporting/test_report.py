@@ -388,7 +388,8 @@ def test_the_browser_has_every_item_with_its_gold_chain_and_base(example: Path) 
     assert len(verdicts_) == len(item["story"])
     assert words[verdicts_[rows["break"][at] - 1]] == words[rows["kind"][at]]
     assert {words[label] for label in labels} <= {words[choice] for choice in item["choices"]}
-    assert numbers == list(range(1, len(item["story"]) + 1))
+    assert numbers == sorted(set(numbers))  # a chain may leave out what does not change
+    assert set(numbers) <= set(range(1, len(item["story"]) + 1))
     assert len(found["golds"][item["gold"]][0]) == len(item["story"])
     text = json.loads(found["texts"][rows["text"][at]])
     assert text["answer"] == words[rows["answer"][at]]
