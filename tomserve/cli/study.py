@@ -150,7 +150,7 @@ def compare(
         bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write the full tables of effects, flips and differences to.")
+        Path | None, typer.Option(help="Folder to write the full tables of effects, flips, differences and people to.")
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
 ) -> None:
@@ -163,6 +163,7 @@ def compare(
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.studies import compare as comparing
+    from tomserve.studies import people
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
@@ -187,7 +188,9 @@ def compare(
     if out is not None:
         differences = tables.frame(found.differences, ["field", "a", "b"])
         whole = {"effects": found.effects, "flips": found.flips, "differences": differences}
-        for path in tables.write(whole, out, form):
+        if found.people.height:
+            whole[people.TABLE] = found.people
+        for path in tables.write(whole, out, form, notes=comparing.notes(found)):
             print(f"written: {path}")
 
 
