@@ -9,7 +9,7 @@ import pytest
 import statsmodels.api as sm
 
 from tests.helpers.crowds import crowd
-from tomserve.stats.crossed import crossed_difference, crossed_mean, crossed_share, p_value
+from tomserve.stats.crossed import crossed_difference, crossed_groups, crossed_mean, crossed_share, p_value
 from tomserve.stats.people_power import Spread
 
 SPREAD = Spread(share=0.7, people=0.1, people_by_class=0.05, stories=0.2)
@@ -76,3 +76,44 @@ def test_intervals_cover(people: int) -> None:
         differences += difference.low <= -0.1 <= difference.high
     assert shares >= 368
     assert differences >= 368
+
+
+def groups(rng: np.random.Generator, sizes: tuple[int, int], tasks: int) -> list[np.ndarray]:
+    """Answers of two groups of people to one question of every task: right, second group, who, task. Both have the same
+    chances; people differ a good deal, and a third of the answers is missing."""
+    hard = rng.normal(0, 0.5, tasks)
+    columns = []
+    for group, people in enumerate(sizes):
+        chance = 1 / (1 + np.exp(-(rng.normal(1, 0.8, people)[:, None] + hard)))
+        who, task = np.nonzero(rng.random(chance.shape) < 2 / 3)
+        right = (rng.random(len(who)) < chance[who, task]).astype(float)
+        columns.append(np.array([right, np.full(len(who), group), who, task]))
+    return list(np.concatenate(columns, axis=1))
+
+
+@pytest.mark.parametrize("sizes", [(5, 40), (20, 20), (40, 5)])
+def test_intervals_between_two_groups_of_people_cover(sizes: tuple[int, int]) -> None:
+    """Of 300 simulated pairs of groups without a difference about 95% of the intervals hold 0; 92% to 98.5% must."""
+    rng = np.random.default_rng(sizes[0])
+    held = 0
+    for _ in range(300):
+        right, second, who, task = groups(rng, sizes, 60)
+        found = crossed_groups(right, second, who, task, task)
+        held += found.low <= 0 <= found.high
+    assert 276 <= held <= 296
+
+
+def test_swapping_two_groups_of_people_changes_the_sign_alone() -> None:
+    right, second, who, task = groups(np.random.default_rng(3), (6, 25), 30)
+    found, back = (crossed_groups(right, one, who, task, task) for one in (second == 1, second == 0))
+    assert (back.estimate, back.low, back.high) == pytest.approx((-found.estimate, -found.high, -found.low))
+    assert p_value(back) == pytest.approx(p_value(found))
+    assert found.estimate != 0
+    assert 0 < p_value(found) < 1
+
+
+def test_groups_without_a_common_question_or_with_one_person_have_no_interval() -> None:
+    assert math.isnan(crossed_groups([1, 0], [True, False], [1, 1], [1, 2], [1, 2]).estimate)
+    assert math.isnan(crossed_groups([], [], [], [], []).estimate)
+    one = crossed_groups([1, 0, 0, 1], [True, True, False, False], [1, 1, 2, 3], [1, 2, 1, 2], [1, 2, 1, 2])
+    assert (one.estimate, math.isnan(one.low)) == (0, True)

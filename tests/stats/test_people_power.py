@@ -77,3 +77,17 @@ def test_the_spread_of_a_study_is_found_again() -> None:
     assert spread_of([], [], [], []) is None
     assert spread_of([1, 1], [1, 2], [1, 2], [1, 1]) is None
     assert spread_of([1, 0], [1, 2], [1, 2], [1, 1]) is None
+
+
+def test_people_who_are_good_in_one_class_and_bad_in_the_other_do_not_vary_by_class_more_than_they_do() -> None:
+    """What a person's answers have in common across classes is negative here, and counts as 0: it is not added to what
+    they have in common within a class."""
+    rows = [(person, group, task) for person in range(10) for group in range(2) for task in range(10)]
+    right = [(person + group) % 2 == 0 if task < 7 else task % 2 for person, group, task in rows]
+    found = spread_of(right, [p for p, _, _ in rows], [f"{g}-{t}" for _, g, t in rows], [g for _, g, _ in rows])
+    assert found is not None
+    assert found.people == 0
+    y = np.asarray(right, dtype=float).reshape(10, 2, 10)
+    left = y - y.mean(axis=(0, 2), keepdims=True)
+    within = float(np.mean((left.sum(2) ** 2 - (left**2).sum(2)) / 90))
+    assert found.people_by_class == pytest.approx(within / float((left**2).mean()))

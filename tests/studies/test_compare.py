@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import orjson
 import polars as pl
 import pytest
@@ -254,3 +255,59 @@ def test_a_comparison_begins_with_its_verdict(runs: tuple[str, str], cli) -> Non
     assert "No single class is shown to differ" in said
     shown = cli("compare", *runs).out
     assert shown.index("in short: ") < shown.index("how much more of the questions")
+
+
+def crowd_table(path: Path, people: int, items: int, seed: int, share: float = 0.6, each: int = 2) -> pl.DataFrame:
+    """A score table of people of whom `each` answered a question, the same codes P0, P1, ... in every table."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(items):
+        who = rng.choice(people, each, replace=False)
+        right = [int(rng.random() < share) for _ in who]
+        rows.append({"item": f"task{number // 2}/{number}", "cluster": f"task{number // 2}", "people": [f"P{n}" for n in who],
+                     "people_right": right, "correct": sum(right) * 2 > each,
+                     "perturbation": "none" if number % 2 else "late_label"})  # fmt: skip
+    named = {"model": "human", "strategy": "whole", "status": "ok", "answer": "tea"}
+    frame = pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in named.items()})
+    frame.write_parquet(path)
+    return frame
+
+
+def test_two_groups_of_people_are_both_samples_whichever_comes_first(tmp_path: Path) -> None:
+    paths = str(tmp_path / "few.parquet"), str(tmp_path / "many.parquet")
+    crowd_table(tmp_path / "few.parquet", 4, 40, 1)
+    crowd_table(tmp_path / "many.parquet", 30, 40, 2, 0.8, each=9)
+    found, back = compare(*paths).people, compare(*reversed(paths)).people
+    assert found["class"].to_list() == ["late_label", "none", "overall"]
+    for name, other, sign in (("difference",) * 2 + (-1,), ("low", "high", -1), ("A", "B", 1), ("p", "p", 1)):
+        assert found[name].to_list() == pytest.approx([sign * value for value in back[other]]), name
+    assert found["people"][-1] == 34, "a code in both tables is two people"
+    few = crowd_table(tmp_path / "few.parquet", 4, 40, 1)
+    assert found["A"][-1] == pytest.approx(few["people_right"].explode().cast(pl.Float64).mean())
+
+
+def test_people_who_read_a_fresh_edition_are_compared_by_the_questions_it_was_made_from(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
+    crowd_table(first, 6, 40, 1)
+    told = crowd_table(second, 6, 40, 2)
+    told.with_columns(base="item", item=pl.col("item") + "/fresh-7", fresh=pl.lit(7)).write_parquet(second)
+    found = compare(str(first), str(second)).people
+    assert found["class"].to_list() == ["late_label", "none", "overall"]
+    assert found["B"][-1] == pytest.approx(told["people_right"].explode().cast(pl.Float64).mean())
+    assert found["tasks"][-1] == 20
+
+
+def test_the_files_of_a_comparison_hold_people_and_what_to_know(tmp_path: Path, cli) -> None:
+    first, second, out = tmp_path / "first.parquet", tmp_path / "second.parquet", tmp_path / "out"
+    crowd_table(first, 6, 40, 1)
+    told = crowd_table(second, 6, 40, 2)
+    told.with_columns(base="item", item=pl.col("item") + "/fresh-7", fresh=pl.lit(7)).write_parquet(second)
+    done = cli("compare", first, second, "--out", out)
+    assert done.code == 0, done.err
+    assert pl.read_csv(out / "people.csv")["class"].to_list() == ["late_label", "none", "overall"]
+    effects, people = (out / "notes.txt").read_text().splitlines()
+    assert effects.startswith("effects: B tells A's questions anew")
+    assert people.startswith("people: Each answer of each person")
+    plain = tmp_path / "plain"
+    assert cli("compare", first, first, "--out", plain).code == 0
+    assert "anew" not in (plain / "notes.txt").read_text()

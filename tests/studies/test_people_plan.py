@@ -12,8 +12,12 @@ import pytest
 from tests.conftest import Outcome
 from tests.helpers.crowds import crowd
 from tests.helpers.questionnaires import items
+from tomserve import benchmarks
+from tomserve.errors import ConfigError
+from tomserve.items.draw import limited
 from tomserve.stats.people_power import Spread, class_power, model_power
 from tomserve.studies import people_plan
+from tomserve.studies import plan as planning
 
 
 def test_each_comparison_has_power_and_sizes() -> None:
@@ -31,8 +35,30 @@ def test_each_comparison_has_power_and_sizes() -> None:
     assert plain["comparison"].to_list() == ["people against a model, overall"]
 
 
-def test_more_stories_than_tasks_change_nothing() -> None:
-    assert people_plan.table(items(), 20, 8).equals(people_plan.table(items(), 20, 80))
+def test_more_stories_than_tasks_are_refused(cli: Callable[..., Outcome]) -> None:
+    assert people_plan.table(items(), 20, 8).height == 4
+    with pytest.raises(ConfigError, match=r"--stories 9: there are 8 tasks .* ask for at most 8 stories"):
+        people_plan.table(items(), 20, 9)
+    done = cli("plan", "--benchmark", "perturbed", "--people", 40, "--stories", 1000)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "--stories 1000: there are " in done.err
+
+
+def test_a_plan_is_for_the_questions_that_would_be_drawn(cli: Callable[..., Outcome]) -> None:
+    asked = benchmarks.get("perturbed")
+    chosen = planning.drawn(asked, None, 100)
+    assert chosen == limited(list(asked.items(None)), 100, asked.draw)
+    part = planning.drawn(asked, None, 50, ["perturbation=none"])
+    assert {one.factors["perturbation"] for one in part} == {"none"}
+    assert 0 < len(part) <= 50
+    assert planning.plan(asked, None, ("vanilla",), items=chosen).items == len(chosen)
+    done = cli("plan", "--benchmark", "perturbed", "--people", 20, "--stories", 5, "--limit", 100)
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{len(chosen)} items, 1 model")
+    tasks = len({one.cluster for one in chosen})
+    assert f"Questions to choose from: {len(chosen)} about {tasks} tasks" in " ".join(done.out.split())
+    narrow = cli("plan", "--benchmark", "perturbed", "--where", "perturbation=none", "--limit", 50)
+    assert narrow.out.startswith(f"{len(part)} items")
 
 
 def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Callable[..., Outcome]) -> None:
@@ -59,3 +85,9 @@ def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Callable[..., Outco
     assert "a study with 30 people who read 12 stories each" in done.out
     assert people_plan.in_words(spread).split(";")[0] in done.out
     assert "one class against none" in done.out
+    assert f"Measured in {tmp_path / 'pilot.parquet'}: " in " ".join(done.out.split())
+    scores.drop("people", "people_right").write_parquet(tmp_path / "model.parquet")
+    done = cli("plan", "--people", 30, "--stories", 12, "--like", tmp_path / "model.parquet")
+    said = " ".join(done.out.split())
+    assert f"Assumed ({tmp_path / 'model.parquet'} has too few answers of people): 80% right" in said
+    assert "Assumed: 80% right" in " ".join(cli("plan", "--people", 30, "--stories", 12).out.split())

@@ -150,7 +150,7 @@ def compare(
         bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write the full tables of effects, flips and differences to.")
+        Path | None, typer.Option(help="Folder to write the full tables of effects, flips, differences and people to.")
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
 ) -> None:
@@ -163,6 +163,7 @@ def compare(
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.studies import compare as comparing
+    from tomserve.studies import people
 
     if form not in tables.FORMATS or form == "table":
         raise ConfigError(one_of("format", form, set(tables.FORMATS) - {"table"}))
@@ -187,7 +188,9 @@ def compare(
     if out is not None:
         differences = tables.frame(found.differences, ["field", "a", "b"])
         whole = {"effects": found.effects, "flips": found.flips, "differences": differences}
-        for path in tables.write(whole, out, form):
+        if found.people.height:
+            whole[people.TABLE] = found.people
+        for path in tables.write(whole, out, form, notes=comparing.notes(found)):
             print(f"written: {path}")
 
 
@@ -216,6 +219,14 @@ def plan(
         int | None, typer.Option(min=2, max=2000, help="Plan a study with so many people, too (dataset questionnaire).")
     ] = None,
     stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each person reads.")] = 24,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Plan for at most N questions, drawn as by eval and dataset questionnaire."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="FACTOR=VALUE: plan for the questions that meet this condition; repeat it for several."),
+    ] = None,
 ) -> None:
     """Tell what a study would cost and which effects it could find.
 
@@ -227,26 +238,29 @@ def plan(
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
     from tomserve.runs.scores import load_scores
-    from tomserve.stats.people_power import ASSUMED, MOST
+    from tomserve.stats.people_power import ASSUMED
     from tomserve.studies import people_plan
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
     known = None if like is None else load_scores(like, note=rescore.warn)
     names = tuple(strategy or asked.strategies)
-    found = planning.plan(asked, path, names, models=models, repeats=repeats, power=power, alpha=alpha, like=known)
+    items = planning.drawn(asked, path, limit, where or ())
+    wanted = {"power": power, "alpha": alpha}
+    found = planning.plan(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
     samples = f" x {repeats} samples" if repeats > 1 else ""
-    print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
-    shown = {"requests": found.cost, f"what can be found (power {power:g}, level {alpha:g})": found.comparisons}
-    tables.show(shown, console())
+    level = f"(power {power:g}, level {alpha:g})"
+    shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
+    note = None
     if people is not None:
-        spread = (None if known is None else people_plan.spread_from(known)) or ASSUMED
-        title = f"a study with {people} people who read {stories} stories each (power {power:g}, level {alpha:g})"
-        listed = list(asked.items(path))
-        tables.show(
-            {title: people_plan.table(listed, people, stories, power=power, alpha=alpha, spread=spread)}, console()
-        )
-        print_prose(people_plan.NOTE.format(most=MOST, assumed=people_plan.in_words(spread)), console())
+        spread = None if known is None else people_plan.spread_from(known)
+        title = f"a study with {people} people who read {stories} stories each {level}"
+        shown[title] = people_plan.table(items, people, stories, spread=spread or ASSUMED, **wanted)
+        note = people_plan.note(items, spread, like)
+    print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
+    tables.show(shown, console())
+    if note is not None:
+        print_prose(note, console())
 
 
 def report(

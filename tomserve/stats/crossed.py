@@ -15,6 +15,8 @@ the intervals cover is measured in tests/stats/test_crossed.py.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,8 +85,72 @@ def crossed_difference(
     return _symmetric(first - second, parts, people, stories, level)
 
 
+def shared_weights(second: npt.ArrayLike, questions: npt.ArrayLike) -> Floats:
+    """What each answer of two groups counts where they are compared on the questions that both answered [answers].
+
+    A question with a and b answers of the two groups counts a b / (a + b) (Mantel and Haenszel's weight), which its
+    answers of either group share. The weights of each group add up to 1; they are 0 where the other has no answer.
+
+    second: whether an answer is of the second group [answers]. questions: which it answers [answers].
+    """
+    arm = np.asarray(second, dtype=bool)
+    _, question = np.unique(np.asarray(questions), return_inverse=True)
+    second_, first = (np.bincount(question[side], minlength=question.max(initial=0) + 1) for side in (arm, ~arm))
+    total = first + second_
+    whole = float((first * second_ / np.maximum(total, 1)).sum())
+    shares: Floats = np.where(arm, first[question], second_[question]) / total[question]
+    return shares / whole if whole else shares * 0
+
+
+def crossed_groups(
+    values: npt.ArrayLike,
+    second: npt.ArrayLike,
+    people: npt.ArrayLike,
+    stories: npt.ArrayLike,
+    questions: npt.ArrayLike,
+    level: float = 0.95,
+) -> Interval:
+    """The mean of the second group's answers minus that of the first, where different people answered the same
+    questions.
+
+    Questions count by `shared_weights`, so that swapping the groups changes the sign alone. Both groups are samples:
+    the variance over people is that within the first group plus that within the second, each with its own G / (G - 1).
+    Stories are shared, so that what is particular to a story cancels. The degrees of freedom over people are those of
+    Welch and Satterthwaite.
+
+    values: one number an answer [answers]. second: whether it is of the second group [answers]. people: who gave it;
+    one name in both groups is two people [answers]. stories, questions: what it is about; a story has one or more
+    questions [answers]. nan where the groups have no question in common, bounds of nan with fewer than two people in a
+    group, or fewer than two stories.
+    """
+    y, arm, weights = np.asarray(values, dtype=float), np.asarray(second, dtype=bool), shared_weights(second, questions)
+    kept = weights > 0
+    if not kept.any():
+        return Interval(math.nan, math.nan, math.nan, "undefined: no question in common")
+    y, arm, weights = y[kept], arm[kept], weights[kept]
+    who, what = np.asarray(people)[kept], np.asarray(stories)[kept]
+    means = [float(weights[side] @ y[side]) for side in (~arm, arm)]
+    parts = np.where(arm, weights * (y - means[1]), -weights * (y - means[0]))
+    estimate = means[1] - means[0]
+    sides = [_variances(parts[side], who[side], what[side]) for side in (~arm, arm)]
+    of_people = sum(one.people for one in sides)
+    _, story = np.unique(what, return_inverse=True)
+    of_stories, fewest = _variance(parts, story), min(one.count for one in sides)
+    if fewest < 2 or story.max() < 1:
+        return Interval(estimate, math.nan, math.nan, "undefined: one person or one story")
+    error = math.sqrt(max(of_people + of_stories - sum(one.both for one in sides), of_people, of_stories))
+    if not error:
+        return Interval(estimate, math.nan, math.nan, "undefined: zero variance")
+    spread = sum(one.people**2 / (one.count - 1) for one in sides)
+    df = min(int(of_people**2 / spread + 1e-9) if spread else fewest - 1, int(story.max()))
+    half = _quantile(df, level) * error
+    return Interval(
+        estimate, estimate - half, estimate + half, f"two-way cluster-robust t, {df} df, both people and stories"
+    )
+
+
 def p_value(found: Interval, level: float = 0.95) -> float:
-    """The two-sided p that belongs to an interval of `crossed_mean` or `crossed_difference`; nan where it has none."""
+    """The two-sided p that belongs to an interval of a mean or difference of this module; nan where it has none."""
     if math.isnan(found.low) or found.high == found.low:
         return math.nan
     from scipy.stats import t as student
@@ -115,6 +181,22 @@ def _error(parts: Floats, people: npt.ArrayLike, stories: npt.ArrayLike) -> tupl
     one, other, pairs = (_variance(parts, groups) for groups in (first, second, both))
     smaller = int(min(first.max(), second.max()))
     return math.sqrt(max(one + other - pairs, one, other)), smaller
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Of one group of people the variance over them, that over pairs of person and story, and how many they are."""
+
+    people: float
+    both: float
+    count: int
+
+
+def _variances(parts: Floats, people: npt.NDArray[Any], stories: npt.NDArray[Any]) -> _Side:
+    _, who = np.unique(people, return_inverse=True)
+    _, what = np.unique(stories, return_inverse=True)
+    _, both = np.unique(who * (int(what.max()) + 1) + what, return_inverse=True)
+    return _Side(_variance(parts, who), _variance(parts, both), int(who.max()) + 1)
 
 
 def _variance(parts: Floats, groups: npt.NDArray[np.intp]) -> float:

@@ -139,7 +139,7 @@ def spread_of(
     what = _shared(left, story, _both(story, person))
     if what is None or (who is None and by_class is None) or not total:
         return None
-    alone = (who if who is not None else by_class) or 0.0
+    alone = max(0.0, (who if who is not None else by_class) or 0.0)
     parts = [max(0.0, value) / total for value in (alone, (by_class or alone) - alone, what)]
     scale = max(1.0, sum(parts))
     return Spread(float(y.mean()), *(part / scale for part in parts))

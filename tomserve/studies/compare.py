@@ -108,7 +108,7 @@ def compare(
     floats = [name for name, kind in effects.schema.items() if kind.is_float()]
     effects = effects.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     found, lacking = _differences(a, b), _lacking(sources, scores)
-    counted = people.compared(_of_side(a, scores[0]), _of_side(b, scores[1]), pairs, classes)
+    counted = people.compared(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(effects, _flips(pairs, rows[0]), found, left_out, _noise(scores), a, b, lacking, caption, counted)
 
 
@@ -259,6 +259,12 @@ _MORE = {
     0: "No clear difference",
     -1: "B is clearly right less often than A",
 }
+
+
+def notes(comparison: Comparison) -> dict[str, str]:
+    """What a reader must know of the tables, by name."""
+    said = {"effects": comparison.caption, people.TABLE: people.COMPARED if comparison.people.height else None}
+    return {name: text for name, text in said.items() if text}
 
 
 def summary(comparison: Comparison) -> dict[str, pl.DataFrame]:

@@ -14,7 +14,14 @@ import polars as pl
 
 from tomserve.scoring.samples import PEOPLE
 from tomserve.scoring.tablefile import COLUMNS
-from tomserve.stats.crossed import crossed_difference, crossed_mean, crossed_share, p_value
+from tomserve.stats.crossed import (
+    crossed_difference,
+    crossed_groups,
+    crossed_mean,
+    crossed_share,
+    p_value,
+    shared_weights,
+)
 from tomserve.stats.proportions import Interval
 from tomserve.studies.rows import prepared
 from tomserve.studies.showing import Excerpt
@@ -40,8 +47,9 @@ EFFECTS_NOTE = (
     "none), with a 95% interval over people and tasks. p belongs to it and is not adjusted for several classes."
 )
 COMPARED = (
-    "Each answer of each person minus the other side's answer to the same question (1 right, 0 wrong; the mean over "
-    "people where both sides are people), with a 95% interval over people and tasks."
+    "Each answer of each person minus the other side's answer to the same question (1 right, 0 wrong), with a 95% "
+    "interval over people and tasks. Where both sides are people, both are samples, and a question counts the more the "
+    "more answers both sides gave to it."
 )
 
 
@@ -179,26 +187,56 @@ def compared(a: pl.DataFrame, b: pl.DataFrame, pairs: pl.DataFrame, classes: Seq
     of_a, of_b = answers(a), answers(b)
     if not of_a.height and not of_b.height:
         return pl.DataFrame()
-    sign, whose, other = (1.0, of_b, a) if of_b.height else (-1.0, of_a, b)
-    means = _means(other, bool(of_a.height and of_b.height))
-    joined = whose.join(pairs.select("item").unique(), on="item").join(means, on="item")
-    if not joined.height:
-        return pl.DataFrame()
+    asked = pairs.select("item", CLASS if CLASS in pairs.columns else pl.lit(None, pl.String).alias(CLASS)).unique(
+        "item"
+    )
+    both = bool(of_a.height and of_b.height)
+    joined = _people_of_both(of_a, of_b) if both else _beside(of_b, a, 1.0) if of_b.height else _beside(of_a, b, -1.0)
+    joined = joined.drop(CLASS, strict=False).join(asked, on="item", maintain_order="left")
     records = []
     for name in (*classes, OVERALL):
         part = joined if name == OVERALL else joined.filter(pl.col(CLASS) == name)
-        if not part.height:
-            continue
-        own, theirs = (part[column].cast(pl.Float64).to_numpy() for column in ("right", "other"))
-        found = crossed_mean(sign * (own - theirs), part["person"].to_numpy(), part["cluster"].to_numpy())
-        sides = (theirs.mean(), own.mean()) if sign > 0 else (own.mean(), theirs.mean())
-        records.append({"class": name, "A": sides[0], "B": sides[1], **_difference(found, part)})
+        if part.height:
+            records.append({"class": name, **(_between(part) if both else _against(part))})
     return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
 
 
-def _means(scores: pl.DataFrame, people: bool) -> pl.DataFrame:
-    """Of each item the share of right answers on one side: of its people, else of its strategies (usually one)."""
-    if people:
-        return answers(scores).group_by("item").agg(other=pl.col("right").cast(pl.Float64).mean())
+def _people_of_both(of_a: pl.DataFrame, of_b: pl.DataFrame) -> pl.DataFrame:
+    """The answers of people of both sides to the questions that both have, each question of the task that B names."""
+    wanted = ("item", "person", "right")
+    task = of_b.select("item", "cluster").unique("item", keep="first", maintain_order=True)
+    sides = [
+        one.select(*wanted)
+        .join(other.select("item").unique(), on="item", maintain_order="left")
+        .with_columns(of_b=in_b)
+        for one, other, in_b in ((of_a, of_b, pl.lit(False)), (of_b, of_a, pl.lit(True)))
+    ]
+    return pl.concat([one.with_columns(pl.col("person").cast(pl.String)) for one in sides]).join(
+        task, on="item", maintain_order="left"
+    )
+
+
+def _between(part: pl.DataFrame) -> dict[str, Any]:
+    """People of A and of B: both are samples, and a question counts as its answers of both sides allow."""
+    in_b = part["of_b"].to_numpy()
+    right = part["right"].cast(pl.Float64).to_numpy()
+    person, task, item = (part[name].to_numpy() for name in ("person", "cluster", "item"))
+    found, weights = crossed_groups(right, in_b, person, task, item), shared_weights(in_b, item)
+    shares = {"A": float(weights[~in_b] @ right[~in_b]), "B": float(weights[in_b] @ right[in_b])}
+    named = part.with_columns(person=pl.format("{} {}", "of_b", "person"))
+    return {**shares, **_difference(found, named)}
+
+
+def _beside(people: pl.DataFrame, scores: pl.DataFrame, sign: float) -> pl.DataFrame:
+    """People's answers beside a model's share right, of its strategies (usually one). sign: 1 where people are B."""
     rows = prepared(scores.lazy()).collect()
-    return rows.group_by("item").agg(other=pl.col("correct").cast(pl.Float64).mean())
+    means = rows.group_by("item").agg(other=pl.col("correct").cast(pl.Float64).mean())
+    return people.join(means, on="item", maintain_order="left").with_columns(sign=pl.lit(sign))
+
+
+def _against(part: pl.DataFrame) -> dict[str, Any]:
+    """People of one side and a model on the other."""
+    own, theirs, sign = (part[column].cast(pl.Float64).to_numpy() for column in ("right", "other", "sign"))
+    found = crossed_mean(sign * (own - theirs), part["person"].to_numpy(), part["cluster"].to_numpy())
+    sides = (theirs.mean(), own.mean()) if sign[0] > 0 else (own.mean(), theirs.mean())
+    return {"A": sides[0], "B": sides[1], **_difference(found, part)}

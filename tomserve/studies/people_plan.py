@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.stats.people_power import ASSUMED, Spread, class_power, least, model_power, spread_of
+from tomserve.stats.people_power import ASSUMED, MOST, Spread, class_power, least, model_power, spread_of
 from tomserve.studies.people import CLASS, NONE, answers
 
 EFFECTS = (0.1, 0.2)
@@ -21,7 +22,8 @@ NOTE = (
     "count as samples. power: the share of such studies that find a difference of that size. people: how many it takes "
     "with the given number of stories each; stories: how many each person has to read where there are so many people "
     "as given. Empty: not even {most} people, or one story of every task, are enough, as there are too few tasks. "
-    "Assumed: {assumed}."
+    "{source}: {spread}. Questions to choose from: {questions:,} about "
+    "{tasks} tasks."
 )
 
 Power = Callable[[int, int, float], float]
@@ -49,6 +51,22 @@ def in_words(spread: Spread) -> str:
     )
 
 
+def note(items: Sequence[Item], known: Spread | None, run: str | None) -> str:
+    """What is to be said of the table: what it shows, and on what it rests.
+
+    items: those that are asked. known: the spread that a run showed; None where ASSUMED is taken. run: that run, None
+    for none.
+    """
+    why = "" if run is None else f" ({run} has too few answers of people)"
+    return NOTE.format(
+        most=MOST,
+        source=f"Assumed{why}" if known is None else f"Measured in {run}",
+        spread=in_words(known or ASSUMED),
+        questions=len(items),
+        tasks=len({item.cluster for item in items}),
+    )
+
+
 def table(
     items: Sequence[Item],
     people: int,
@@ -61,15 +79,21 @@ def table(
     """A row for each kind of comparison: the power for each of EFFECTS with these people and stories, and how many
     people, and how many stories each, reach `power`.
 
-    items: of the benchmark. people: how many. stories: how many each reads. alpha: the level of the tests.
+    items: those that are asked. people: how many. stories: how many each reads. alpha: the level of the tests. Raises
+    ConfigError for more stories than there are tasks, since nobody reads two versions of one task's story.
     """
     tasks = len({item.cluster for item in items})
+    if stories > tasks:
+        raise ConfigError(
+            f"--stories {stories}: there are {tasks} tasks to choose from, and nobody is to read two versions of one; "
+            f"ask for at most {tasks} stories, or raise --limit"
+        )
     rows = []
     for name, at in _comparisons(items, spread, alpha):
         row: dict[str, Any] = {"comparison": name}
         for effect in EFFECTS:
-            row[f"power for {effect:g}"] = at(people, min(stories, tasks), effect)
-            row[f"people for {effect:g}"] = least(_more_people(at, min(stories, tasks), effect), power)
+            row[f"power for {effect:g}"] = at(people, stories, effect)
+            row[f"people for {effect:g}"] = least(_more_people(at, stories, effect), power)
             row[f"stories for {effect:g}"] = (
                 least(_more_stories(at, people, effect), power, tasks) if tasks > 1 else None
             )

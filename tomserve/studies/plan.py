@@ -27,7 +27,8 @@ import numpy.typing as npt
 import polars as pl
 
 from tomserve.benchmarks import Benchmark
-from tomserve.items import Item
+from tomserve.items import Item, where
+from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
 from tomserve.stats.cells import matched_cells, unit_means
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
@@ -79,16 +80,17 @@ def plan(
     power: float = 0.8,
     alpha: float = 0.05,
     like: pl.DataFrame | None = None,
+    items: Sequence[Item] | None = None,
 ) -> Plan:
     """Count what a study asks, and how small an effect its comparisons can detect.
 
     benchmark: whose items are asked. path: the user's `--path`, None for the benchmark's own items. strategies: their
     names. models: how many models are asked. repeats: how many samples of each question. power: the share of studies
     that are to detect the effect. alpha: the level of the tests. like: the score table of a run whose spread is taken
-    for that of the study (see `spreads`); None for the spreads of SD. Raises ConfigError or ContentError where items or
-    strategies cannot be loaded.
+    for that of the study (see `spreads`); None for the spreads of SD. items: those that are asked, as by `drawn`; None
+    for all of the benchmark. Raises ConfigError or ContentError where items or strategies cannot be loaded.
     """
-    items = list(benchmark.items(path))
+    items = list(benchmark.items(path) if items is None else items)
     cost, times = [], models * repeats
     strategies = list(dict.fromkeys(strategies))
     loaded = [Strategy.load(name) for name in strategies]
@@ -115,6 +117,16 @@ def plan(
     )
     requests, tokens = frame.select(pl.col("requests").sum(), pl.col(tokens_column).sum()).row(0)
     return Plan(frame, comparisons, len(items), requests, tokens, later, free)
+
+
+def drawn(benchmark: Benchmark, path: Path | None, limit: int | None, conditions: Sequence[str] = ()) -> list[Item]:
+    """The items that a study would ask: those that `eval` and `dataset questionnaire` draw.
+
+    benchmark, path: as for `plan`. limit: draw at most so many; None for all. conditions: ``factor=value`` that they
+    have to meet. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions.
+    """
+    every = list(benchmark.items(path))
+    return limited(list(where(every, conditions)) if conditions else every, limit, benchmark.draw)
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
