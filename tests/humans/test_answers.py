@@ -395,7 +395,7 @@ def test_the_commands_make_read_score_analyze_and_report(
     make = ("dataset", "questionnaire", own, "--out", study, "--people", 4, "--stories", 4)
     done = cli(*make, "--mode", "sentences", "--questions", "all")
     assert done.code == 0, done.err
-    assert "7 placeholders that are not filled in" in done.out
+    assert "9 placeholders that are not filled in" in done.out
     assert "questions are asked, each once" in done.out
     fill(study, tmp_path / "in", careless)
     done = cli("dataset", "answers", study, tmp_path / "in", "--run", "human")
