@@ -99,8 +99,8 @@ def _robust(tables: Tables) -> Card | None:
         "than half right on unperturbed stories and in all ten classes. A class is certain if its 95% interval lies "
         "wholly above one half, or wholly below, and undecided if one half lies within. The false-belief subset "
         "holds the questions about a belief in the false-belief scenario, where what the person goes by and what is so "
-        "may part. Half of all questions ask for reality and most beliefs are true, so that simple rules meet the criterion over all questions: what a model has more than they "
-        "shows on the false-belief subset."
+        "may part. Half of all questions ask for reality and most beliefs are true, so that simple rules meet the "
+        "criterion over all questions: what a model has more than they shows on the false-belief subset."
     )
     return Card("Does it have robust Theory of Mind?", verdict, tone, tuple(grounds), remark)
 

@@ -238,7 +238,9 @@ def test_show_prints_each_story_once(name: str) -> None:
     assert heading.startswith("/".join(place))
     assert f"asked: {items[0].factors['asked']}" in heading
     assert len(lines) == 1 + len(items[0].story)
-    (belief,) = (item for item in items[:4] if item.factors["question_kind"] == "belief" and not item.factors["swapped"])
+    (belief,) = (
+        item for item in items[:4] if item.factors["question_kind"] == "belief" and not item.factors["swapped"]
+    )
     assert lines[0] == f"{belief.question} ({', '.join(belief.choices)})"
     assert lines[1].startswith(f" 1. {items[0].story[0]}  [belief: unknown; reality: ")
 

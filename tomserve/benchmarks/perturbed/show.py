@@ -18,8 +18,8 @@ PLACE = ("stage", "class", "version")
 
 
 def shown(items: Iterable[Item], where: Sequence[str]) -> Findings:
-    """Every story once, with the labels as they were written: a heading, the question about the belief with its choices,
-    and a line for each sentence.
+    """Every story once, with the labels as they were written: a heading, the question about the belief with its
+    choices, and a line for each sentence.
 
     items: of either edition; both questions of a story are needed. where: a stage, or a stage and a class, or these and
     a version (in the first edition: a scenario); empty for all stories. Raises ConfigError for a name that is not

@@ -124,6 +124,7 @@ _SPACED = r"^\S+( \S+)*$"
 """Words with single spaces between them and none around them."""
 
 _Words = Annotated[str, Field(pattern=_SPACED)]
+_Name = Annotated[str, Field(min_length=2, pattern=_SPACED)]
 
 
 class StageFile(_Strict):
@@ -141,7 +142,9 @@ class StageFile(_Strict):
     kind: Literal["unexpected_contents", "unexpected_transfer"]
     setting: str
     author: str
-    people: dict[Annotated[str, Field(min_length=2, pattern=_SPACED)], Literal["she", "he", "they"]] = Field(min_length=1)
+    people: dict[Annotated[str, Field(min_length=2, pattern=_SPACED)], Literal["she", "he", "they"]] = Field(
+        min_length=1
+    )
     labels: Labels = Field(min_length=2)
     spare: list[Annotated[Labels, Field(min_length=2)]] = []
     words: dict[_Words, list[_Words]] = {}
