@@ -89,7 +89,8 @@ RECOMMENDED = {
     "accuracy": f"The share of right answers with its {_INTERVAL}. {_DESIGN} The false-belief subset holds the "
     "questions about a belief in the false-belief scenario, where what the person goes by and what is so may part. The "
     "interval of a class (Wilson's, for shares) says what to expect of further tasks like these. The "
-    "questions of one task go together and count for fewer: over all questions for as many as their likeness in this run says (method: effective n), on the false-belief subset for "
+    "questions of one task go together and count for fewer: over all questions for as many as their "
+    "likeness in this run says (method: effective n), on the false-belief subset for "
     "one a task, or also by their likeness where a task has several such stories. In the row overall the interval says "
     f"what to expect of {_NEW}: a t interval, the mean of the stages, give or take their spread. {_FAILURES} "
     f"{baselines.ABOUT}",
