@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -297,3 +298,21 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
         return Outcome(code if isinstance(code, int) else 1, out, err)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One headless chromium for the whole module."""
+    path = shutil.which("chromium")
+    if path is None:
+        reason = "chromium is not installed (Debian: apt-get install chromium)"
+        if os.environ.get("NEED_CHROMIUM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        # As root (containers, CI) chromium starts only without its sandbox; the pages are our own.
+        found = player.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.getuid() == 0 else [])
+        yield found
+        found.close()

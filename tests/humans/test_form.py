@@ -6,9 +6,6 @@ Skipped where chromium is missing; with NEED_CHROMIUM=1 (as CI sets it) that is 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +16,6 @@ from tomserve.benchmarks import Benchmark
 from tomserve.humans import answers, running
 from tomserve.humans import plan as planning
 from tomserve.humans.making import Wishes, make
-
-CHROMIUM = shutil.which("chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One headless chromium for the whole module."""
-    if CHROMIUM is None:
-        reason = "chromium is not installed (Debian: apt-get install chromium)"
-        if os.environ.get("NEED_CHROMIUM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as player:
-        # As root (containers, CI) chromium starts only without its sandbox; the pages are our own.
-        found = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.getuid() == 0 else [])
-        yield found
-        found.close()
 
 
 class Participant:

@@ -3,7 +3,6 @@
 Skipped where chromium is missing; with NEED_CHROMIUM=1 (as CI sets it) that is a failure.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -18,25 +17,6 @@ from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run, sam
 from tomserve.reporting.html.build import write_report
 from tomserve.reporting.html.sources import load
 from tomserve.scoring.tablefile import write_scores
-
-CHROMIUM = shutil.which("chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One headless chromium for the whole module."""
-    if CHROMIUM is None:
-        reason = "chromium is not installed (Debian: apt-get install chromium)"
-        if os.environ.get("NEED_CHROMIUM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as player:
-        # As root (containers, CI) chromium starts only without its sandbox; the pages are our own.
-        found = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.getuid() == 0 else [])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

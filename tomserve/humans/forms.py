@@ -7,17 +7,16 @@ right answers and no names of items.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
+from tomserve.content import pages
 from tomserve.humans.plan import LETTERS, Asked, Form, Plan
 from tomserve.humans.words import PLACEHOLDER, Words, paragraphs
 from tomserve.items import UNKNOWN, Item
@@ -44,10 +43,10 @@ def online(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agree
         | {"instructions": said.instructions.heading},
         "pages": _pages(plan, form, items),
     }
-    style, script = _asset("form.css"), _asset("form.js")
+    style, script = pages.asset(ASSETS / "form.css"), pages.asset(ASSETS / "form.js")
     text = orjson.dumps(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     inline = {"style": Markup(style), "script": Markup(script), "data": Markup(text)}
-    policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+    policy = f"default-src 'none'; script-src '{pages.digest(script)}'; style-src '{pages.digest(style)}'"
     policy += "; base-uri 'none'; form-action 'none'"
     return _render("form.html.j2", policy=policy, said=said, code=form.code, **inline)
 
@@ -55,10 +54,13 @@ def online(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agree
 def printed(plan: Plan, form: Form, items: Mapping[str, Item], said: Words, agreed: str) -> str:
     """The same form for paper: an HTML page with page breaks, whose last sheet has a box for each answer."""
     # The code and the number of the page at the foot of each sheet, so that sheets which come apart are sorted again.
-    style = _asset("printed.css") + f'@page {{ @bottom-right {{ content: "{form.code} \\00b7  " counter(page) }} }}\n'
+    style = (
+        pages.asset(ASSETS / "printed.css")
+        + f'@page {{ @bottom-right {{ content: "{form.code} \\00b7  " counter(page) }} }}\n'
+    )
     return _render(
         "printed.html.j2",
-        policy=f"default-src 'none'; style-src '{_digest(style)}'; base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; style-src '{pages.digest(style)}'; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         said=said,
         code=form.code,
@@ -119,14 +121,7 @@ def _render(name: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    found = pages.templates(ASSETS)
     found.filters["marked"] = _marked
     return found
 
@@ -134,13 +129,3 @@ def _environment() -> Environment:
 def _marked(text: str) -> Markup:
     """The text as HTML in which placeholders that nobody has filled in catch the eye."""
     return Markup(PLACEHOLDER.sub(lambda found: f"<mark>{found[0]}</mark>", str(escape(text))))
-
-
-@cache
-def _asset(name: str) -> str:
-    return "\n" + (ASSETS / name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    """The SHA-256 digest by which a content security policy allows an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -107,18 +107,18 @@ def verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit: str 
     effect = finite(record["risk_difference"])
     if effect is None:
         return None
+    least, needed, units = (record[name] for name in ("minimum_detectable_effect", "units_needed", "units"))
+    undecided = f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)}"
+    if units < LEAST:
+        return f"{undecided} (needs {max(needed or 0, LEAST)})"
     p, noise = finite(record["p_adjusted"]), finite(record.get("noise_high"))
-    if p is not None and p <= LEVEL and effect != 0 and record["units"] >= LEAST:
+    if p is not None and p <= LEVEL and effect != 0:
         if noise is not None and abs(effect) <= noise:
             return NOT_SHOWN + UNLESS_NOISE
         return words[effect > 0] + (UNLESS_FAILURES if failures_may_explain(record) else "")
-    least, needed, units = (record[name] for name in ("minimum_detectable_effect", "units_needed", "units"))
-    if units < LEAST:
-        return f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)} (needs {max(needed or 0, LEAST)})"
     if least <= WORTH if not math.isnan(least) else _within_worth(record):
         return NOT_SHOWN
-    said = f"{UNDECIDED} with {units} {unit}{'s' * (units != 1)}"
-    return said if needed is None or needed <= units else f"{said} (needs {needed})"
+    return undecided if needed is None or needed <= units else f"{undecided} (needs {needed})"
 
 
 def _within_worth(record: Record) -> bool:

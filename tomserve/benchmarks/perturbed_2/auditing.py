@@ -34,12 +34,10 @@ NOTES = {
     "both": "The share of these questions that a rule has right, in how many of the ten classes of perturbation it has "
     f"more than half right, in how many more than {MOST:.0%}, and whether it meets the published criterion of limited "
     "robust Theory of Mind: more than half right on unperturbed stories and in five of the ten classes.",
+    "telling": "Words, pairs of words, and words within a class (class:word) that go most often with one role of the "
+    "right answer, as far as four stages have them: what an author would mend first. excess: standard deviations above "
+    "chance; of so many words some lie high by chance.",
 }
-NOTES["telling"] = (
-    "Words, pairs of words, and words within a class (class:word) that go most often with one role of the right "
-    "answer, as far as four stages have them: what an author would mend first. excess: standard deviations above "
-    "chance; of so many words some lie high by chance."
-)
 GOAL = (
     f"No rule shall have more than {MOST:.0%} right in a class, or meet limited robust Theory of Mind. The class none "
     "is left out of the first: there the classic answer is the right one by design, so that whoever gives it is right."

@@ -5,8 +5,6 @@ All text is escaped, and the page forbids the browser to run any script but its 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from tomserve.content import pages
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.fitting import cell
@@ -136,12 +134,16 @@ def copies(frames: Mapping[str, pl.DataFrame], layouts: Mapping[str, Layout]) ->
 def render(page: Page) -> str:
     """The page as HTML text, which is the same for the same content."""
     # The browser of items does not wait for the tables, which are long: its script stands before them.
-    style, early, late = _asset("report.css"), _asset("core.js") + _asset("browser.js"), _asset("report.js")
+    style, early, late = (
+        pages.asset(ASSETS / "report.css"),
+        pages.asset(ASSETS / "core.js") + pages.asset(ASSETS / "browser.js"),
+        pages.asset(ASSETS / "report.js"),
+    )
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_digest(early)}' '{_digest(late)}'",
-            f"style-src '{_digest(style)}'",
+            f"script-src '{pages.digest(early)}' '{pages.digest(late)}'",
+            f"style-src '{pages.digest(style)}'",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -154,24 +156,7 @@ def render(page: Page) -> str:
 
 @cache
 def _template() -> Any:
-    environment = Environment(
-        loader=FileSystemLoader(ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = pages.templates(ASSETS)
     environment.globals["questions"] = questions
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     return environment.get_template("report.html.j2")
-
-
-@cache
-def _asset(name: str) -> str:
-    return "\n" + (ASSETS / name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    """The SHA-256 digest by which a content security policy allows an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
