@@ -1,0 +1,74 @@
+"""Who takes something over from a line of a story: a finite automaton that reads a chain of agents.
+
+>>> ann, ben, cem = 1, 2, 4
+>>> seen = together(ann | ben)                      # Ann and Ben see it, and see each other see it
+>>> seen.takes(()), seen.takes((ann, ben)), seen.takes((ann, cem))
+(True, True, False)
+>>> told = hearsay(ann, ben, trusting=ben)          # Ann tells Ben, who believes her
+>>> told.takes((ben,)), told.takes((ben, ann)), told.takes((ann, ben)), told.takes((ann,))
+(True, True, True, False)
+
+An event that everybody takes for one and the same thing is a graph: from each way in which it may look, every agent who
+is concerned leads to the way in which it looks to that agent (an action model with one arrow an agent; Baltag, Moss and
+Solecki 1998). What Ann thinks that Ben thinks follows two arrows. So the chains that take something over are those that
+a small automaton accepts, and one form serves for seeing, secret looks, and both readings of tellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """The chains of agents that take something over.
+
+    steps: for each state pairs of agents (as bits of an integer) and the state to which each of them leads; the first
+    pair that has the agent counts, and an agent whom none has leads nowhere. accepting: the states, as bits, in which
+    a chain may end. Reading begins in state 0; the empty chain is what is really so.
+    """
+
+    steps: tuple[tuple[tuple[int, int], ...], ...]
+    accepting: int
+
+    def takes(self, chain: Sequence[int]) -> bool:
+        """Whether this chain takes it over. chain: the agents as bits, the outermost first."""
+        state = 0
+        for agent in chain:
+            for agents, following in self.steps[state]:
+                if agents & agent:
+                    state = following
+                    break
+            else:
+                return False
+        return bool(self.accepting >> state & 1)
+
+
+@lru_cache(maxsize=4096)
+def together(agents: int) -> Audience:
+    """The audience of what really happens and what these agents perceive together, each aware of all the others."""
+    return Audience((((agents, 0),),), 1)
+
+
+@lru_cache(maxsize=4096)
+def hearsay(speaker: int, hearers: int, trusting: int) -> Audience:
+    """The audience of a telling, up to second order: who trusts the speaker takes it over and thinks that the speaker
+    thinks so, too; the speaker thinks that every hearer took it over. Longer chains are not touched.
+
+    speaker, hearers, trusting: agents as bits; `trusting` are those hearers who trust the speaker. What the speaker
+    believes does not change, nor does the world.
+    """
+    trusts = trusting & hearers & ~speaker
+    return Audience((((speaker, 1), (trusts, 2)), ((hearers & ~speaker, 3),), ((speaker, 3),), ()), 0b1100)
+
+
+@lru_cache(maxsize=4096)
+def shared_hearsay(speaker: int, hearers: int, trusting: int) -> Audience:
+    """The audience of a telling of which all concerned know who heard it and who trusts whom: every chain of them that
+    ends in a hearer who trusts the speaker. The arguments are those of `hearsay`.
+    """
+    trusts = trusting & hearers & ~speaker
+    both = ((trusts, 1), (speaker | hearers, 0))
+    return Audience((both, both), 0b10)
