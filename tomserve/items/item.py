@@ -105,7 +105,9 @@ class Item(BaseModel):
     labels that can be answered, and `answer` is one of them. `gold` is the rationale, where there is one. `factors`
     hold the experimental design, as one flat mapping. `cluster` names the task or story that the item comes from, which
     is the unit of statistics. `canary` marks data that no model must be trained on; it goes with every export and never
-    into a prompt. `benchmark` is "items" and `cluster` the id where they are left out.
+    into a prompt. `base` is the id of the item that this one is a version of (the factor `variant` says which). `world`
+    is the record that a generated item was rendered from, as JSON; neither goes into a prompt. `benchmark` is "items"
+    and `cluster` the id where they are left out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -119,6 +121,8 @@ class Item(BaseModel):
     factors: dict[str, Factor] = Field(default_factory=dict)
     cluster: Text = ""
     canary: str | None = None
+    base: str | None = None
+    world: dict[str, Any] | None = None
 
     if TYPE_CHECKING:  # lists, as one writes them, are taken for tuples; a type checker cannot know it by itself
 
@@ -135,6 +139,8 @@ class Item(BaseModel):
             benchmark: str = ...,
             cluster: str = ...,
             canary: str | None = None,
+            base: str | None = None,
+            world: Mapping[str, Any] | None = None,
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -179,6 +185,8 @@ class Item(BaseModel):
                 "factors": self.factors,
                 "cluster": self.cluster,
                 **({"canary": self.canary} if self.canary else {}),
+                **({"base": self.base} if self.base else {}),
+                **({"world": self.world} if self.world else {}),
             }
         )
 

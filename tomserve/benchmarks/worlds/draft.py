@@ -1,0 +1,117 @@
+"""A world while it is being drawn: a family adds people, words, scenes and questions to it and takes the record.
+
+All random choices come from one generator that is seeded by the world's name. A family draws everything that both of
+two twins have before it draws what only one of them has, so that twins share their words and phrasings.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tomserve.benchmarks.worlds.lexicon import Lexicon
+from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
+from tomserve.benchmarks.worlds.rules import FEELINGS
+
+
+class Draft:
+    """What has been drawn of a world so far.
+
+    lexicon: the words and phrasings. family, name: of the world; the name seeds `rng`. rng: the source of all random
+    choices.
+    """
+
+    def __init__(self, lexicon: Lexicon, family: str, name: str) -> None:
+        self.lexicon, self.family, self.name = lexicon, family, name
+        self.rng = random.Random(name)
+        self.people: dict[Key, Person] = {}
+        self.words: dict[Key, str] = {}
+        self.facts: dict[str, tuple[Key, ...]] = {}
+        self.plans: dict[str, dict[str, Key]] = {}
+        self.prospects: tuple[str, ...] = ()
+        self.scenes: list[Scene] = []
+        self.questions: list[Question] = []
+        self._used: dict[str, set[int]] = defaultdict(set)
+
+    def cast(self, keys: Sequence[Key]) -> None:
+        """Give people to these keys: names from several cultures, all of which begin with different letters."""
+        for key in keys:
+            taken = {person.name[0] for person in self.people.values()}
+            while True:
+                block = self.rng.choice(self.lexicon.words["names"])
+                gender: Gender = "woman" if self.rng.random() < 0.5 else "man"
+                name = self.rng.choice(block["women" if gender == "woman" else "men"])
+                if name[0] not in taken:
+                    break
+            self.people[key] = Person(name=name, gender=gender, culture=block["culture"])
+
+    def scene(
+        self,
+        role: str,
+        slots: Mapping[str, Key] | None = None,
+        *events: str,
+        part: Part = "plain",
+        at: int | None = None,
+    ) -> None:
+        """Add a scene (see Scene) at the end, or before the scene at the position `at`.
+
+        Its phrasing is one that no scene of this role has yet, while there is one. Every role has a random generator of
+        its own for its phrasings, so that a scene more in one of two twins leaves the other scenes as they are.
+        """
+        count = len(self.lexicon.phrasings(self.family, role))
+        number = self._phrasing(role, count)
+        scene = Scene(role=role, slots=dict(slots or {}), events=events, phrasing=number, part=part)
+        self.scenes.insert(len(self.scenes) if at is None else at, scene)
+
+    def ask(
+        self,
+        kind: str,
+        fact: str,
+        choices: Sequence[Key],
+        who: Sequence[Key] = (),
+        *,
+        role: str | None = None,
+        at: int | None = None,
+        slots: dict[str, Key] | None = None,
+        **factors: str | bool | int | None,
+    ) -> None:
+        """Add a question (see Question); its choices are shown in random order.
+
+        role: which phrasings ask it, by default those named like its kind. factors: `dimension` and `task` at least.
+        """
+        role = role or kind
+        number = self._phrasing(f"? {role}", len(self.lexicon.phrasings(self.family, role, "questions")))
+        order = list(choices)
+        self.rng.shuffle(order)
+        self.words |= {key: FEELINGS[key] for key in order if key in FEELINGS and key not in self.words}
+        asked: dict[str, Any] = {"kind": kind, "fact": fact, "choices": tuple(order), "role": role, "at": at}
+        given = {"A": who[-1], **({"B": who[0]} if len(who) > 1 else {})} if who else {}
+        self.questions.append(
+            Question(**asked, who=tuple(who), slots=given | (slots or {}), phrasing=number, factors=factors)
+        )
+
+    def world(self, **design: str | bool | int | None) -> World:
+        """The finished record. design: the factors of the design that all questions share."""
+        return World(
+            family=self.family,
+            name=self.name,
+            design=design,
+            people=self.people,
+            words=self.words,
+            facts=self.facts,
+            plans=self.plans,
+            prospects=self.prospects,
+            scenes=tuple(self.scenes),
+            questions=tuple(self.questions),
+        )
+
+    def _phrasing(self, role: str, count: int) -> int:
+        used = self._used[role]
+        rng = random.Random(f"{self.name}/{role}/{len(used)}")
+        if len(used) >= count:
+            used.clear()
+        number = rng.choice([number for number in range(count) if number not in used])
+        used.add(number)
+        return number

@@ -1,0 +1,85 @@
+"""Unexpected transfer: a thing is put away and moved twice, and every person last saw it at another moment.
+
+P puts it into x, Q moves it to y, S moves it to z. P stays for none, one or both of the moves, R saw any of the three
+moments or none. So the beliefs asked about are x, y, z or unknown, whoever is asked, and what a person believes cannot
+be read off how often or how late a place is named: every place is named in a list at the beginning, where it matters,
+and in a list at the end, both in random order. In the scenario "no_transfer" Q and S only do something to y and z.
+"""
+
+from __future__ import annotations
+
+from tomserve.benchmarks.worlds.draft import Draft
+from tomserve.benchmarks.worlds.family import Family
+from tomserve.benchmarks.worlds.record import Key, World
+from tomserve.items import UNKNOWN
+
+PLACES = ("x", "y", "z")
+CHOICES = (*PLACES, UNKNOWN)
+VERSIONS = (("false_belief", "present"), ("false_belief", "informed"), ("false_belief", "no_transfer"))
+
+
+def draw(draft: Draft, scenario: str) -> World:
+    """A world of unexpected transfer; see the module for the scenarios."""
+    rng = draft.rng
+    draft.cast(("P", "Q", "R", "S"))
+    surrounding = rng.choice(draft.lexicon.words["surroundings"])
+    thing = rng.choice(draft.lexicon.words["objects"])
+    draft.words |= {"room": surrounding["in"], "o": thing["name"], "for": rng.choice(thing["for"])}
+    draft.words |= dict(zip(PLACES, rng.sample(surrounding["places"], 3), strict=True))
+    draft.facts, draft.plans = {"place": PLACES}, {"place": {key: key for key in PLACES}}
+    missed = rng.choice((1, 2))  # the first move that P misses in false-belief stories
+    onlooker = rng.choice((0, 1, 2, None))  # the last moment that R sees
+    first, last, crowd = rng.sample(PLACES, 3), rng.sample(PLACES, 3), rng.sample("PQRS", 4)
+    draft.scene("places", _listed("abc", first))
+    draft.scene("people", _listed("ABCD", crowd))
+    draft.scene("wants", {"A": "P"}, "seek P place")
+    until = {
+        "P": missed - 1 if scenario in ("false_belief", "informed") else 2,
+        "R": -1 if onlooker is None else onlooker,
+    }
+    if until["R"] < 0:
+        draft.scene("absent", {"A": "R"}, part="percept")
+    draft.scene("put", {"A": "P", "l": "x"}, f"fact place=x seen {_present(until, 0, 'P', 'Q', 'S')}")
+    for moment, actor, place in ((1, "Q", "y"), (2, "S", "z")):
+        _leave(draft, until, moment)
+        if scenario == "no_transfer":
+            draft.scene("elsewhere", {"A": actor, "l": place}, part="cause")
+            continue
+        here, seen = until["P"] >= moment, _present(until, moment, "S" if moment == 1 else "", actor)
+        role = "move_seen" if here else "move_unseen"
+        draft.scene(role, {"A": actor, "W": "P", "l": place}, f"fact place={place} seen {seen}", part="cause")
+        if moment == 1:
+            draft.scene("goes", {"A": "Q"}, part="percept")
+    if scenario == "informed":
+        draft.scene("told", {"A": "P", "I": "S", "l": "z"}, "tell S P place=z", part="percept")
+    draft.scene("closing", _listed("abc", last), part="filler")
+    _ask(draft, rng.choice(("Q", "S")))
+    return draft.world(scenario=scenario)
+
+
+def _listed(slots: str, keys: list[Key]) -> dict[str, Key]:
+    return dict(zip(slots, keys, strict=True))
+
+
+def _present(until: dict[Key, int], moment: int, *always: Key) -> str:
+    """Those who see the moment: the ones named, and P and R as long as they stay."""
+    here = [name for name in always if name] + [name for name, last in until.items() if last >= moment]
+    return ", ".join(dict.fromkeys(here))
+
+
+def _leave(draft: Draft, until: dict[Key, int], moment: int) -> None:
+    """P and R leave once they have seen the last that they will see."""
+    for name in ("P", "R"):
+        if until[name] == moment - 1:
+            draft.scene("leaves", {"A": name}, part="percept")
+
+
+def _ask(draft: Draft, mover: Key) -> None:
+    draft.ask("reality", "place", CHOICES, dimension="reality", task="reality")
+    for name in ("P", "R", mover):
+        draft.ask("belief", "place", CHOICES, (name,), dimension="belief", task="belief")
+    draft.ask("action", "place", CHOICES, ("P",), dimension="action", task="action")
+    draft.ask("surprise", "place", ("surprised", "not_surprised"), ("P",), dimension="emotion", task="surprise")
+
+
+FAMILY = Family("transfer", draw, VERSIONS, twins={"false_belief": "present"})

@@ -1,0 +1,200 @@
+"""The rules that give every right answer, on one page. Where they settle no answer, the question is never asked.
+
+Beliefs of any order follow from who perceives what and who tells whom (tomserve.beliefs): people believe what they last
+saw, or were last told by somebody whom they do not distrust, and that nothing has changed since.
+
+From beliefs and desires follow the rest:
+
+    desire      what the story says that somebody wants.
+    intention   Who wants something intends the act that would bring it about if what they believe were true, whatever
+    and action  is really so, and does it unless prevented (belief-desire psychology: Davidson 1963; Wellman 1990; in
+                models of others' actions Baker, Saxe and Tenenbaum 2009).
+    backward    Of who acts, the same rule read backwards gives the belief (the desire being known) or the desire (the
+                belief being known), where only one fits.
+    feelings    Joy and distress are about what is believed to have come about, hope and fear about what is believed to
+                lie ahead, each by whether it is what was wanted; relief is joy or hope where the contrary was believed
+                before, disappointment distress where it was; anger is distress at what somebody is believed to have
+                done on purpose (appraisal: Roseman 1984; Ortony, Clore and Collins 1988).
+    surprise    Finding out is surprising where it differs from what was believed, and not where it agrees (Meyer,
+                Reisenzein and Schuetzwohl 1997). Who believed nothing had nothing to be surprised about: not asked.
+    faces       A face may show another feeling than the one that is felt (display rules: Ekman and Friesen 1969). Who
+                knows how the matter stands for somebody goes by that; who does not goes by the face (Harris,
+                Donnelly, Guz and Pitt-Watson 1986).
+
+>>> from tomserve.benchmarks.worlds.record import Question
+>>> sorted(KINDS)[:4]
+['action', 'belief', 'belief_from_act', 'blame']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tomserve.benchmarks.worlds.events import Happened, read
+from tomserve.benchmarks.worlds.record import Key, Question, World
+from tomserve.items import UNKNOWN
+
+GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED = "glad", "sad", "angry", "relieved", "disappointed"
+AFRAID, HOPEFUL, SURPRISED, UNSURPRISED, INDIFFERENT = "afraid", "hopeful", "surprised", "not_surprised", "indifferent"
+FEELINGS: Mapping[Key, str] = {
+    **{name: name for name in (GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED, AFRAID, HOPEFUL, SURPRISED, INDIFFERENT)},
+    UNSURPRISED: "not surprised",
+}
+"""The feelings of the rules, by their keys in every world, with the words that name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question about a world with all that happened in it. at: the 0-based line after which the answer is wanted."""
+
+    world: World
+    happened: Happened
+    question: Question
+    at: int
+
+    def believed(self, who: tuple[Key, ...] | None = None, at: int | None = None) -> Key:
+        """What the fact is by the people asked about, or by `who`, after the line `at`; UNKNOWN where they cannot tell
+        or several values are possible."""
+        trace = self.happened.traces[self.question.fact]
+        belief = trace.beliefs(self.question.who if who is None else who)[self.at if at is None else at]
+        return belief.labels[0] if len(belief.labels) == 1 else UNKNOWN
+
+    @property
+    def wanted(self) -> Key | None:
+        """What the innermost person asked about wants the fact to be; None where the story does not say."""
+        return self.happened.wanted(self.question.who[-1], self.question.fact, self.at)
+
+    def believed_before(self) -> set[Key]:
+        """All values that the people asked about believed at some time before, UNKNOWN left out."""
+        return {self.believed(at=line) for line in range(self.at)} - {UNKNOWN, self.believed()}
+
+    def act(self, belief: Key, wanted: Key | None) -> Key | None:
+        """The act of somebody with this belief and desire, by the world's plan; None where the plan says nothing."""
+        plan = self.world.plans.get(self.question.fact, {})
+        if wanted is None:
+            return None
+        if belief == UNKNOWN:
+            return UNKNOWN
+        if "match" in plan:
+            return plan["match" if belief == wanted else "mismatch"] if wanted else None
+        return plan.get(belief)
+
+    def acted(self) -> Key | None:
+        """What the innermost person asked about last did; None for nothing."""
+        found = [act for line, act in self.happened.acts.get(self.question.who[-1], ()) if line <= self.at]
+        return found[-1] if found else None
+
+
+def _belief(case: Case) -> Key | None:
+    return case.believed()
+
+
+def _desire(case: Case) -> Key | None:
+    return case.wanted or None
+
+
+def _action(case: Case) -> Key | None:
+    return case.act(case.believed(), case.wanted)
+
+
+def _belief_from_act(case: Case) -> Key | None:
+    acted, values = case.acted(), case.world.facts[case.question.fact]
+    return _only({value for value in values if acted and case.act(value, case.wanted) == acted})
+
+
+def _desire_from_act(case: Case) -> Key | None:
+    acted, values, belief = case.acted(), case.world.facts[case.question.fact], case.believed()
+    if belief == UNKNOWN:
+        return None
+    return _only({value for value in values if acted and case.act(belief, value) == acted})
+
+
+def feelings(case: Case) -> set[Key]:
+    """The feelings that the people asked about have about the fact (the outer ones: think that the innermost has)."""
+    wanted, now = case.wanted, case.believed()
+    if not wanted:
+        return set()
+    if now == UNKNOWN:
+        return {INDIFFERENT}
+    ahead = case.question.fact in case.world.prospects
+    if now == wanted:
+        relief = {RELIEVED} if case.believed_before() else set()
+        return relief | {HOPEFUL if ahead else GLAD}
+    lost = {DISAPPOINTED} if wanted in case.believed_before() else set()
+    return {AFRAID} if ahead else {SAD} | lost
+
+
+def _feeling(case: Case) -> Key | None:
+    return _only(feelings(case) & set(case.question.choices))
+
+
+def _seen_feeling(case: Case) -> Key | None:
+    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by their face."""
+    if case.believed() != UNKNOWN:
+        return _feeling(case)
+    return _face(case)
+
+
+def _face(case: Case) -> Key | None:
+    shown = [(line, value) for line, value in case.happened.shown.get(case.question.who[-1], ()) if line <= case.at]
+    return shown[-1][1] if shown else None
+
+
+def _blame(case: Case) -> Key | None:
+    """At whom the person is angry: whoever they believe to have done on purpose what they did not want."""
+    return case.believed()
+
+
+def _surprise(case: Case) -> Key | None:
+    believed, real = case.believed(), case.believed(())
+    if UNKNOWN in (believed, real):
+        return None
+    return UNSURPRISED if believed == real else SURPRISED
+
+
+def _only(found: set[Key]) -> Key | None:
+    return next(iter(found)) if len(found) == 1 else None
+
+
+KINDS: Mapping[str, Callable[[Case], Key | None]] = {
+    "reality": lambda case: case.believed(()),
+    "belief": _belief,
+    "desire": _desire,
+    "intention": _action,
+    "action": _action,
+    "belief_from_act": _belief_from_act,
+    "desire_from_act": _desire_from_act,
+    "feeling": _feeling,
+    "seen_feeling": _seen_feeling,
+    "face": _face,
+    "blame": _blame,
+    "surprise": _surprise,
+}
+"""The rule that answers each kind of question: a function that gives the key of the right choice, or None."""
+
+
+def happened(world: World) -> Happened:
+    """What happened in a world. Raises ValueError by line for an event that makes no sense."""
+    return read([scene.events for scene in world.scenes], world.facts, world.people)
+
+
+def answer(world: World, question: Question, known: Happened | None = None, at: int | None = None) -> Key | None:
+    """The key of the right choice, or None where the rules do not settle the question or its answer is no choice.
+
+    known: what happened, where it was read before. at: the 0-based line after which the answer is wanted; by default
+    that of the question, or the end. Raises ValueError for an event that makes no sense.
+    """
+    known = known or happened(world)
+    if at is None:
+        at = question.at if question.at is not None else known.lines - 1
+    found = KINDS[question.kind](Case(world, known, question, at))
+    return found if found in question.choices else None
+
+
+def answers(world: World, question: Question, known: Happened | None = None) -> list[Key] | None:
+    """The right answer after every line, up to the line that is asked about; None where some line has none."""
+    known = known or happened(world)
+    last = question.at if question.at is not None else known.lines - 1
+    found = [answer(world, question, known, at) for at in range(last + 1)]
+    return [key for key in found if key is not None] if None not in found else None
