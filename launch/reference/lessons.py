@@ -41,8 +41,8 @@ FORMS: dict[str, tuple[str, bool, bool]] = {
     "vanilla, no unknown": ("vanilla", True, True),
 }
 """By name of the form: the strategy of the reply, whether the system text comes first, and whether a demonstration
-does. The bare forms have neither chat marks nor labels, which halves the tokens. In KNOWN the choices lack "unknown", of
-which the system text then does not speak.
+does. The bare forms have neither chat marks nor labels, which halves the tokens. In KNOWN the choices lack "unknown",
+of which the system text then does not speak.
 """
 KNOWN = "vanilla, no unknown"
 BARE = {"bare": 0.4, "bare chain": 0.6}
@@ -71,8 +71,8 @@ class Recipe:
     nothing but the name tells who believes what. `change`: factor on the loss of a belief that differs from the one
     before, because most do not differ and always repeating the last one would do. `story_weight`, `hints`, `look`:
     weights of the losses on the story's own text, on the readouts and on the attention (see hints.py); the loss on
-    replies has weight 1. `again`: the factor on the learning rates at the start of the fifth lesson, where they rise and
-    fall once more.
+    replies has weight 1. `again`: the factor on the learning rates in the fifth lesson, where they rise and fall once
+    more.
     """
 
     steps: int = 2200
@@ -227,7 +227,7 @@ def _social(rng: random.Random, common: random.Random, recipe: Recipe, named: tu
 
     rng, common: as in `_make`. named: the number of the group, and the rank and number of the processes.
     """
-    assert _packer is not None  # noqa: S101
+    assert _packer is not None
     form = common.choices(list(SOCIAL), list(SOCIAL.values()))[0]
     strategy, bare = FORMS[form][0], form in BARE
     size = recipe.batch // named[2]

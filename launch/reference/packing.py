@@ -228,8 +228,8 @@ def _class_weight(item: Item) -> float:
 
 
 def kind_of(item: Item) -> str:
-    """The class under which an item is measured: reality, control, false_belief, informed_other or uninformed_other; of a
-    world story, "world" and what it asks about, a belief by whether it is true."""
+    """The class under which an item is measured: reality, control, false_belief, informed_other or uninformed_other; of
+    a world story, "world" and what it asks about, a belief by whether it is true."""
     if "family" in item.factors:
         asked = item.factors["condition"] if item.factors["dimension"] == "belief" else item.factors["dimension"]
         return f"world {asked}"

@@ -196,8 +196,8 @@ def learned(world: World, fact: str) -> tuple[Learned, ...]:
 def asked_in(made: Sequence[Item], form: str, *, chained: bool) -> list[Item]:
     """The items of a story that a form of lessons.FORMS can ask.
 
-    chained: whether the reply has a chain, for which an item needs a gold rationale. Bare forms take all others, the form
-    without "unknown" those whose choices lack it, and the rest those whose choices have it.
+    chained: whether the reply has a chain, for which an item needs a gold rationale. Otherwise the bare form takes all,
+    the form without "unknown" those whose choices lack it, and the rest those whose choices have it.
     """
     if chained:
         return [item for item in made if item.gold is not None]
