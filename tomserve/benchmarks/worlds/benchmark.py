@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.rendering import NAME, items
+from tomserve.benchmarks.worlds.surface import RULES
 from tomserve.errors import ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
@@ -37,5 +39,14 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         yield item
 
 
-BENCHMARK = Benchmark(NAME, load, draw=Draw(over=("family",)))
+def audit(path: Path | None, say: Say) -> Findings:
+    """Score readers who follow nobody's mind (see tomserve.benchmarks.worlds.auditing)."""
+    from tomserve.benchmarks.worlds.auditing import findings  # imported here, because it imports scipy
+
+    found = list(load(path))
+    say(f"fitting and scoring readers of {len(found):,} questions, about a minute ...")
+    return findings(found)
+
+
+BENCHMARK = Benchmark(NAME, load, draw=Draw(over=("family",)), rules=RULES, audit=audit)
 """The value by which tomserve knows the benchmark."""
