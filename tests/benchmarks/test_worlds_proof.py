@@ -24,7 +24,7 @@ FEELINGS = tuple(rules.FEELINGS)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_possible_worlds_agree_on_the_items_of_a_family(family: Any) -> None:
     lexicon = built_in()
-    told = [world for world in worlds(lexicon, 3 * len(family.versions), 11, (family,))]
+    told = list(worlds(lexicon, 3 * len(family.versions), 11, (family,)))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]
     assert len(lines) >= 20
     assert not [found for line in lines for found in possible_worlds.disagreements(orjson.loads(line))]

@@ -51,6 +51,10 @@ class Lexicon:
         except KeyError:
             raise ContentError(f"{name!r} is missing", path=self._path(family)) from None
 
+    def extras(self, family: str) -> Mapping[str, Any]:
+        """All that a family's file has beside its phrasings."""
+        return {name: part for name, part in self._file(family).items() if name not in ("roles", "questions")}
+
     def _path(self, family: str) -> Path:
         return self.folder / "phrases" / f"{family}.yaml"
 
