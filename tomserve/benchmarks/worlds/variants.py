@@ -4,7 +4,7 @@ A variant keeps what is asked, so that its answer can be held against that of th
 (`recast`), other words for the values (`other_object`), other phrasings (`reworded`), without its fillers (`shorter`)
 or to a reader who is the protagonist (`second_person`) the right choice must stay the same, key by key; where it did
 not, ValueError says so, and no item is made. The `twin`, in which the protagonist notices what changes, has answers of
-its own. `triples` puts these together to the pairs that perspective-taking is measured by.
+its own. tomserve.benchmarks.worlds.triples puts these together to what perspective-taking is measured by.
 
 >>> from tomserve.benchmarks.worlds.families import BY_NAME
 >>> from tomserve.benchmarks.worlds.lexicon import built_in
@@ -12,8 +12,6 @@ its own. `triples` puts these together to the pairs that perspective-taking is m
 >>> other = recast(world, built_in(), seed=1)
 >>> other.people["P"].gender == world.people["P"].gender, other.people["Q"] == world.people["Q"]
 (False, True)
->>> [item.factors["variant"] for item in next(triples(world, built_in()))[1:]]
-['ppt_p', 'ppt_p_twin']
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
-from tomserve.benchmarks.worlds.events import Happened
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import Lexicon
 from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
@@ -34,19 +31,6 @@ from tomserve.benchmarks.worlds.rendering import items, label
 from tomserve.benchmarks.worlds.rules import answer, happened
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import UNKNOWN, Item
-
-
-class Triple(NamedTuple):
-    """An item about a false belief of the protagonist, with the two versions that take the protagonist's place.
-
-    f: the item. p: its story without the change and without who noticed it, told to the reader as the protagonist, so
-    that what f's protagonist believes falsely is simply so. p_twin: the twin, in which the protagonist noticed, told to
-    the reader likewise. p is answered as f, p_twin otherwise.
-    """
-
-    f: Item
-    p: Item
-    p_twin: Item
 
 
 def protagonist(world: World) -> Key:
@@ -250,7 +234,7 @@ def twin(world: World, lexicon: Lexicon) -> World | None:
     people = {key: one for key, one in world.people.items() if one != before.people[key]}
     words = {key: one for key, one in world.words.items() if one != before.words.get(key)}
     questions = tuple(
-        found for question in world.questions if (found := _same_question(question, after.questions)) is not None
+        found for question in world.questions if (found := same_question(question, after.questions)) is not None
     )
     return after.model_copy(
         update={
@@ -266,7 +250,7 @@ def _told(scene: Scene) -> tuple[str, tuple[tuple[str, Key], ...], tuple[str, ..
     return scene.role, tuple(sorted(scene.slots.items())), scene.events
 
 
-def _same_question(question: Question, others: Sequence[Question]) -> Question | None:
+def same_question(question: Question, others: Sequence[Question]) -> Question | None:
     """The one of the others that asks the same, with its choices in the question's order; None where none does."""
 
     def asks(one: Question) -> tuple[object, ...]:
@@ -278,53 +262,21 @@ def _same_question(question: Question, others: Sequence[Question]) -> Question |
     return found[0].model_copy(update={"choices": question.choices}) if found else None
 
 
-def triples(world: World, lexicon: Lexicon, prefix: str = "") -> Iterator[Triple]:
-    """The triples of all questions about a false belief of the protagonist, or about what follows from it.
-
-    A choice that is a clause about the protagonist is said in the first person ("I believe that ..."). prefix: what
-    comes before every other choice of p and p_twin but "unknown", such as "I believe: ". A question whose answer in p
-    is not that of f has no triple, such as surprise, where there is nothing to be surprised about; nor has one whose
-    answer in the twin is that of f.
-    """
-    who, other = protagonist(world), twin(world, lexicon)
-    if other is None or world.second is not None:
-        return
-    bare = second_person(without(world, {"cause", "percept"}))
-    for place, question in enumerate(world.questions):
-        same = _same_question(question, other.questions)
-        f = next(items(world, lexicon, questions=[place]), None)
-        if f is None or same is None or question.who != (who,) or f.factors["condition"] != "false_belief":
-            continue
-        told = (
-            bare.model_copy(update={"questions": (bare.questions[place],)}),
-            second_person(other).model_copy(update={"questions": (same,)}),
-        )
-        right, plain, noticed = f.factors["answer_key"], *(answer(one, one.questions[0]) for one in told)
-        if plain == right and noticed not in (None, right):
-            p, p_twin = (
-                version(f, one, lexicon, variant, first=who, prefix=prefix)
-                for one, variant in zip(told, ("ppt_p", "ppt_p_twin"), strict=True)
-            )
-            yield Triple(f, p, p_twin)
-
-
 def _as_true(world: World, changed: World, kept: Sequence[int] | None = None) -> World:
-    """The changed world, where every answer is that of the original, after every line that was kept (None: all).
+    """The changed world, where every answer is that of the original, after every line.
 
-    Raises ValueError where one is not.
+    kept: the lines of the original that are left; None for all. A line that is left out must change nothing, so that
+    the answers after it are those after the line before it. Raises ValueError where an answer differs.
     """
     lines = range(len(world.scenes)) if kept is None else kept
     before, after = happened(world), happened(changed)
     for old, new in zip(world.questions, changed.questions, strict=True):
-        was, now = _by_line(world, old, before, lines), _by_line(changed, new, after, range(len(lines)))
-        if was != now:
-            raise ValueError(
-                f"world {world.name!r}: the variant changed the answers to {old.kind!r} from {was} to {now}"
-            )
+        for line in range(before.lines if old.at is None else old.at + 1):
+            same = sum(one <= line for one in lines) - 1
+            was, now = answer(world, old, before, line), answer(changed, new, after, same) if same >= 0 else None
+            if same >= 0 and was != now:
+                raise ValueError(
+                    f"world {world.name!r}: the variant changed the answer to {old.kind!r} after line {line + 1} "
+                    f"from {was} to {now}"
+                )
     return changed
-
-
-def _by_line(world: World, question: Question, known: Happened, lines: Sequence[int]) -> list[Key | None]:
-    """The answers after these lines, as far as the question goes."""
-    last = known.lines - 1 if question.at is None else question.at
-    return [answer(world, question, known, line) for line in lines if line <= last]

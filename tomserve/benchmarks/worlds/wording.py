@@ -28,7 +28,7 @@ _BEGINS = re.compile(r"[.!?]['\")]* $|(?:^|[ (])\"$")
 """What stands before a slot that begins a sentence or what somebody says."""
 
 _CONSONANT = r"eu|ewe|on(?:e|ce)\b|u(?:k|ni(?![mn])|s[eu]|t[ei])"
-_AN = re.compile(rf"\b([Aa]) (?=(?!{_CONSONANT})[aeiou]|hour|heir|honest|honou?r)", re.IGNORECASE)
+AN = re.compile(rf"\b([Aa]) (?=(?!{_CONSONANT})[aeiou]|hour|heir|honest|honou?r)", re.IGNORECASE)
 """Where "a" becomes "an": before a vowel that is spoken as one, so not in "a ukulele", but in "an hour"."""
 
 
@@ -75,7 +75,7 @@ def say(
     def _fill(text: str) -> str:
         return _SLOT.sub(placed, text)
 
-    text = _AN.sub(r"\1n ", re.sub(r"\s+", " ", _fill(phrasing)).strip())
+    text = AN.sub(r"\1n ", re.sub(r"\s+", " ", _fill(phrasing)).strip())
     return text[:1].upper() + text[1:] if phrasing.endswith((".", "?", "!", '"')) else text
 
 
