@@ -57,7 +57,7 @@ def anything(rng: random.Random) -> World:
         family="any",
         name="any",
         people={key: Person(name=f"{key}ia", gender="woman") for key in PEOPLE},
-        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS)},
+        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS, *FEELINGS)},
         facts=FACTS,
         plans={
             "place": {value: rng.choice(ACTS) for value in FACTS["place"]},
@@ -83,7 +83,10 @@ def event(rng: random.Random) -> str:
             *(f"see {some()} {fact}", f"alone {some()} {fact}"),
             *(f"tell {rng.choice(PEOPLE)} {some()} {fact}={value}", f"tell - {some()} {fact}={value}"),
             *(f"distrust {some()} {rng.choice(PEOPLE)}", f"want {some()} {fact}={value}", f"seek {some()} {fact}"),
-            *(f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}", f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)}"),
+            *(
+                f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}",
+                f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)} seen {some()}",
+            ),
         )
     )
 

@@ -228,8 +228,12 @@ class Asked:
         )
 
     def face(self) -> str | None:
+        """What the person's face last showed to all the others who are asked about."""
+        onlookers = set(self.who[:-1])
         return self.story.until(self.line).last(
-            lambda verb, words: words[1] if verb == "show" and words[0] == self.person else None
+            lambda verb, words: (
+                words[1] if verb == "show" and words[0] == self.person and onlookers <= set(words[3:]) else None
+            )
         )
 
     def would(self, act: str, belief: str, wish: str | None) -> bool:
@@ -302,7 +306,7 @@ def _face(asked: Asked, choice: str) -> bool:
 
 
 def _surprise(asked: Asked, choice: str) -> bool:
-    now, real = asked.belief(), asked.belief(())
+    now, real = asked.belief(), asked.belief(asked.who[:-1])
     if UNKNOWN in (now, real):
         return False
     return choice == ("not_surprised" if now == real else "surprised")
