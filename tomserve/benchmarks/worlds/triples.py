@@ -36,13 +36,13 @@ class Triple(NamedTuple):
     p_twin: Item
 
 
-def triples(world: World, lexicon: Lexicon, prefix: str = "") -> Iterator[Triple]:
+def triples(world: World, lexicon: Lexicon) -> Iterator[Triple]:
     """The triples of all questions about a false belief of the protagonist, or about what follows from it.
 
-    A choice that is a clause about the protagonist is said in the first person ("I believe that ..."). prefix: what
-    comes before every other choice of p and p_twin but "unknown", such as "I believe: ". A question whose answer in p
-    is not that of f has no triple, such as surprise, where there is nothing to be surprised about; nor has one whose
-    answer in the twin is that of f.
+    The choices of p and p_twin are in the first person: those about the protagonist call them "I", and those for whose
+    question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such as the
+    name of a place, and "unknown", stay as they are. A question whose answer in p is not that of f has no triple, such
+    as surprise, where there is nothing to be surprised about; nor has one whose answer in the twin is that of f.
     """
     who, other = protagonist(world), twin(world, lexicon)
     if other is None or world.second is not None:
@@ -59,6 +59,7 @@ def triples(world: World, lexicon: Lexicon, prefix: str = "") -> Iterator[Triple
         )
         right, plain, noticed = f.factors["answer_key"], *(answer(one, one.questions[0]) for one in told)
         if plain == right and noticed not in (None, right):
+            prefix = lexicon.first_person(world.family, question.role)
             p, p_twin = (
                 version(f, one, lexicon, variant, first=who, prefix=prefix)
                 for one, variant in zip(told, ("ppt_p", "ppt_p_twin"), strict=True)
