@@ -94,6 +94,7 @@ def _factors(world: World, question: Question, right: Key, lines: int) -> dict[s
         "family": world.family,
         **world.design,
         **question.factors,
+        "kind": question.kind,
         "condition": condition,
         "order": len(question.who),
         "asked": ">".join(question.who) or None,
