@@ -33,6 +33,7 @@ from dataclasses import dataclass
 
 from tomserve.benchmarks.worlds.events import Happened, read
 from tomserve.benchmarks.worlds.record import Key, Question, World
+from tomserve.errors import one_of
 from tomserve.items import UNKNOWN
 
 GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED = "glad", "sad", "angry", "relieved", "disappointed"
@@ -130,15 +131,18 @@ def _feeling(case: Case) -> Key | None:
 
 
 def _seen_feeling(case: Case) -> Key | None:
-    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by their face."""
+    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face they saw."""
     if case.believed() != UNKNOWN:
         return _feeling(case)
     return _face(case)
 
 
 def _face(case: Case) -> Key | None:
-    shown = [(line, value) for line, value in case.happened.shown.get(case.question.who[-1], ()) if line <= case.at]
-    return shown[-1][1] if shown else None
+    """What the face of the innermost person showed last, to the outer ones where there are any."""
+    *onlookers, person = case.question.who
+    shown = case.happened.shown.get(person, ())
+    seen = [value for line, value, people in shown if line <= case.at and set(onlookers) <= set(people)]
+    return seen[-1] if seen else None
 
 
 def _blame(case: Case) -> Key | None:
@@ -147,7 +151,8 @@ def _blame(case: Case) -> Key | None:
 
 
 def _surprise(case: Case) -> Key | None:
-    believed, real = case.believed(), case.believed(())
+    """Whether finding out will surprise the innermost person, by what is so, or what the outer ones believe is so."""
+    believed, real = case.believed(), case.believed(case.question.who[:-1])
     if UNKNOWN in (believed, real):
         return None
     return UNSURPRISED if believed == real else SURPRISED
@@ -183,11 +188,13 @@ def answer(world: World, question: Question, known: Happened | None = None, at: 
     """The key of the right choice, or None where the rules do not settle the question or its answer is no choice.
 
     known: what happened, where it was read before. at: the 0-based line after which the answer is wanted; by default
-    that of the question, or the end. Raises ValueError for an event that makes no sense.
+    that of the question, or the end. Raises ValueError for an event that makes no sense, and for an unknown kind.
     """
     known = known or happened(world)
     if at is None:
         at = question.at if question.at is not None else known.lines - 1
+    if question.kind not in KINDS:
+        raise ValueError(one_of("kind of question", question.kind, KINDS))
     found = KINDS[question.kind](Case(world, known, question, at))
     return found if found in question.choices else None
 
