@@ -18,7 +18,8 @@ class Family:
     returns the finished world. versions: the groups of scenarios in which a world is told, all scenarios of a group for
     one world; worlds take the groups in turn. twins: for scenarios in which the protagonist misses something, the
     scenario of the twin, in which the protagonist notices. protagonist: the key of the person that the twins and the
-    second person are about.
+    second person are about. reasons: why a reader who follows nobody's mind may do well in a class, by the task and the
+    reader's name (see tomserve.benchmarks.worlds.auditing).
     """
 
     name: str
@@ -26,6 +27,7 @@ class Family:
     versions: tuple[tuple[str, ...], ...]
     twins: Mapping[str, str] = field(default_factory=dict)
     protagonist: str = "P"
+    reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def scenarios(self) -> tuple[str, ...]:

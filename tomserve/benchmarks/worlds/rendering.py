@@ -81,9 +81,9 @@ def _factors(world: World, question: Question, right: Key, lines: int) -> dict[s
     """The item's place in the design."""
     probe = question.model_copy(update={"kind": "belief", "choices": (*world.facts[question.fact], UNKNOWN)})
     condition: str | None = None
+    real = answer(world, probe.model_copy(update={"kind": "reality", "who": ()}))
     if question.who:
         believed = answer(world, probe.model_copy(update={"who": question.who[-1:]}))
-        real = answer(world, probe.model_copy(update={"kind": "reality", "who": ()}))
         if believed == UNKNOWN:
             condition = "ignorance"
         elif real not in (None, UNKNOWN):
@@ -96,5 +96,6 @@ def _factors(world: World, question: Question, right: Key, lines: int) -> dict[s
         "order": len(question.who),
         "asked": ">".join(question.who) or None,
         "answer_key": right,
+        "reality": label(world, real) if real is not None else None,
         "sentences": lines,
     }

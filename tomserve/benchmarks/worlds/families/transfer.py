@@ -11,6 +11,7 @@ from __future__ import annotations
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.family import Family
 from tomserve.benchmarks.worlds.record import Key, World
+from tomserve.benchmarks.worlds.rules import SURPRISED, UNSURPRISED
 from tomserve.items import UNKNOWN
 
 PLACES = ("x", "y", "z")
@@ -27,8 +28,9 @@ def draw(draft: Draft, scenario: str) -> World:
     draft.words |= {"room": surrounding["in"], "o": thing["name"], "for": rng.choice(thing["for"])}
     draft.words |= dict(zip(PLACES, rng.sample(surrounding["places"], 3), strict=True))
     draft.facts, draft.plans = {"place": PLACES}, {"place": {key: key for key in PLACES}}
-    missed = rng.choice((1, 2))  # the first move that P misses in false-belief stories
-    onlooker = rng.choice((0, 1, 2, None))  # the last moment that R sees
+    missed = rng.choice((1, 2, 2))  # the first move that P misses: x is the right answer in "no_transfer", too
+    onlooker = rng.choice((0, 1, 2, *[None] * 9))  # the last moment that R sees: "unknown" is right once in four
+    mover, finder = rng.choice("QS"), rng.random() < 0.5
     first, last, crowd = rng.sample(PLACES, 3), rng.sample(PLACES, 3), rng.sample("PQRS", 4)
     draft.scene("places", _listed("abc", first))
     draft.scene("people", _listed("ABCD", crowd))
@@ -51,9 +53,18 @@ def draw(draft: Draft, scenario: str) -> World:
         if moment == 1:
             draft.scene("goes", {"A": "Q"}, part="percept")
     if scenario == "informed":
+        for place in ("x", "y"):  # so that no place is named more often than another
+            draft.scene("elsewhere", {"A": "S", "l": place}, part="filler")
         draft.scene("told", {"A": "P", "I": "S", "l": "z"}, "tell S P place=z", part="percept")
     draft.scene("closing", _listed("abc", last), part="filler")
-    _ask(draft, rng.choice(("Q", "S")))
+    draft.ask("reality", "place", PLACES, dimension="reality", task="reality")
+    for name in ("P", "R", mover):
+        draft.ask("belief", "place", CHOICES, (name,), dimension="belief", task="belief")
+    draft.ask("action", "place", PLACES, ("P",), dimension="action", task="action")
+    if scenario != "no_transfer":  # there nobody would be surprised; elsewhere one person is and another is not
+        other = "S" if scenario == "false_belief" else "Q"
+        asked = "P" if finder else other
+        draft.ask("surprise", "place", (SURPRISED, UNSURPRISED), (asked,), dimension="emotion", task="surprise")
     return draft.world(scenario=scenario)
 
 
@@ -74,12 +85,19 @@ def _leave(draft: Draft, until: dict[Key, int], moment: int) -> None:
             draft.scene("leaves", {"A": name}, part="percept")
 
 
-def _ask(draft: Draft, mover: Key) -> None:
-    draft.ask("reality", "place", CHOICES, dimension="reality", task="reality")
-    for name in ("P", "R", mover):
-        draft.ask("belief", "place", CHOICES, (name,), dimension="belief", task="belief")
-    draft.ask("action", "place", CHOICES, ("P",), dimension="action", task="action")
-    draft.ask("surprise", "place", ("surprised", "not_surprised"), ("P",), dimension="emotion", task="surprise")
+HALF = "half of the stories are told with a true belief by design; read it beside the condition, and jointly by world"
 
-
-FAMILY = Family("transfer", draw, VERSIONS, twins={"false_belief": "present"})
+FAMILY = Family(
+    "transfer",
+    draw,
+    VERSIONS,
+    twins={"false_belief": "present"},
+    reasons={
+        ("reality", "always reality"): "it is the question",
+        ("belief", "always reality"): HALF,
+        ("action", "always reality"): HALF,
+        ("action", "beside the name"): HALF,
+        ("belief", "beside the name"): HALF,
+    },
+)
+"""The value by which worlds knows the family."""
