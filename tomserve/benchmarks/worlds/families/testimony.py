@@ -76,6 +76,7 @@ def draw(draft: Draft, scenario: str) -> World:
         _all(draft, words[""]) | dict(zip("ABCDE", crowd, strict=True)),
         f"fact matter={words['']} seen P, Q, R, S, T",
     )
+    satisfied ^= scenario == "trusted_true"
     if ahead:
         _wishes(draft, {name: words[word] for name, word in _wished(found, satisfied).items()}, orders[0])
     else:
@@ -154,4 +155,11 @@ def _ask(draft: Draft, found: Constellation, ahead: bool, speaker: Key) -> None:
         draft.ask("surprise", "matter", (SURPRISED, UNSURPRISED), (name,), dimension="emotion", task="surprise")
 
 
-FAMILY = Family("testimony", draw, VERSIONS, twins={"trusted_false": "saw", "distrusted_true": "looked"})
+FAMILY = Family(
+    "testimony",
+    draw,
+    VERSIONS,
+    twins={"trusted_false": "saw", "distrusted_true": "looked"},
+    reasons={("reality", "always reality"): "it is the question"},
+)
+"""The value by which worlds knows the family."""
