@@ -76,8 +76,8 @@ class Happened:
     """All that happened in a world of `lines` lines.
 
     traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
-    thing is sought wherever it is. acts: pairs of line and act, by person. shown: by person the line, the feeling and
-    those who see it.
+    thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
+    person.
     """
 
     lines: int

@@ -18,8 +18,8 @@ From beliefs and desires follow the rest:
     surprise    Finding out is surprising where it differs from what was believed, and not where it agrees (Meyer,
                 Reisenzein and Schuetzwohl 1997). Who believed nothing had nothing to be surprised about: not asked.
     faces       A face may show another feeling than the one that is felt (display rules: Ekman and Friesen 1969). Who
-                knows how the matter stands for somebody goes by that; who does not goes by the face (Harris,
-                Donnelly, Guz and Pitt-Watson 1986).
+                knows how the matter stands for somebody goes by that; who does not goes by the face, and who does
+                not see that, either, cannot tell (Harris, Donnelly, Guz and Pitt-Watson 1986).
 
 >>> from tomserve.benchmarks.worlds.record import Question
 >>> sorted(KINDS)[:4]
@@ -39,8 +39,9 @@ from tomserve.items import UNKNOWN
 GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED = "glad", "sad", "angry", "relieved", "disappointed"
 AFRAID, HOPEFUL, SURPRISED, UNSURPRISED, INDIFFERENT = "afraid", "hopeful", "surprised", "not_surprised", "indifferent"
 FEELINGS: Mapping[Key, str] = {
-    **{name: name for name in (GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED, AFRAID, HOPEFUL, SURPRISED, INDIFFERENT)},
+    **{name: name for name in (GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED, AFRAID, HOPEFUL, SURPRISED)},
     UNSURPRISED: "not surprised",
+    INDIFFERENT: "neither glad nor sad",
 }
 """The feelings of the rules, by their keys in every world, with the words that name them."""
 
@@ -84,6 +85,12 @@ class Case:
     def acted(self) -> Key | None:
         """What the innermost person asked about last did; None for nothing."""
         found = [act for line, act in self.happened.acts.get(self.question.who[-1], ()) if line <= self.at]
+        return found[-1] if found else None
+
+    def face(self, onlookers: set[Key]) -> Key | None:
+        """What the face of the innermost person asked about last showed to all of these onlookers; None for nothing."""
+        shown = self.happened.shown.get(self.question.who[-1], ())
+        found = [feeling for line, feeling, saw in shown if line <= self.at and onlookers <= set(saw)]
         return found[-1] if found else None
 
 
@@ -131,18 +138,15 @@ def _feeling(case: Case) -> Key | None:
 
 
 def _seen_feeling(case: Case) -> Key | None:
-    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face they saw."""
+    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face that they saw;
+    UNKNOWN where they saw none."""
     if case.believed() != UNKNOWN:
         return _feeling(case)
-    return _face(case)
+    return case.face(set(case.question.who[:-1])) or UNKNOWN
 
 
 def _face(case: Case) -> Key | None:
-    """What the face of the innermost person showed last, to the outer ones where there are any."""
-    *onlookers, person = case.question.who
-    shown = case.happened.shown.get(person, ())
-    seen = [value for line, value, people in shown if line <= case.at and set(onlookers) <= set(people)]
-    return seen[-1] if seen else None
+    return case.face(set())
 
 
 def _blame(case: Case) -> Key | None:

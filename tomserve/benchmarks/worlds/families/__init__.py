@@ -1,7 +1,7 @@
 """The families of worlds, in the order in which they are generated."""
 
-from tomserve.benchmarks.worlds.families import causal, transfer
+from tomserve.benchmarks.worlds.families import appearance, causal, testimony, transfer
 from tomserve.benchmarks.worlds.family import Family
 
-FAMILIES: tuple[Family, ...] = (transfer.FAMILY, causal.FAMILY)
+FAMILIES: tuple[Family, ...] = (transfer.FAMILY, causal.FAMILY, testimony.FAMILY, appearance.FAMILY)
 BY_NAME = {family.name: family for family in FAMILIES}
