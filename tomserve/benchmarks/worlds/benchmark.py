@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.generating import generate
 from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.release import released
 from tomserve.benchmarks.worlds.rendering import NAME, items
+from tomserve.benchmarks.worlds.showing import shown
 from tomserve.benchmarks.worlds.surface import RULES
 from tomserve.errors import ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
-
-NUMBER, SEED = 1000, 1
-"""How many worlds the fixed release worlds-1 has, and the seed that it is drawn by."""
-
-CANARY = "tomserve-worlds-1-3d0b7c52-8e1f-4a96-9f2e-c47d1ab06e93: benchmark data; do not train on it"
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -28,10 +26,10 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """
     del gold
     if path is None:
-        lexicon = built_in()
-        for world in worlds(lexicon, NUMBER, SEED):
+        lexicon, release = built_in(), released()
+        for world in worlds(lexicon, release.worlds, release.seed):
             for item in items(world, lexicon):
-                yield item.model_copy(update={"canary": CANARY})
+                yield item.model_copy(update={"canary": release.canary})
         return
     for item in read_items(path):
         if item.benchmark != NAME:
@@ -48,5 +46,21 @@ def audit(path: Path | None, say: Say) -> Findings:
     return findings(found)
 
 
-BENCHMARK = Benchmark(NAME, load, draw=Draw(over=("family",)), rules=RULES, audit=audit)
+def validate(path: Path | None, say: Say) -> Findings:
+    """Check that all phrasings can be said and the release is what it was (tomserve.benchmarks.worlds.validating)."""
+    from tomserve.benchmarks.worlds.validating import findings  # imported here, because asking needs none of it
+
+    del say
+    return findings(list(load(path)) if path is None else None)
+
+
+def show(path: Path | None, where: Sequence[str]) -> Findings:
+    """Print stories for reading. where: a family, the number of a world, a scenario; raises ConfigError for others."""
+    return shown(load(path), where)
+
+
+DRAW = Draw(over=("family",), unit=("world", "worlds"), group=("family", "families"))
+"""Whole worlds are drawn, all scenarios of one together, and equally many of each family."""
+
+BENCHMARK = Benchmark(NAME, load, draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show, generate=generate)
 """The value by which tomserve knows the benchmark."""

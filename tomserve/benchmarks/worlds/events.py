@@ -76,14 +76,15 @@ class Happened:
     """All that happened in a world of `lines` lines.
 
     traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
-    thing is sought wherever it is. acts: pairs of line and act, by person. shown: pairs of line and feeling, by person.
+    thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
+    person.
     """
 
     lines: int
     traces: Mapping[str, Trace]
     wants: Mapping[tuple[str, str], tuple[tuple[int, str], ...]]
     acts: Mapping[str, tuple[tuple[int, str], ...]]
-    shown: Mapping[str, tuple[tuple[int, str], ...]]
+    shown: Mapping[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
 
     def wanted(self, person: str, fact: str, at: int | None = None) -> str | None:
         """What the person last wanted the fact to be, by the 0-based line `at` (None: the end); None for nothing."""
@@ -101,7 +102,7 @@ class _Reading:
     distrusted: set[tuple[str, str]] = field(default_factory=set)
     wants: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     acts: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
-    shown: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
+    shown: dict[str, list[tuple[int, str, tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
 
     def mask(self, people: Iterable[str]) -> int:
         return sum({self.bits[name] for name in people})
@@ -127,7 +128,7 @@ class _Reading:
         elif event.verb == "act":
             self.acts[event.actor].append((line, event.value))
         else:
-            self.shown[event.actor].append((line, event.value))
+            self.shown[event.actor].append((line, event.value, event.people))
 
 
 def read(story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], people: Iterable[str]) -> Happened:
@@ -140,7 +141,10 @@ def read(story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], peo
     reading = _Reading(bits, {fact: [] for fact in facts}, {})
     for line, events in enumerate(story):
         for text in events:
-            event = parse(text)
+            try:
+                event = parse(text)
+            except ValueError as error:
+                raise ValueError(f"line {line + 1}: {error}") from None
             for name in (*event.people, *([event.actor] if event.actor else [])):
                 if name not in bits:
                     raise ValueError(f"line {line + 1}: event {text!r} names {name!r}, who is nobody of this world")

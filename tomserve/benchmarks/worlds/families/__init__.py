@@ -1,7 +1,13 @@
 """The families of worlds, in the order in which they are generated."""
 
-from tomserve.benchmarks.worlds.families import causal, transfer
+from tomserve.benchmarks.worlds.families import appearance, causal, contents, testimony, transfer
 from tomserve.benchmarks.worlds.family import Family
 
-FAMILIES: tuple[Family, ...] = (transfer.FAMILY, causal.FAMILY)
+FAMILIES: tuple[Family, ...] = (
+    contents.FAMILY,
+    transfer.FAMILY,
+    causal.FAMILY,
+    appearance.FAMILY,
+    testimony.FAMILY,
+)
 BY_NAME = {family.name: family for family in FAMILIES}
