@@ -108,7 +108,8 @@ def _act(draft: Draft, name: Key, wish: Key, *, told: bool, aware: bool, same_ac
 
 
 def _ask(draft: Draft, pair: Sequence[Key], acting: bool, wishing: bool) -> None:
-    """The questions: about both people in random order, as what the one believes or feels shows nothing of the other."""
+    """The questions: about both people in random order, so that what one of them believes or feels shows nothing of the
+    other."""
     for name in pair:
         if acting:
             draft.ask("belief_from_act", "state", STATES, (name,), dimension="belief", task="backward_belief")
@@ -128,6 +129,6 @@ FAMILY = Family(
     "causal",
     draw,
     VERSIONS,
-    twins={missed: noticed for missed, noticed in (FORWARD, ACT, WISH)},
+    twins=dict((FORWARD, ACT, WISH)),
 )
 """The value by which worlds knows the family."""
