@@ -108,8 +108,7 @@ def _act(draft: Draft, name: Key, wish: Key, *, told: bool, aware: bool, same_ac
 
 
 def _ask(draft: Draft, pair: Sequence[Key], acting: bool, wishing: bool) -> None:
-    """The questions: about both people in random order, so that what one of them believes or feels shows nothing of the
-    other."""
+    """The questions: about both people in random order, as what one believes or feels shows nothing of the other."""
     for name in pair:
         if acting:
             draft.ask("belief_from_act", "state", STATES, (name,), dimension="belief", task="backward_belief")
