@@ -29,7 +29,7 @@ from tomserve.benchmarks.worlds.rules import happened
 from tomserve.benchmarks.worlds.wording import expanded
 from tomserve.items import UNKNOWN, Item
 
-FAMILIES = ("contents", "transfer", "testimony", "appearance")
+FAMILIES = ("contents", "transfer", "second_order", "testimony", "appearance")
 """The families that are learned: those whose words all stand in slots, so that they can be told in other words."""
 
 HELD_OUT_EVERY = 4
