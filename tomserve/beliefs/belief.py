@@ -38,9 +38,11 @@ class Belief(NamedTuple):
     @property
     def label(self) -> str:
         """The only label that is possible. Raises ValueError where there are several."""
-        if len(self.labels) > 1:
-            raise ValueError(f"several labels are possible: {', '.join(self.labels)}")
-        return self.labels[0]
+        try:
+            (label,) = self.labels
+        except ValueError:
+            raise ValueError(f"several labels are possible: {', '.join(self.labels)}") from None
+        return label
 
     def after(self, labels: tuple[str, ...], manner: Manner) -> Belief:
         """The belief once these labels became known in this manner (see Manner)."""

@@ -92,7 +92,7 @@ class Trace:
         Raises ValueError as `taken` does.
         """
         now, since = NOTHING, 0
-        for line, labels, _, manner in self.taken(chain):
+        for line, labels, _, manner in reversed(self._latest(chain)):
             if line > since:
                 yield now, line - since
                 since = line

@@ -90,7 +90,7 @@ class Trace:
 
     @cached_property
     def under(self) -> Mapping[Semantics, beliefs.Trace]:
-        """Beliefs under each semantics, of which a telling has an audience each. Raises ValueError for an unknown one."""
+        """Beliefs under each semantics, in which tellings have another audience. ValueError for an unknown one."""
         if not self.told:
             return _Under(dict.fromkeys(SEMANTICS, self.seen))
         released: list[Update] = []

@@ -29,6 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tomserve.beliefs import Manner, Trace, Update, apart, together
 from tomserve.items import UNKNOWN
@@ -56,8 +57,12 @@ class Event:
     labels: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Event:
-    """Read one event. Raises ValueError for an unknown verb, with the known ones, and for words that do not fit."""
+    """Read one event; what was read is kept, because stories share most of their events.
+
+    Raises ValueError for an unknown verb, with the known ones, and for words that do not fit.
+    """
     verb = text.split(" ", 1)[0]
     form = _FORMS.get(verb)
     if form is None:
