@@ -20,6 +20,7 @@ ADDRESS = "http://localhost:8000/v1"
 ELSEWHERE = {
     "make eval": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make eval BENCHMARK=worlds LIMIT=300": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
     "make lint": "the continuous integration runs it",
