@@ -119,9 +119,7 @@ def test_every_page_is_reached_from_the_first() -> None:
 
 
 @pytest.mark.parametrize("page", TYPED)
-def test_what_a_page_tells_the_reader_to_type_works(
-    page: str, endpoint: Endpoint, begun: Path, tmp_path: Path
-) -> None:
+def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, begun: Path, tmp_path: Path) -> None:
     Reader(tmp_path, endpoint, begun).follow((DOCS / page).read_text())
 
 
