@@ -52,7 +52,16 @@ def draw(draft: Draft, scenario: str) -> World:
     _ask(draft, scenario, course, swap, extra)
     if scenario != "no_transfer" and course != "late" and deep < 0.5:
         chain = _third(course, companion, deep)
-        draft.ask("belief", "place", CHOICES, chain, role="third", slots={"C": chain[1]}, **_of("third_order_belief"))
+        draft.ask(
+            "belief",
+            "place",
+            CHOICES,
+            chain,
+            role="third",
+            slots={"C": chain[1]},
+            task="third_order_belief",
+            dimension="belief",
+        )
     return draft.world(scenario=scenario)
 
 
@@ -131,10 +140,6 @@ def _find(draft: Draft, scenario: str, place: Key, finders: Sequence[Key]) -> No
         draft.scene("told", {"A": "P", "B": "Q"}, f"tell P Q place={place}", part="percept")
 
 
-def _of(task: str, dimension: str = "belief") -> dict[str, str]:
-    return {"task": task, "dimension": dimension}
-
-
 def _ask(draft: Draft, scenario: str, course: str, swap: bool, extra: int) -> None:
     """The questions but for those of third order."""
     both_ways = swap and scenario in ("told", "no_transfer")  # there P and Q think the same of one another
@@ -151,13 +156,15 @@ def _ask(draft: Draft, scenario: str, course: str, swap: bool, extra: int) -> No
         second += [("S", "P") if course == "joint" else ("S", "Q"), ("P", "R")]
         second += [("S", "P")] if course == "late" else []
         actions.append(("S", "P") if course == "late" else ("S", "Q"))
-    draft.ask("reality", "place", PLACES, **_of("reality", "reality"))
+    draft.ask("reality", "place", PLACES, task="reality", dimension="reality")
     for name in first:
-        draft.ask("belief", "place", CHOICES, (name,), **_of("belief"))
+        draft.ask("belief", "place", CHOICES, (name,), task="belief", dimension="belief")
     for chain in second:
-        draft.ask("belief", "place", CHOICES, chain, role="second", **_of("second_order_belief"))
+        draft.ask("belief", "place", CHOICES, chain, role="second", task="second_order_belief", dimension="belief")
     for chain in actions:
-        draft.ask("action", "place", PLACES, chain, role="second_action", **_of("second_order_action", "action"))
+        draft.ask(
+            "action", "place", PLACES, chain, role="second_action", task="second_order_action", dimension="action"
+        )
 
 
 def _third(course: str, companion: Key | None, deep: float) -> tuple[Key, Key, Key]:
