@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import social
 from packing import Note, Packer, Tree
 from stories import Short, generate, tell
-from tokens import build_tokenizer
+from tokens import build_tokenizer, loaded
 
 SEED = 20260222
 """The seed of the tokenizer and, by default, of training."""
@@ -37,24 +38,29 @@ FORMS: dict[str, tuple[str, bool, bool]] = {
     "cot, no demonstration": ("cot", True, False),
     "cot_every_sentence": ("cot_every_sentence", True, True),
     "cot_1": ("cot_1", True, True),
+    "vanilla, no unknown": ("vanilla", True, True),
 }
 """By name of the form: the strategy of the reply, whether the system text comes first, and whether a demonstration
-does. The bare forms have neither chat marks nor labels, which halves the tokens.
+does. The bare forms have neither chat marks nor labels, which halves the tokens. In KNOWN the choices lack "unknown",
+of which the system text then does not speak.
 """
+KNOWN = "vanilla, no unknown"
 BARE = {"bare": 0.4, "bare chain": 0.6}
 PLAIN = {"bare": 0.15, "bare chain": 0.25, "plain": 0.25, "plain chain": 0.35}
 REAL = {
     **{"plain": 0.05, "plain chain": 0.15, "vanilla": 0.25, "vanilla, no demonstration": 0.03, "vanilla_advised": 0.04},
     **{"vanilla_1": 0.06, "cot": 0.22, "cot, no demonstration": 0.03, "cot_every_sentence": 0.08, "cot_1": 0.09},
 }
-"""How often each form is shown: BARE in the first two lessons, PLAIN in the third, REAL in the last."""
+SOCIAL = {"bare": 0.12, "bare chain": 0.08, "plain": 0.1, "vanilla": 0.3, KNOWN: 0.25, "cot": 0.15}
+"""How often each form is shown: BARE in the first two lessons, PLAIN in the third, REAL in the fourth, and in the fifth
+SOCIAL with world stories and REAL with those of before."""
 
 
 @dataclass(frozen=True)
 class Recipe:
     """All settings that shape the weights. Shares are of the training steps.
 
-    There are four lessons. Until the share `single`, stories have only the sentences that matter, one phrasing a role,
+    There are five lessons. Until the share `single`, stories have only the sentences that matter, one phrasing a role,
     and names and labels of one token. Until `short`, such stories have words of all kinds and more and more phrasings.
     Until `plain`, stories are whole but have no system text. After that come the project's own prompts, mixed with the
     earlier forms.
@@ -65,7 +71,8 @@ class Recipe:
     nothing but the name tells who believes what. `change`: factor on the loss of a belief that differs from the one
     before, because most do not differ and always repeating the last one would do. `story_weight`, `hints`, `look`:
     weights of the losses on the story's own text, on the readouts and on the attention (see hints.py); the loss on
-    replies has weight 1.
+    replies has weight 1. `again`: the factor on the learning rates in the fifth lesson, where they rise and fall once
+    more.
     """
 
     steps: int = 2200
@@ -83,15 +90,27 @@ class Recipe:
     story_weight: float = 0.1
     hints: float = 0.6
     look: float = 2.0
+    social: int = 1200
+    again: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 < self.single < self.short < self.plain <= 1:
             raise ValueError(f"0 < single < short < plain <= 1, not {self.single}, {self.short}, {self.plain}")
 
+    @property
+    def total(self) -> int:
+        """The number of steps of all lessons."""
+        return self.steps + self.social
+
     def rate(self, step: int) -> float:
         """The factor on the learning rates at this step: it rises, stays at 1, and falls to zero over the last `decay`
-        of the steps.
+        of the steps. The fifth lesson has a rise and a fall of its own.
         """
+        if step >= self.steps:
+            taken = step - self.steps
+            return self.again * max(
+                0.0, min((taken + 1) / self.warmup, (self.social - taken) / (0.7 * self.social), 1.0)
+            )
         down = (self.steps - step) / (self.decay * self.steps)
         return max(0.0, min(1.0, (step + 1) / self.warmup, down))
 
@@ -178,6 +197,8 @@ def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
     common = random.Random(f"train/{recipe.seed}/{group}")  # drawn alike in all processes
     rng = random.Random(f"train/{recipe.seed}/{group}/{rank}/{world}")
     done = group * GROUP / recipe.steps
+    if done >= 1 and group % 2:
+        return _social(rng, common, recipe, (group, rank, world))
     share = BARE if done < recipe.short else PLAIN if done < recipe.plain else REAL
     form = common.choices(list(share), list(share.values()))[0]
     strategy, bare = FORMS[form][0], form in BARE
@@ -199,6 +220,31 @@ def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
     batches = [collate(form, trees[n * size : (n + 1) * size], shown[n]) for n in range(GROUP)]
     common.shuffle(batches)
     return batches
+
+
+def _social(rng: random.Random, common: random.Random, recipe: Recipe, named: tuple[int, int, int]) -> list[Batch]:
+    """The batches of one group with world stories.
+
+    rng, common: as in `_make`. named: the number of the group, and the rank and number of the processes.
+    """
+    assert _packer is not None
+    form = common.choices(list(SOCIAL), list(SOCIAL.values()))[0]
+    strategy, bare = FORMS[form][0], form in BARE
+    size = recipe.batch // named[2]
+    trees: list[Tree] = []
+    while len(trees) < GROUP * size:
+        told = social.tell(rng, f"social-{'-'.join(map(str, named))}-{len(trees)}")
+        offered = social.asked_in(told.items, form, chained=loaded(strategy).chain)
+        if not offered:
+            continue
+        asked = offered if bare else rng.sample(offered, min(len(offered), 3))
+        compact = bare or rng.random() < 0.85
+        trees.append(_packer.tree(asked, strategy, told=told, bare=bare, compact=compact, change=recipe.change))
+    trees.sort(key=lambda tree: len(tree.story))
+    shown = [common.randrange(720) for _ in range(GROUP)]
+    made = [collate(form, trees[n * size : (n + 1) * size], shown[n]) for n in range(GROUP)]
+    common.shuffle(made)
+    return made
 
 
 def _phrasings(rng: random.Random, recipe: Recipe, done: float) -> int | None:
@@ -231,7 +277,7 @@ def batches(recipe: Recipe, first: int, rank: int = 0, world: int = 1) -> Iterat
 
     rank, world: the number of this training process and how many there are; each gets its share of every batch.
     """
-    groups = range(first // GROUP, math.ceil(recipe.steps / GROUP))
+    groups = range(first // GROUP, math.ceil(recipe.total / GROUP))
     jobs = ((recipe, group, rank, world) for group in groups)
     with multiprocessing.get_context("spawn").Pool(1, _settle) as pool:
         window: list[Any] = [pool.apply_async(_make, (job,)) for job in itertools.islice(jobs, 3)]
@@ -240,7 +286,7 @@ def batches(recipe: Recipe, first: int, rank: int = 0, world: int = 1) -> Iterat
             made = window.pop(0).get()
             if (job := next(jobs, None)) is not None:
                 window.append(pool.apply_async(_make, (job,)))
-            yield from made[skip : recipe.steps - first + skip]
+            yield from made[skip : recipe.total - first + skip]
             first, skip = first + len(made) - skip, 0
 
 
@@ -248,7 +294,15 @@ def held_out(packer: Packer, stories: int) -> list[Batch]:
     """Batches with so many stories of words and phrasings that training never shows, in four of the forms."""
     items = list(generate(stories, 5, held_out=True))
     groups = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.cluster)]
+    told = [social.tell(random.Random(f"held-out/{n}"), f"held-{n}", held_out=True).items for n in range(stories)]
+    worlds = {form: [social.asked_in(one, form, chained=FORMS[form][0] == "cot") for one in told] for form in SOCIAL}
     return [
+        collate(
+            form, [packer.tree(group, FORMS[form][0]) for group in worlds[form][start : start + 32] if group], start
+        )
+        for form in ("vanilla", KNOWN, "cot")
+        for start in range(0, stories, 32)
+    ] + [
         collate(
             form, [packer.tree(group, FORMS[form][0], bare=form in BARE) for group in groups[start : start + 32]], start
         )

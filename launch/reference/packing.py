@@ -128,7 +128,8 @@ class Packer:
             weights = [0.0] * (len(prompt) - 1)
             checks: list[tuple[int, str]] = []
             name, chained = kind_of(item), loaded(strategy).chain
-            factor, sentence, sets = _class_weight(item), -1, ((UNKNOWN,), *_sets(item))
+            factor, sentence = _class_weight(item), -1
+            sets = ((UNKNOWN,), *_sets(item)) if item.gold else ()
             notes: list[Note] = []
             looks: list[tuple[int, int, int]] = []
             for token, weight in zip(response, self._reply_weights(item, response), strict=True):
@@ -139,7 +140,7 @@ class Packer:
                     if not final and sets[sentence] != sets[sentence + 1]:
                         weight *= change
                 weights.append(weight * factor)
-                if told and token in self._before_label:
+                if told and item.id in told.asked and token in self._before_label:
                     at, person = len(weights), told.asked[item.id]
                     notes.append(("who", at, self._name(person)))
                     source = None
@@ -151,7 +152,9 @@ class Packer:
                         source = (1, looks[-1][0] + 1 if looks else at)
                     looks.append((at, *source))
             branches.append(Branch([*prompt, *response[:-1]], [*prompt[1:], *response], weights, checks, notes, looks))
-        return Tree(story, branches, self._notes(items[0], ends, told) if told else [])
+        return Tree(
+            story, branches, self._notes(max(items, key=lambda item: len(item.choices)), ends, told) if told else []
+        )
 
     def _source(self, told: Told, name: str, sentence: int | None, ends: list[int]) -> tuple[int, int] | None:
         """The place (0, token) of the sentence from which somebody has a belief; None where there is none.
@@ -175,7 +178,7 @@ class Packer:
     def _notes(self, item: Item, ends: list[int], told: Told) -> list[Note]:
         """What each sentence of the story lets whom know, at the line break that ends it."""
         labels = [self.ids(choice.removeprefix("the ")) for choice in item.choices if choice != UNKNOWN]
-        apart = next((place for place, (x, y) in enumerate(zip(*labels, strict=False)) if x != y), 0)
+        apart = next((place for place, heads in enumerate(zip(*labels, strict=False)) if len(set(heads)) > 1), 0)
         notes: list[Note] = []
         for number, (place, learned) in enumerate(zip(ends, told.learned, strict=False)):
             notes.append(("number", place, self._number(number)))
@@ -208,7 +211,7 @@ class Packer:
 
 
 def _sets(item: Item) -> tuple[tuple[str, ...], ...]:
-    """The sets of an item's gold rationale, which every generated item has."""
+    """The sets of an item's gold rationale, which every item that is answered by a chain has."""
     assert item.gold is not None and item.gold.sets is not None  # noqa: PT018
     return item.gold.sets
 
@@ -225,7 +228,11 @@ def _class_weight(item: Item) -> float:
 
 
 def kind_of(item: Item) -> str:
-    """The class under which an item is measured: reality, control, false_belief, informed_other or uninformed_other."""
+    """The class under which an item is measured: reality, control, false_belief, informed_other or uninformed_other; of
+    a world story, "world" and what it asks about, a belief by whether it is true."""
+    if "family" in item.factors:
+        asked = item.factors["condition"] if item.factors["dimension"] == "belief" else item.factors["dimension"]
+        return f"world {asked}"
     if item.factors["question_kind"] == "reality":
         return "reality"
     if item.factors["asked_role"] == "protagonist":

@@ -43,7 +43,8 @@ GLUE = [
 PROMPTS = ("vanilla", "cot", "cot_every_sentence", "vanilla_advised", "vanilla_1", "cot_1")
 """The strategies whose prompts are learned."""
 ANY = Item(id="any", story=["."], question="?", choices=["yes", UNKNOWN], answer=UNKNOWN)
-"""An item like any other here: what comes before a story depends only on whether the choices offer "unknown"."""
+OTHER = Item(id="other", story=["."], question="?", choices=["yes", "no"], answer="no")
+"""Items like any other here: what comes before a story depends only on whether the choices offer "unknown" (ANY)."""
 
 
 def build_tokenizer(seed: int) -> Tokenizer:
@@ -102,17 +103,19 @@ def loaded(strategy: str) -> Strategy:
     return Strategy.load(strategy)
 
 
-def _openings(strategy: str) -> list[list[dict[str, str]]]:
+def _openings(strategy: str, item: Item = ANY) -> list[list[dict[str, str]]]:
     """The messages before a story's: the system text and a demonstration, once for each that a story may get."""
-    return loaded(strategy).openings(ANY)
+    return loaded(strategy).openings(item)
 
 
-def openings(strategy: str, *, demonstration: bool) -> list[str]:
+def openings(strategy: str, *, demonstration: bool, unknown: bool = True) -> list[str]:
     """The texts that may stand before a story in that strategy's prompts: the system text, then a demonstration.
 
-    demonstration: whether to include it, where the strategy has one; without it there is one text.
+    demonstration: whether to include it, where the strategy has one; without it there is one text. unknown: whether the
+        choices offer "unknown".
     """
-    shown = _openings(strategy) if demonstration else [_openings(strategy)[0][:1]]
+    found = _openings(strategy, ANY if unknown else OTHER)
+    shown = found if demonstration else [found[0][:1]]
     return [
         "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
         for messages in shown

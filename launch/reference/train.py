@@ -86,7 +86,7 @@ def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace)
     """Yield after each training step; measure, save and print on the way, and export at the end."""
     recipe, state = trainer.recipe, chosen.work / "state.pt"
     total = sum(parameter.numel() for parameter in trainer.model.parameters())
-    print(f"{total:,} parameters; step {trainer.step} of {recipe.steps}; state and curve: {chosen.work}", flush=True)
+    print(f"{total:,} parameters; step {trainer.step} of {recipe.total}; state and curve: {chosen.work}", flush=True)
     _cut(chosen.work / "curve.jsonl", trainer.step)
     checked = held_out(trainer.packer, 64)
     seen: dict[str, list[float]] = defaultdict(list)
@@ -98,7 +98,7 @@ def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace)
             losses.append(loss)
             for name, verdicts in by_class.items():
                 seen[name] += verdicts
-            last = trainer.step == recipe.steps
+            last = trainer.step == recipe.total
             trainer.seconds = before + time.monotonic() - began
             if trainer.step % 50 == 0 or last:
                 row: dict[str, Any] = {
@@ -111,7 +111,7 @@ def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace)
                     row["held_out"] = measure(trainer, checked)
                 curve.write(json.dumps(row) + "\n")
                 curve.flush()
-                print(_line(row, recipe.steps, (time.monotonic() - began) / (trainer.step - first)), flush=True)
+                print(_line(row, recipe.total, (time.monotonic() - began) / (trainer.step - first)), flush=True)
                 seen.clear()
                 losses.clear()
             if trainer.step % chosen.save_every == 0 or last:
@@ -196,6 +196,8 @@ def main() -> None:
         "relay": float,
         "hints": float,
         "look": float,
+        "social": int,
+        "again": float,
     }
     for name, kind in names.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=getattr(Recipe, name))

@@ -56,6 +56,15 @@ def test_gold_may_list_chains() -> None:
     assert Item.from_json(item.to_json()) == item
 
 
+def test_an_item_may_say_what_it_is_a_version_of_and_which_world_it_was_made_from() -> None:
+    told = make_item(base="demo/1", world={"name": "demo", "people": {"P": {"name": "Ann", "age": 7}}, "scenes": []})
+    assert Item.from_json(told.to_json()) == told
+    assert b'"base":"demo/1","world":{"name":"demo"' in told.to_json()
+    assert b'"base"' not in make_item().to_json()
+    assert b'"world"' not in make_item().to_json()
+    assert items_digest([told]) != items_digest([make_item()])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

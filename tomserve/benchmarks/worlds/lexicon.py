@@ -1,7 +1,8 @@
 """The words and phrasings from which worlds are made: ``dataset/worlds/words.yaml`` and ``phrases/*.yaml``.
 
-A file of phrasings has ``roles`` (for each role of a sentence its phrasings) and ``questions`` (for each role of a
-question); ``shared.yaml`` holds those that every family may use. The language is that of
+A file of phrasings has ``roles`` (for each role of a sentence its phrasings), ``questions`` (for each role of a
+question) and ``first_person`` (for a role of a question what comes before its choices where they are said in the first
+person); ``shared.yaml`` holds those that every family may use. The language is that of
 tomserve.benchmarks.worlds.wording.
 """
 
@@ -19,6 +20,8 @@ from tomserve.errors import ConfigError, ContentError
 
 FOLDER = "dataset/worlds"
 SHARED = "shared"
+PHRASINGS = ("roles", "questions", "first_person")
+"""The parts of a file of phrasings whose form every family shares."""
 
 
 class Lexicon:
@@ -50,6 +53,16 @@ class Lexicon:
             return self._file(family)[name]
         except KeyError:
             raise ContentError(f"{name!r} is missing", path=self._path(family)) from None
+
+    def first_person(self, family: str, role: str) -> str:
+        """What comes before a choice of this role of question where it is said in the first person, such as "I am ";
+        empty where the files have nothing for it."""
+        own, shared = (self._file(name).get("first_person", {}) for name in (family, SHARED))
+        return str(own.get(role) or shared.get(role) or "")
+
+    def extras(self, family: str) -> Mapping[str, Any]:
+        """All that a family's file has beside its phrasings."""
+        return {name: part for name, part in self._file(family).items() if name not in PHRASINGS}
 
     def _path(self, family: str) -> Path:
         return self.folder / "phrases" / f"{family}.yaml"

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tomserve.items import UNKNOWN
+
 Key = str
 """The short name of a person, a word or a value within one world, such as "P" or "x"."""
 
@@ -113,20 +115,42 @@ class World(_Part):
 
     @model_validator(mode="after")
     def _check(self) -> World:
+        known = {*self.people, *self.words, UNKNOWN}
         if both := sorted(set(self.people) & set(self.words)):
             raise ValueError(f"the key {both[0]!r} is both a person's and a word's")
         for fact, values in self.facts.items():
-            for key in values:
-                if key not in self.words and key not in self.people:
-                    raise ValueError(f"fact {fact!r} has the value {key!r}, which is neither a word nor a person")
+            if strange := [key for key in values if key not in known]:
+                raise ValueError(f"fact {fact!r} has the value {strange[0]!r}, which is neither a word nor a person")
         for fact in (*self.plans, *self.prospects, *(question.fact for question in self.questions)):
             if fact not in self.facts:
                 raise ValueError(f"{fact!r} is no fact of this world; it has {', '.join(self.facts)}")
+        for fact, plan in self.plans.items():
+            if strange := [act for act in plan.values() if act not in known]:
+                raise ValueError(f"the plan for {fact!r} has the act {strange[0]!r}, which is no word")
+        for scene in self.scenes:
+            if strange := [key for key in scene.slots.values() if key not in known]:
+                raise ValueError(
+                    f"the scene {scene.role!r} has a slot for {strange[0]!r}, which is neither a word nor a person"
+                )
+        if self.second is not None and self.second not in self.people:
+            raise ValueError(f"the story is told to {self.second!r}, who is nobody of this world")
         for question in self.questions:
-            for key in question.who:
-                if key not in self.people:
-                    raise ValueError(f"a question asks about {key!r}, who is nobody of this world")
+            self._check_question(question, known)
         return self
+
+    def _check_question(self, question: Question, known: set[Key]) -> None:
+        if strange := [key for key in question.who if key not in self.people]:
+            raise ValueError(f"a question asks about {strange[0]!r}, who is nobody of this world")
+        if strange := [key for key in question.choices if key not in known]:
+            raise ValueError(f"a question has the choice {strange[0]!r}, which is neither a word nor a person")
+        if len(set(question.choices)) < len(question.choices):
+            raise ValueError(f"a question offers a choice twice: {', '.join(question.choices)}")
+        if strange := [key for key in question.slots.values() if key not in known]:
+            raise ValueError(
+                f"the question {question.role!r} has a slot for {strange[0]!r}, which is neither a word nor a person"
+            )
+        if question.at is not None and not 0 <= question.at < len(self.scenes):
+            raise ValueError(f"a question is about line {question.at + 1}; there are {len(self.scenes)}")
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON has it, without what has its default value."""

@@ -38,15 +38,17 @@ def label(world: World, key: Key, *, first: Key | None = None) -> str:
     if key == UNKNOWN:
         return UNKNOWN
     if key in world.people:
-        return "you" if key == world.second and key != first else world.people[key].name
+        return "I" if key == first else "you" if key == world.second else world.people[key].name
     return say(world.words[key], {}, world.people, world.words, second=world.second, first=first)
 
 
-def items(world: World, lexicon: Lexicon, *, questions: Sequence[int] | None = None) -> Iterator[Item]:
+def items(
+    world: World, lexicon: Lexicon, *, questions: Sequence[int] | None = None, first: Key | None = None
+) -> Iterator[Item]:
     """An item for each question that the rules settle, in the order of the record.
 
-    questions: the places of the questions to make items of; None for all. Raises as `sentences` does, and ValueError
-    for events that make no sense.
+    questions: the places of the questions to make items of; None for all. first: the key of whom the choices call "I".
+    Raises as `sentences` does, and ValueError for events that make no sense.
     """
     story, known = sentences(world, lexicon), happened(world)
     for number, question in enumerate(world.questions):
@@ -55,7 +57,7 @@ def items(world: World, lexicon: Lexicon, *, questions: Sequence[int] | None = N
         right = answer(world, question, known)
         if right is None:
             continue
-        labels = {key: label(world, key) for key in question.choices}
+        labels = {key: label(world, key, first=first) for key in question.choices}
         chain = answers(world, question, known)
         gold = Gold(sets=tuple((labels[key],) for key in chain)) if chain and len(chain) == len(story) else None
         yield Item(
@@ -92,6 +94,7 @@ def _factors(world: World, question: Question, right: Key, lines: int) -> dict[s
         "family": world.family,
         **world.design,
         **question.factors,
+        "kind": question.kind,
         "condition": condition,
         "order": len(question.who),
         "asked": ">".join(question.who) or None,

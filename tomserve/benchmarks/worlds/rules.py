@@ -18,8 +18,8 @@ From beliefs and desires follow the rest:
     surprise    Finding out is surprising where it differs from what was believed, and not where it agrees (Meyer,
                 Reisenzein and Schuetzwohl 1997). Who believed nothing had nothing to be surprised about: not asked.
     faces       A face may show another feeling than the one that is felt (display rules: Ekman and Friesen 1969). Who
-                knows how the matter stands for somebody goes by that; who does not goes by the face (Harris,
-                Donnelly, Guz and Pitt-Watson 1986).
+                knows how the matter stands for somebody goes by that; who does not goes by the face, and who does
+                not see that, either, cannot tell (Harris, Donnelly, Guz and Pitt-Watson 1986).
     replies     Where a story says how people mean to reply to a matter, they mean the one reply ("match") if they
                 believe that it is as they want, and the other ("mismatch") if not.
     changes     How these states go through the scenes of a story, and why, says the second page:
@@ -38,13 +38,15 @@ from dataclasses import dataclass
 from tomserve.benchmarks.worlds.events import Happened, read
 from tomserve.benchmarks.worlds.record import Key, Question, World
 from tomserve.benchmarks.worlds.rules_change import cause, course, pair, since
+from tomserve.errors import one_of
 from tomserve.items import UNKNOWN
 
 GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED = "glad", "sad", "angry", "relieved", "disappointed"
 AFRAID, HOPEFUL, SURPRISED, UNSURPRISED, INDIFFERENT = "afraid", "hopeful", "surprised", "not_surprised", "indifferent"
 FEELINGS: Mapping[Key, str] = {
-    **{name: name for name in (GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED, AFRAID, HOPEFUL, SURPRISED, INDIFFERENT)},
+    **{name: name for name in (GLAD, SAD, ANGRY, RELIEVED, DISAPPOINTED, AFRAID, HOPEFUL, SURPRISED)},
     UNSURPRISED: "not surprised",
+    INDIFFERENT: "neither glad nor sad",
 }
 """The feelings of the rules, by their keys in every world, with the words that name them."""
 
@@ -88,6 +90,12 @@ class Case:
     def acted(self) -> Key | None:
         """What the innermost person asked about last did; None for nothing."""
         found = [act for line, act in self.happened.acts.get(self.question.who[-1], ()) if line <= self.at]
+        return found[-1] if found else None
+
+    def face(self, onlookers: set[Key]) -> Key | None:
+        """What the face of the innermost person asked about last showed to all of these onlookers; None for nothing."""
+        shown = self.happened.shown.get(self.question.who[-1], ())
+        found = [feeling for line, feeling, saw in shown if line <= self.at and onlookers <= set(saw)]
         return found[-1] if found else None
 
 
@@ -135,15 +143,15 @@ def _feeling(case: Case) -> Key | None:
 
 
 def _seen_feeling(case: Case) -> Key | None:
-    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by their face."""
+    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face that they saw;
+    UNKNOWN where they saw none."""
     if case.believed() != UNKNOWN:
         return _feeling(case)
-    return _face(case)
+    return case.face(set(case.question.who[:-1])) or UNKNOWN
 
 
 def _face(case: Case) -> Key | None:
-    shown = [(line, value) for line, value in case.happened.shown.get(case.question.who[-1], ()) if line <= case.at]
-    return shown[-1][1] if shown else None
+    return case.face(set())
 
 
 def _blame(case: Case) -> Key | None:
@@ -152,7 +160,8 @@ def _blame(case: Case) -> Key | None:
 
 
 def _surprise(case: Case) -> Key | None:
-    believed, real = case.believed(), case.believed(())
+    """Whether finding out will surprise the innermost person, by what is so, or what the outer ones believe is so."""
+    believed, real = case.believed(), case.believed(case.question.who[:-1])
     if UNKNOWN in (believed, real):
         return None
     return UNSURPRISED if believed == real else SURPRISED
@@ -212,11 +221,13 @@ def answer(world: World, question: Question, known: Happened | None = None, at: 
     """The key of the right choice, or None where the rules do not settle the question or its answer is no choice.
 
     known: what happened, where it was read before. at: the 0-based line after which the answer is wanted; by default
-    that of the question, or the end. Raises ValueError for an event that makes no sense.
+    that of the question, or the end. Raises ValueError for an event that makes no sense, and for an unknown kind.
     """
     known = known or happened(world)
     if at is None:
         at = question.at if question.at is not None else known.lines - 1
+    if question.kind not in KINDS:
+        raise ValueError(one_of("kind of question", question.kind, KINDS))
     found = KINDS[question.kind](Case(world, known, question, at))
     return found if found in question.choices else None
 

@@ -2,7 +2,8 @@
 
 A phrasing is a sentence with alternatives ``(a|b)`` and slots. ``{A}`` is a person's name or a word, ``{A's}`` the
 possessive, ``{A.he} {A.him} {A.his} {A.himself}`` are pronouns of the person, and ``{A:was|were}`` is the first form
-after a name and the second after "you" or "I" (``{A:is|are|am}`` has a form of its own for "I").
+after a name and the second after "you" or "I" (``{A:is|are|am}`` has a form of its own for "I"). "a" becomes "an"
+where the next word wants it, and a slot that begins a sentence begins with a capital letter.
 
 >>> ann = Person(name="Ann", gender="woman")
 >>> text = "{A} {A:puts|put} {A.his} {o} away, and {A.he} {A:is|are} glad of {A's} drawer."
@@ -21,7 +22,14 @@ from functools import lru_cache
 from tomserve.benchmarks.worlds.record import PRONOUNS, Key, Person
 
 _SLOT = re.compile(r"\{(\w+)(?:('s)|\.(\w+)|:([^{}|]*)\|([^{}|]*)(?:\|([^{}|]*))?)?\}")
-_CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
+_CHOICE = re.compile(r"\(((?:[^()|{}]|\{[^{}]*\})*\|(?:[^(){}]|\{[^{}]*\})*)\)")
+_BAR = re.compile(r"\|(?![^{}]*\})")
+_BEGINS = re.compile(r"[.!?]['\")]* $|(?:^|[ (])\"$")
+"""What stands before a slot that begins a sentence or what somebody says."""
+
+_CONSONANT = r"eu|ewe|on(?:e|ce)\b|u(?:k|ni(?![mn])|s[eu]|t[ei])"
+AN = re.compile(rf"\b([Aa]) (?=(?!{_CONSONANT})[aeiou]|hour|heir|honest|honou?r)", re.IGNORECASE)
+"""Where "a" becomes "an": before a vowel that is spoken as one, so not in "a ukulele", but in "an hour"."""
 
 
 def say(
@@ -44,7 +52,7 @@ def say(
         slot, possessive, pronoun, third_form, second_form, first_form = match.groups()
         key = slots.get(slot, slot)
         person = people.get(key)
-        addressed = "you" if key == second else "I" if key == first else ""
+        addressed = "I" if key == first else "you" if key == second else ""
         if person is None:
             if key not in words or match[0] != f"{{{slot}}}":
                 raise ValueError(f"phrasing {phrasing!r}: nothing to fill {match[0]}")
@@ -60,10 +68,14 @@ def say(
             return pronouns["his"] if addressed else f"{person.name}'s"
         return addressed or person.name
 
-    def _fill(text: str) -> str:
-        return _SLOT.sub(fill, text)
+    def placed(match: re.Match[str]) -> str:
+        text = fill(match)
+        return text[:1].upper() + text[1:] if _BEGINS.search(match.string, 0, match.start()) else text
 
-    text = re.sub(r"\b([Aa]) (?=[aeiouAEIOU])", r"\1n ", re.sub(r"\s+", " ", _fill(phrasing)).strip())
+    def _fill(text: str) -> str:
+        return _SLOT.sub(placed, text)
+
+    text = AN.sub(r"\1n ", re.sub(r"\s+", " ", _fill(phrasing)).strip())
     return text[:1].upper() + text[1:] if phrasing.endswith((".", "?", "!", '"')) else text
 
 
@@ -78,4 +90,4 @@ def expanded(phrasing: str) -> tuple[str, ...]:
     if match is None:
         return (re.sub(r"\s+", " ", phrasing).strip(),)
     before, after = phrasing[: match.start()], phrasing[match.end() :]
-    return tuple(one for choice in match[1].split("|") for one in expanded(before + choice + after))
+    return tuple(one for choice in _BAR.split(match[1]) for one in expanded(before + choice + after))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.family import Family
-from tomserve.benchmarks.worlds.record import Key, World
+from tomserve.benchmarks.worlds.record import Key, Part, World
 from tomserve.benchmarks.worlds.rules import SURPRISED, UNSURPRISED
 from tomserve.items import UNKNOWN
 
@@ -49,7 +49,8 @@ def draw(draft: Draft, scenario: str) -> World:
             continue
         here, seen = until["P"] >= moment, _present(until, moment, "S" if moment == 1 else "", actor)
         role = "move_seen" if here else "move_unseen"
-        draft.scene(role, {"A": actor, "W": "P", "l": place}, f"fact place={place} seen {seen}", part="cause")
+        part: Part = "plain" if moment < missed else "cause"  # what P sees in all of these stories is no cause
+        draft.scene(role, {"A": actor, "W": "P", "l": place}, f"fact place={place} seen {seen}", part=part)
         if moment == 1:
             draft.scene("goes", {"A": "Q"}, part="percept")
     if scenario == "informed":

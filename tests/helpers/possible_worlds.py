@@ -1,0 +1,442 @@
+"""The rules of worlds once more, by brute force over possible worlds: what the first implementation is checked against.
+
+It shares no code with tomserve and reads nothing but the `world` of an item (JSON). A *history* is a list of
+occurrences. Who believes something goes through all histories that agree with what they perceived (what they saw,
+what they were told by somebody whom they do not distrust) and keeps those with the fewest changes that they would have
+missed. What is so in all of these, they believe; where they differ, nothing. What Ann thinks that Ben believes is found
+by going through Ben's histories in each history that Ann keeps. Every other question is answered by trying all choices:
+the right one is the only one that fits the rule as the docstring of tomserve/benchmarks/worlds/rules.py states it.
+
+>>> world = {"people": {"P": {}, "Q": {}}, "facts": {"place": ["x", "y"]},
+...          "scenes": [{"events": ["fact place=x seen P, Q"]}, {"events": ["fact place=y seen Q"]}]}
+>>> question = {"kind": "belief", "who": ["Q", "P"], "fact": "place", "choices": ["x", "y", "unknown"]}
+>>> answer(world, question), answers(world, {**question, "kind": "reality", "who": []})
+('x', ['x', 'y'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+UNKNOWN = "unknown"
+"""What is believed where several values are possible, and the choice that says so."""
+
+People = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """The world changes to `value`; the witnesses see it and one another."""
+
+    value: str
+    witnesses: People = frozenset()
+
+
+@dataclass(frozen=True)
+class Look:
+    """The witnesses find out together that `value` holds; nothing changes."""
+
+    value: str
+    witnesses: People
+
+
+@dataclass(frozen=True)
+class Glances:
+    """Each of the witnesses finds out that `value` holds and thinks nothing of anybody else."""
+
+    value: str
+    witnesses: People
+
+
+@dataclass(frozen=True)
+class Saying:
+    """The speaker says to the hearers that `value` holds; `distrusting` are those who do not believe the speaker."""
+
+    value: str
+    speaker: str
+    hearers: People
+    distrusting: People
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a saying is to the speaker: the hearers, each by themselves, are told that `value` holds."""
+
+    value: str
+    hearers: People
+
+
+Occurrence = Change | Look | Glances | Saying | Said
+History = tuple[Occurrence, ...]
+Percept = tuple[Occurrence | None, str | None]
+"""What somebody makes of an occurrence, None for nothing, and which value must hold by then, None for any."""
+
+NOTHING: Percept = (None, None)
+
+
+def perceived(occurrence: Occurrence, person: str) -> Percept:
+    """What an occurrence is to a person."""
+    match occurrence:
+        case Change(value, witnesses) | Look(value, witnesses) if person in witnesses:
+            return occurrence, value
+        case Glances(value, witnesses) if person in witnesses:
+            return Look(value, frozenset({person})), value
+        case Saying(value, speaker, hearers) if person == speaker:
+            return Said(value, hearers - {speaker}), None
+        case Saying(value, speaker, hearers, distrusting) if person in hearers - distrusting:
+            # Who is believed is taken to know what they say.
+            return Look(value, frozenset({speaker})), value
+        case Said(value, hearers) if person in hearers:
+            return None, value
+    return NOTHING
+
+
+def holds(history: History) -> str:
+    """What is really so at the end of a history."""
+    return next((one.value for one in reversed(history) if isinstance(one, Change)), UNKNOWN)
+
+
+@lru_cache(maxsize=200_000)
+def believed(history: History, who: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """What the chain of people believes at the end of a history; for nobody, what is really so."""
+    if not who:
+        return holds(history)
+    percepts = [perceived(occurrence, who[0]) for occurrence in history]
+    found = {believed(possible, who[1:], values) for possible in most_plausible(percepts, values)}
+    return found.pop() if len(found) == 1 else UNKNOWN
+
+
+def most_plausible(percepts: Sequence[Percept], values: Sequence[str]) -> list[History]:
+    """All histories that agree with the percepts and have the fewest changes that went unperceived."""
+    for missed in range(len(percepts) + 1):
+        found = [history for start in values for history in _agreeing(percepts, values, (Change(start),), missed)]
+        if found:
+            return found
+    raise AssertionError("a change before every percept explains any percepts")
+
+
+def _agreeing(percepts: Sequence[Percept], values: Sequence[str], so_far: History, missed: int) -> Iterator[History]:
+    """All ways in which a history goes on that agree with the percepts and have exactly so many missed changes."""
+    if not percepts:
+        if not missed:
+            yield so_far
+        return
+    occurrence, claim = percepts[0]
+    unseen: list[History] = [()]
+    if missed:
+        unseen += [(Change(value),) for value in values if value != holds(so_far)]
+    for changes in unseen:
+        history = so_far + changes + ((occurrence,) if occurrence is not None else ())
+        if claim is None or holds(history) == claim:
+            yield from _agreeing(percepts[1:], values, history, missed - len(changes))
+
+
+@dataclass(frozen=True)
+class Story:
+    """The events of a world up to a line, read anew for every question: words of each event, with their lines."""
+
+    world: Mapping[str, Any]
+    events: tuple[tuple[int, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, world: Mapping[str, Any]) -> Story:
+        return cls(
+            world,
+            tuple(
+                (line, tuple(text.replace(",", " ").replace("=", " ").split()))
+                for line, scene in enumerate(world["scenes"])
+                for text in scene.get("events", ())
+            ),
+        )
+
+    def until(self, line: int) -> Story:
+        return Story(self.world, tuple(event for event in self.events if event[0] <= line))
+
+    def history(self, fact: str) -> History:
+        """What really happened to a fact."""
+        history: list[Occurrence] = []
+        distrust: set[tuple[str, str]] = set()
+        for _, (verb, *words) in self.events:
+            if verb == "distrust":
+                distrust |= {(person, words[-1]) for person in words[:-1]}
+            elif verb == "fact" and words[0] == fact:
+                history.append(Change(words[1], frozenset(words[3:])))
+            elif verb in ("see", "alone") and words[-1] == fact:
+                witnesses, value = frozenset(words[:-1]), holds(tuple(history))
+                history.append(Look(value, witnesses) if verb == "see" else Glances(value, witnesses))
+            elif verb == "tell" and words[-2] == fact:
+                speaker, hearers = words[0], frozenset(words[1:-2])
+                doubting = frozenset(person for person in hearers if (person, speaker) in distrust)
+                history.append(Saying(words[-1], speaker, hearers, doubting))
+        return tuple(history)
+
+    def last(self, fits: Callable[[str, list[str]], str | None]) -> str | None:
+        """What the function gives for the last event for which it gives something."""
+        found = [given for _, (verb, *words) in self.events if (given := fits(verb, words)) is not None]
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question after a line of a story, with what the rules speak of."""
+
+    story: Story
+    question: Mapping[str, Any]
+    line: int
+
+    @property
+    def who(self) -> tuple[str, ...]:
+        return tuple(self.question.get("who", ()))
+
+    @property
+    def person(self) -> str:
+        return self.who[-1]
+
+    @property
+    def fact(self) -> str:
+        fact: str = self.question["fact"]
+        return fact
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return (*self.story.world["facts"][self.fact], UNKNOWN)
+
+    def belief(self, who: tuple[str, ...] | None = None, line: int | None = None) -> str:
+        story = self.story.until(self.line if line is None else line)
+        return believed(story.history(self.fact), self.who if who is None else who, self.values)
+
+    def before(self) -> set[str]:
+        """What was believed after any earlier line, for certain."""
+        return {self.belief(line=line) for line in range(self.line)} - {UNKNOWN}
+
+    def wish(self) -> str | None:
+        """The value that the person wants; "" for a thing that is wanted wherever it is; None where nothing is said."""
+
+        def fits(verb: str, words: list[str]) -> str | None:
+            if verb == "want" and words[-2] == self.fact and self.person in words[:-2]:
+                return words[-1]
+            return "" if verb == "seek" and words[-1] == self.fact and self.person in words[:-1] else None
+
+        return self.story.until(self.line).last(fits)
+
+    def done(self) -> str | None:
+        return self.story.until(self.line).last(
+            lambda verb, words: words[1] if verb == "act" and words[0] == self.person else None
+        )
+
+    def face(self) -> str | None:
+        """What the person's face last showed to all the others who are asked about."""
+        onlookers = set(self.who[:-1])
+        return self.story.until(self.line).last(
+            lambda verb, words: (
+                words[1] if verb == "show" and words[0] == self.person and onlookers <= set(words[3:]) else None
+            )
+        )
+
+    def would(self, act: str, belief: str, wish: str | None) -> bool:
+        """Whether somebody with this belief and wish would do the act."""
+        plan = self.story.world.get("plans", {}).get(self.fact, {})
+        if wish is None:
+            return False
+        if belief == UNKNOWN:
+            return act == UNKNOWN
+        if "match" in plan:
+            return wish != "" and act == plan["match" if belief == wish else "mismatch"]
+        return act == plan.get(belief)
+
+
+def _belief(asked: Asked, choice: str) -> bool:
+    return choice == asked.belief()
+
+
+def _reality(asked: Asked, choice: str) -> bool:
+    return choice == asked.belief(())
+
+
+def _desire(asked: Asked, choice: str) -> bool:
+    return choice == asked.wish()
+
+
+def _action(asked: Asked, choice: str) -> bool:
+    return asked.would(choice, asked.belief(), asked.wish())
+
+
+def _backward_belief(asked: Asked, choice: str) -> bool:
+    """The choice explains what was done, and no other value of the fact does."""
+    done = asked.done()
+    return done is not None and [value for value in asked.values[:-1] if asked.would(done, value, asked.wish())] == [
+        choice
+    ]
+
+
+def _backward_desire(asked: Asked, choice: str) -> bool:
+    done, belief = asked.done(), asked.belief()
+    if done is None or belief == UNKNOWN:
+        return False
+    return [value for value in asked.values[:-1] if asked.would(done, belief, value)] == [choice]
+
+
+def _feeling(asked: Asked, choice: str) -> bool:
+    """Whether the person feels this about how the fact is believed to be."""
+    wish, now = asked.wish(), asked.belief()
+    if not wish:
+        return False
+    ahead = asked.fact in asked.story.world.get("prospects", ())
+    known, well, before = now != UNKNOWN, now == wish, asked.before()
+    return {
+        "indifferent": not known,
+        "glad": well and not ahead,
+        "hopeful": well and ahead,
+        "relieved": well and bool(before - {wish}),
+        "sad": known and not well and not ahead,
+        "afraid": known and not well and ahead,
+        "disappointed": known and not well and not ahead and wish in before,
+    }.get(choice, False)
+
+
+def _seen_feeling(asked: Asked, choice: str) -> bool:
+    return _feeling(asked, choice) if asked.belief() != UNKNOWN else _face(asked, choice)
+
+
+def _face(asked: Asked, choice: str) -> bool:
+    return choice == asked.face()
+
+
+def _surprise(asked: Asked, choice: str) -> bool:
+    now, real = asked.belief(), asked.belief(asked.who[:-1])
+    if UNKNOWN in (now, real):
+        return False
+    return choice == ("not_surprised" if now == real else "surprised")
+
+
+Fits = Callable[[Asked, str], bool]
+MOODS, REPLIES = ("glad", "sad"), ("match", "mismatch")
+
+
+def _reply(asked: Asked, choice: str) -> bool:
+    """The choice says whether the wish is believed to be granted."""
+    wish, now = asked.wish(), asked.belief()
+    return bool(wish) and now != UNKNOWN and choice == ("match" if now == wish else "mismatch")
+
+
+def _holding(fits: Fits, among: Sequence[str] | None, asked: Asked) -> str | None:
+    """The state that fits at this line, of those that there are (None: the values of the fact)."""
+    found = [one for one in (among or asked.values) if fits(asked, one)]
+    return found[0] if len(found) == 1 else None
+
+
+def _scenes(asked: Asked) -> list[int]:
+    """The lines with which scenes begin, up to the one asked about."""
+    return sorted({line for line, words in asked.story.events if words[0] == "scene" and line <= asked.line})
+
+
+def _both(*parts: tuple[Fits, Sequence[str] | None]) -> Fits:
+    """The choice names both states that hold now."""
+
+    def fits(asked: Asked, choice: str) -> bool:
+        states = [_holding(one, among, asked) for one, among in parts]
+        return None not in states and choice.split("_") == states
+
+    return fits
+
+
+def _over(fits: Fits, among: Sequence[str] | None, whole: bool) -> Fits:
+    """The choice names the states at the ends of all scenes so far, or of the last two."""
+
+    def over(asked: Asked, choice: str) -> bool:
+        ends = [begin - 1 for begin in _scenes(asked)[1:]] + [asked.line]
+        if not whole and len(ends) < 2:
+            return False
+        moments = [Asked(asked.story, asked.question, end) for end in (ends if whole else ends[-2:])]
+        states = [_holding(fits, among, moment) for moment in moments]
+        return None not in states and choice.split("_") == states
+
+    return over
+
+
+def _cause(fits: Fits, among: Sequence[str] | None) -> Fits:
+    """The choice names the only event about the fact in the line of this scene by which the belief became what it is."""
+
+    def cause(asked: Asked, choice: str) -> bool:
+        scenes = _scenes(asked)
+        if len(scenes) < 2:
+            return False
+        before = Asked(asked.story, asked.question, scenes[-1] - 1)
+        if _holding(fits, among, before) == _holding(fits, among, asked):
+            return False
+        now, line = asked.belief(), asked.line
+        while line >= scenes[-1] and asked.belief(line=line - 1) == now:
+            line -= 1
+        words = [
+            words for at, words in asked.story.events if at == line and words[0] in ("fact", "see", "alone", "tell")
+        ]
+        about = [
+            one for one in words if (one[1] if one[0] == "fact" else one[-2 if one[0] == "tell" else -1]) == asked.fact
+        ]
+        if line < scenes[-1] or len(about) != 1:
+            return False
+        source = "fact" if about[0][0] != "tell" else "voice" if about[0][1] == "-" else about[0][1]
+        return choice == f"{source}_{now}"
+
+    return cause
+
+
+FITS: Mapping[str, Callable[[Asked, str], bool]] = {
+    "reality": _reality,
+    "belief": _belief,
+    "desire": _desire,
+    "intention": _action,
+    "action": _action,
+    "belief_from_act": _backward_belief,
+    "desire_from_act": _backward_desire,
+    "feeling": _feeling,
+    "seen_feeling": _seen_feeling,
+    "face": _face,
+    "blame": _belief,
+    "surprise": _surprise,
+    "feeling_about": _both((_feeling, MOODS), (_belief, None)),
+    "reply_about": _both((_reply, REPLIES), (_belief, None)),
+    "belief_then_feeling": _both((_belief, None), (_feeling, MOODS)),
+    "belief_then_reply": _both((_belief, None), (_reply, REPLIES)),
+    "belief_since": _over(_belief, None, whole=False),
+    "feeling_since": _over(_feeling, MOODS, whole=False),
+    "reply_since": _over(_reply, REPLIES, whole=False),
+    "belief_course": _over(_belief, None, whole=True),
+    "feeling_course": _over(_feeling, MOODS, whole=True),
+    "belief_cause": _cause(_belief, None),
+    "feeling_cause": _cause(_feeling, MOODS),
+}
+"""For each kind of question, whether a choice fits."""
+
+
+def answer(world: Mapping[str, Any], question: Mapping[str, Any], line: int | None = None) -> str | None:
+    """The key of the only choice that fits, None where none or several do. line: 0-based, the asked one by default."""
+    asked_at = question.get("at")
+    last = len(world["scenes"]) - 1 if asked_at is None else asked_at
+    asked = Asked(Story.of(world), question, last if line is None else line)
+    fitting = [choice for choice in question["choices"] if FITS[question["kind"]](asked, choice)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def answers(world: Mapping[str, Any], question: Mapping[str, Any]) -> list[str | None]:
+    """The answer after every line, up to the one that is asked about."""
+    asked_at = question.get("at")
+    last = len(world["scenes"]) - 1 if asked_at is None else asked_at
+    return [answer(world, question, line) for line in range(last + 1)]
+
+
+def disagreements(item: Mapping[str, Any]) -> Iterator[str]:
+    """What of an item (a line of a file of items) differs from what its world gives; nothing where all is as it is."""
+    world = item["world"]
+    (question,) = world["questions"]
+    labels = dict(zip(question["choices"], item["choices"], strict=True))
+    found = answer(world, question)
+    if found is None or labels[found] != item["answer"]:
+        yield f"{item['id']}: answer {item['answer']!r}, by possible worlds {labels.get(found or '')!r}"
+    if item.get("gold"):
+        chain = [labels.get(key or "") for key in answers(world, question)]
+        if item["gold"]["sets"] != [[label] for label in chain]:
+            yield f"{item['id']}: gold {item['gold']['sets']}, by possible worlds {chain}"

@@ -1,0 +1,67 @@
+"""False-belief items with two versions that take the place of the protagonist, for measures of perspective-taking.
+
+The idea is that of perspective-taking through one's own point of view (Aoki and Kawahara 2025): a model reads the story
+of somebody with a false belief, and the same story as its own, once as the protagonist saw it and once as it is.
+
+>>> from tomserve.benchmarks.worlds.families import BY_NAME
+>>> from tomserve.benchmarks.worlds.lexicon import built_in
+>>> world = BY_NAME["transfer"].world(built_in(), "transfer-1-0007", "false_belief")
+>>> [item.factors.get("variant") for item in next(triples(world, built_in()))]
+[None, 'ppt_p', 'ppt_p_twin']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tomserve.benchmarks.worlds.lexicon import Lexicon
+from tomserve.benchmarks.worlds.record import World
+from tomserve.benchmarks.worlds.rendering import items
+from tomserve.benchmarks.worlds.rules import answer
+from tomserve.benchmarks.worlds.variants import protagonist, same_question, second_person, twin, version, without
+from tomserve.items import Item
+
+
+class Triple(NamedTuple):
+    """An item about a false belief of the protagonist, with the two versions that take the protagonist's place.
+
+    f: the item. p: its story without the change and without who noticed it, told to the reader as the protagonist, so
+    that what f's protagonist believes falsely is simply so. p_twin: the twin, in which the protagonist noticed, told to
+    the reader likewise. p is answered as f, p_twin otherwise.
+    """
+
+    f: Item
+    p: Item
+    p_twin: Item
+
+
+def triples(world: World, lexicon: Lexicon) -> Iterator[Triple]:
+    """The triples of all questions about a false belief of the protagonist, or about what follows from it.
+
+    The choices of p and p_twin are in the first person: those about the protagonist call them "I", and those for whose
+    question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such as the
+    name of a place, and "unknown", stay as they are. A question whose answer in p is not that of f has no triple, such
+    as surprise, where there is nothing to be surprised about; nor has one whose answer in the twin is that of f.
+    """
+    who, other = protagonist(world), twin(world, lexicon)
+    if other is None or world.second is not None:
+        return
+    bare = second_person(without(world, {"cause", "percept"}))
+    for place, question in enumerate(world.questions):
+        same = same_question(question, other.questions)
+        f = next(items(world, lexicon, questions=[place]), None)
+        if f is None or same is None or question.who != (who,) or f.factors["condition"] != "false_belief":
+            continue
+        told = (
+            bare.model_copy(update={"questions": (bare.questions[place],)}),
+            second_person(other).model_copy(update={"questions": (same,)}),
+        )
+        right, plain, noticed = f.factors["answer_key"], *(answer(one, one.questions[0]) for one in told)
+        if plain == right and noticed not in (None, right):
+            prefix = lexicon.first_person(world.family, question.role)
+            p, p_twin = (
+                version(f, one, lexicon, variant, first=who, prefix=prefix)
+                for one, variant in zip(told, ("ppt_p", "ppt_p_twin"), strict=True)
+            )
+            yield Triple(f, p, p_twin)
