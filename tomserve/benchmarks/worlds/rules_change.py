@@ -53,17 +53,17 @@ def course(state: Rule) -> Rule:
 
 
 def cause(state: Rule) -> Rule:
-    """The rule whose answer is the event that changed the belief in the present scene: who said it ("fact" where it was
-    no telling) and the value; None where the state is that of the scene before."""
+    """The rule whose answer is the event that changed the belief in the present scene: its source (see Happened) and
+    the value; None where the state is as it was in the scene before, or where several events of one line changed it."""
 
     def rule(case: Case) -> Key | None:
         begins = [line for line in case.happened.scenes if line <= case.at]
         if len(begins) < 2 or state(case) == state(replace(case, at=begins[-1] - 1)):
             return None
         now = case.believed()
-        line = max(line for line in range(begins[-1], case.at + 1) if case.believed(at=line - 1) != now)
-        speakers = case.happened.speakers.get((line, case.question.fact, now), ())
-        return f"{speakers[-1] if speakers else 'fact'}_{now}"
+        turns = [line for line in range(begins[-1], case.at + 1) if case.believed(at=line - 1) != now]
+        sources = case.happened.sources.get((turns[-1], case.question.fact), ()) if turns else ()
+        return f"{sources[0]}_{now}" if len(sources) == 1 else None
 
     return rule
 
