@@ -227,12 +227,11 @@ class Asked:
             lambda verb, words: words[1] if verb == "act" and words[0] == self.person else None
         )
 
-    def face(self) -> str | None:
-        """What the person's face last showed to all the others who are asked about."""
-        onlookers = set(self.who[:-1])
+    def face(self, onlookers: tuple[str, ...]) -> str | None:
+        """What the person's face last showed to all of these others."""
         return self.story.until(self.line).last(
             lambda verb, words: (
-                words[1] if verb == "show" and words[0] == self.person and onlookers <= set(words[3:]) else None
+                words[1] if verb == "show" and words[0] == self.person and {*onlookers} <= {*words[3:]} else None
             )
         )
 
@@ -298,11 +297,14 @@ def _feeling(asked: Asked, choice: str) -> bool:
 
 
 def _seen_feeling(asked: Asked, choice: str) -> bool:
-    return _feeling(asked, choice) if asked.belief() != UNKNOWN else _face(asked, choice)
+    """The feeling, where the onlooker knows how it stands for the person; else the face; else nobody can tell."""
+    if asked.belief() != UNKNOWN:
+        return _feeling(asked, choice)
+    return choice == (asked.face(asked.who[:-1]) or UNKNOWN)
 
 
 def _face(asked: Asked, choice: str) -> bool:
-    return choice == asked.face()
+    return choice == asked.face(())
 
 
 def _surprise(asked: Asked, choice: str) -> bool:

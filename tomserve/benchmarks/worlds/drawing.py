@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from random import Random
 
 from tomserve.benchmarks.worlds.families import FAMILIES
 from tomserve.benchmarks.worlds.family import Family
@@ -24,7 +25,15 @@ def worlds(lexicon: Lexicon, number: int, seed: int, families: Sequence[Family] 
         turn = place // len(families)
         for scenario in family.versions[turn % len(family.versions)]:
             world = family.world(lexicon, f"{family.name}-{seed}-{turn:04d}", scenario)
-            yield _placed(world, placed)
+            yield _placed(_some(world, family.most), placed)
+
+
+def _some(world: World, most: int) -> World:
+    """The world with so many of its questions, drawn by its name, so that all scenarios of a world get the same."""
+    if len(world.questions) <= most:
+        return world
+    chosen = sorted(Random(f"{world.name}/questions").sample(range(len(world.questions)), most))
+    return world.model_copy(update={"questions": tuple(world.questions[place] for place in chosen)})
 
 
 def _placed(world: World, counts: Counter[tuple[str, str, int]]) -> World:
