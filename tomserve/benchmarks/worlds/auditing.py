@@ -27,7 +27,7 @@ NOTES = {
 }
 GOAL = (
     f"No reader shall be right more often than chance plus {MARGIN:.2f} in a class, unless the class says why. A class "
-    "that is too small to tell counts as good while chance plus this margin plus three standard errors covers its share."
+    "that is too small to tell counts as good while chance plus this margin and three standard errors covers its share."
 )
 
 
