@@ -298,7 +298,8 @@ def _feeling(asked: Asked, choice: str) -> bool:
 
 
 def _seen_feeling(asked: Asked, choice: str) -> bool:
-    return _feeling(asked, choice) if asked.belief() != UNKNOWN else _face(asked, choice)
+    """By how the matter stands, where the onlooker knows that; else by the face that they saw, if they saw one."""
+    return _feeling(asked, choice) if asked.belief() != UNKNOWN else choice == (asked.face() or UNKNOWN)
 
 
 def _face(asked: Asked, choice: str) -> bool:
