@@ -40,32 +40,35 @@ def test_possible_worlds_agree_on_questions_that_are_not_asked_as_nothing_settle
 @pytest.mark.parametrize("seed", range(80))
 def test_possible_worlds_agree_on_whatever_may_happen(seed: int) -> None:
     """Also where no family goes: any events in any order, any chain of up to three people, any kind of question."""
-    world = anything(random.Random(seed))
-    record = world.to_dict()
-    known = rules.happened(world)
-    for question, raw in zip(world.questions, record["questions"], strict=True):
-        by_line = [rules.answer(world, question, known, line) for line in range(len(world.scenes))]
-        assert by_line == [possible_worlds.answer(record, raw, line) for line in range(len(world.scenes))], raw
+    rng = random.Random(seed)
+    world = anything(rng)
+    record, known, lines = world.to_dict(), rules.happened(world), range(len(world.scenes))
+    for question in questions(rng, world):
+        raw = question.model_dump()
+        for line in lines:
+            found = rules.answer(world, question, known, line)
+            # Of causes the first implementation says nothing where several events would have to be told apart.
+            if found is not None or not question.kind.endswith("_cause"):
+                assert found == possible_worlds.answer(record, raw, line), (raw, line)
 
 
 def anything(rng: random.Random) -> World:
     """A world in which anything may happen."""
-    scenes = [
-        Scene(role="any", events=tuple(event(rng) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))) for _ in range(6)
-    ]
+    lines = [[event(rng) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))] for _ in range(7)]
+    lines[0].append(f"want {', '.join(PEOPLE)} {rng.choice(('place=x', 'mood=m'))}")
+    begins = [["scene"] if place in (0, *rng.sample(range(1, 7), 2)) else [] for place in range(7)]
     return World(
         family="any",
         name="any",
         people={key: Person(name=f"{key}ia", gender="woman") for key in PEOPLE},
-        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS, *FEELINGS)},
+        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS)},
         facts=FACTS,
         plans={
             "place": {value: rng.choice(ACTS) for value in FACTS["place"]},
             "mood": {"match": "go", "mismatch": "stay"},
         },
         prospects=rng.choice(((), ("mood",))),
-        scenes=tuple(scenes),
-        questions=tuple(questions(rng)),
+        scenes=tuple(Scene(role="any", events=(*begin, *line)) for begin, line in zip(begins, lines, strict=True)),
     )
 
 
@@ -83,26 +86,36 @@ def event(rng: random.Random) -> str:
             *(f"see {some()} {fact}", f"alone {some()} {fact}"),
             *(f"tell {rng.choice(PEOPLE)} {some()} {fact}={value}", f"tell - {some()} {fact}={value}"),
             *(f"distrust {some()} {rng.choice(PEOPLE)}", f"want {some()} {fact}={value}", f"seek {some()} {fact}"),
-            *(
-                f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}",
-                f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)} seen {some()}",
-            ),
+            f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}",
+            f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)} seen {some()}",
         )
     )
 
 
-def questions(rng: random.Random) -> Iterator[Question]:
-    """A question of every kind, about any people."""
-    for kind in rules.KINDS:
-        fact = rng.choice(list(FACTS))
-        pool = (*FACTS[fact], "unknown")
-        if kind in ("feeling", "seen_feeling", "face", "surprise"):
-            pool = FEELINGS
-        elif kind in ("action", "intention"):
-            pool = (*ACTS, "unknown")
-        who = tuple(rng.sample(PEOPLE, rng.choice((1, 1, 2, 2, 3))))
-        choices = tuple(rng.sample(pool, rng.randint(2, len(pool))))
-        yield Question(kind=kind, who=who, fact=fact, choices=choices, role=kind)
+def questions(rng: random.Random, world: World) -> Iterator[Question]:
+    """Questions of every kind, about any people; the choices are answers at some lines, and others of their form."""
+    known = rules.happened(world)
+    for kind in (*rules.KINDS, *rules.KINDS):
+        fact, who = rng.choice(list(FACTS)), tuple(rng.sample(PEOPLE, rng.choice((1, 1, 1, 2, 3))))
+        question = Question(kind=kind, who=who, fact=fact, choices=("x", "y"), role=kind)
+        cases = [rules.Case(world, known, question, line) for line in range(len(world.scenes))]
+        right = {found for case in cases if (found := rules.KINDS[kind](case)) is not None}
+        states = (*FACTS[fact], "unknown", *FEELINGS, *ACTS, "match", "mismatch", "fact", *PEOPLE)
+        forms = {found.count("_") for found in right} | {0}
+        others = {"_".join(rng.choices(states, k=rng.choice([*forms]) + 1)) for _ in range(5)}
+        choices = sorted({*right, *others, *rng.sample(states, 4)})
+        yield question.model_copy(update={"choices": tuple(rng.sample(choices, len(choices)))})
+
+
+@pytest.mark.parametrize("kind", sorted(rules.KINDS))
+def test_the_comparison_comes_across_every_kind_of_question(kind: str) -> None:
+    """Each kind has right answers in what is compared above."""
+    for seed in range(80):
+        rng = random.Random(seed)
+        world = anything(rng)
+        if any(rules.answer(world, question) for question in questions(rng, world) if question.kind == kind):
+            return
+    pytest.fail(f"nothing that happens settles a question of the kind {kind}")
 
 
 def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

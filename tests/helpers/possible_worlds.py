@@ -17,8 +17,9 @@ the right one is the only one that fits the rule as the docstring of tomserve/be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 UNKNOWN = "unknown"
@@ -173,6 +174,17 @@ class Story:
                 history.append(Saying(words[-1], speaker, hearers, doubting))
         return tuple(history)
 
+    def without_one(self, fact: str, after: int) -> Iterator[tuple[str, tuple[tuple[int, tuple[str, ...]], ...]]]:
+        """For each event after the line by which people may come to know something about the fact: who said it ("fact"
+        where nobody did) and the value, and all events but this one."""
+        for place, (line, (verb, *words)) in enumerate(self.events):
+            if line > after and verb in ("fact", "see", "alone", "tell"):
+                before = replace(self, events=self.events[: place + 1]).history(fact)
+                known = before[-1] if before else None
+                if known is not None and fact in (words[0], words[-1], words[-2]):
+                    speaker = known.speaker if isinstance(known, Saying) else "fact"
+                    yield f"{speaker}_{known.value}", self.events[:place] + self.events[place + 1 :]
+
     def last(self, fits: Callable[[str, list[str]], str | None]) -> str | None:
         """What the function gives for the last event for which it gives something."""
         found = [given for _, (verb, *words) in self.events if (given := fits(verb, words)) is not None]
@@ -211,6 +223,11 @@ class Asked:
     def before(self) -> set[str]:
         """What was believed after any earlier line, for certain."""
         return {self.belief(line=line) for line in range(self.line)} - {UNKNOWN}
+
+    def ends(self) -> list[Asked]:
+        """The question at the end of each scene that has begun, the present one as far as it goes."""
+        begins = [line for line, (verb, *_) in self.story.events if verb == "scene" and line <= self.line]
+        return [replace(self, line=line) for line in (*(line - 1 for line in begins[1:]), self.line)]
 
     def wish(self) -> str | None:
         """The value that the person wants; "" for a thing that is wanted wherever it is; None where nothing is said."""
@@ -314,7 +331,66 @@ def _surprise(asked: Asked, choice: str) -> bool:
     return choice == ("not_surprised" if now == real else "surprised")
 
 
-FITS: Mapping[str, Callable[[Asked, str], bool]] = {
+def _mood(asked: Asked, choice: str) -> bool:
+    return choice in ("glad", "sad") and _feeling(asked, choice)
+
+
+def _reply(asked: Asked, choice: str) -> bool:
+    """One reply where it is believed to be as wanted, the other where it is not."""
+    wish, now = asked.wish(), asked.belief()
+    return bool(wish) and now != UNKNOWN and choice == ("match" if now == wish else "mismatch")
+
+
+Fits = Callable[[Asked, str], bool]
+
+
+def _states(asked: Asked, fits: Fits) -> set[str]:
+    """All states of mind that fit."""
+    return {state for state in (*asked.values, "glad", "sad", "match", "mismatch") if fits(asked, state)}
+
+
+def _joined(*states: set[str]) -> set[str]:
+    """The keys that stand for one of the first states, one of the second, and so on."""
+    return {"_".join(some) for some in product(*states)}
+
+
+def _pair(first: Fits, second: Fits) -> Fits:
+    return lambda asked, choice: choice in _joined(_states(asked, first), _states(asked, second))
+
+
+def _since(fits: Fits) -> Fits:
+    """The choice names the state at the end of the scene before, and the present one."""
+
+    def rule(asked: Asked, choice: str) -> bool:
+        *_, before, now = [None, *asked.ends()]
+        return before is not None and choice in _joined(_states(before, fits), _states(now, fits))
+
+    return rule
+
+
+def _course(fits: Fits) -> Fits:
+    """The choice names the state at the end of every scene."""
+    return lambda asked, choice: choice in _joined(*(_states(end, fits) for end in asked.ends()))
+
+
+def _cause(fits: Fits) -> Fits:
+    """The choice names an event of the present scene without which the state would be that of the scene before."""
+
+    def rule(asked: Asked, choice: str) -> bool:
+        *_, before, now = [None, *asked.ends()]
+        if before is None or not _states(now, fits) or _states(before, fits) == _states(now, fits):
+            return False
+        without = [
+            replace(asked, story=replace(asked.story, events=events))
+            for name, events in asked.story.without_one(asked.fact, after=before.line)
+            if name == choice
+        ]
+        return any(_states(other, fits) == _states(before, fits) for other in without)
+
+    return rule
+
+
+FITS: Mapping[str, Fits] = {
     "reality": _reality,
     "belief": _belief,
     "desire": _desire,
@@ -327,6 +403,17 @@ FITS: Mapping[str, Callable[[Asked, str], bool]] = {
     "face": _face,
     "blame": _belief,
     "surprise": _surprise,
+    "feeling_about": _pair(_mood, _belief),
+    "reply_about": _pair(_reply, _belief),
+    "belief_then_feeling": _pair(_belief, _mood),
+    "belief_then_reply": _pair(_belief, _reply),
+    "belief_since": _since(_belief),
+    "feeling_since": _since(_mood),
+    "reply_since": _since(_reply),
+    "belief_course": _course(_belief),
+    "feeling_course": _course(_mood),
+    "belief_cause": _cause(_belief),
+    "feeling_cause": _cause(_mood),
 }
 """For each kind of question, whether a choice fits."""
 

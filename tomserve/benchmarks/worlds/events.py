@@ -79,7 +79,8 @@ class Happened:
 
     traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
     thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
-    person. scenes: the lines with which scenes begin. speakers: who says it, by line, fact and value.
+    person. scenes: the lines with which scenes begin. speakers: who makes an update of a trace by
+    saying it ("-" for a voice without a name), by the fact and the update's place.
     """
 
     lines: int
@@ -88,7 +89,7 @@ class Happened:
     acts: Mapping[str, tuple[tuple[int, str], ...]]
     shown: Mapping[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
     scenes: tuple[int, ...] = ()
-    speakers: Mapping[tuple[int, str, str], tuple[str, ...]] = field(default_factory=dict)
+    speakers: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def wanted(self, person: str, fact: str, at: int | None = None) -> str | None:
         """What the person last wanted the fact to be, by the 0-based line `at` (None: the end); None for nothing."""
@@ -108,7 +109,7 @@ class _Reading:
     acts: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     shown: dict[str, list[tuple[int, str, tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
     scenes: list[int] = field(default_factory=list)
-    speakers: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    speakers: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def mask(self, people: Iterable[str]) -> int:
         return sum({self.bits[name] for name in people})
@@ -125,8 +126,8 @@ class _Reading:
             trusting = [name for name in event.people if (name, event.actor) not in self.distrusted]
             speaker = self.bits[event.actor] if event.actor else 0
             heard = hearsay(speaker, self.mask(event.people), self.mask(trusting))
+            self.speakers[event.fact, len(self.updates[event.fact])] = event.actor or "-"
             self.updates[event.fact].append(Update(line, (event.value,), heard))
-            self.speakers[line, event.fact, event.value].append(event.actor)
         elif event.verb == "scene":
             self.scenes.append(line)
         elif event.verb == "distrust":
@@ -171,5 +172,5 @@ def read(story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], peo
         {key: tuple(found) for key, found in reading.acts.items()},
         {key: tuple(found) for key, found in reading.shown.items()},
         tuple(reading.scenes),
-        {key: tuple(found) for key, found in reading.speakers.items()},
+        reading.speakers,
     )

@@ -13,6 +13,7 @@ somebody has secretly found the thing moved: the one who stayed may or may not h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.family import Family
@@ -113,7 +114,7 @@ def _find(draft: Draft, scenario: str, place: Key, finders: Sequence[Key]) -> No
         draft.scene("told", {"A": "P", "B": "Q"}, f"tell P Q place={place}", part="percept")
 
 
-def _of(task: str, dimension: str = "belief") -> dict[str, str]:
+def _of(task: str, dimension: str = "belief") -> dict[str, Any]:
     return {"task": task, "dimension": dimension}
 
 
