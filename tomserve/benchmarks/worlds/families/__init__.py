@@ -1,6 +1,6 @@
 """The families of worlds, in the order in which they are generated."""
 
-from tomserve.benchmarks.worlds.families import appearance, causal, contents, second_order, testimony, transfer
+from tomserve.benchmarks.worlds.families import appearance, causal, contents, second_order, testimony, transfer, valley
 from tomserve.benchmarks.worlds.family import Family
 
 FAMILIES: tuple[Family, ...] = (
@@ -10,5 +10,6 @@ FAMILIES: tuple[Family, ...] = (
     causal.FAMILY,
     appearance.FAMILY,
     testimony.FAMILY,
+    valley.FAMILY,
 )
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -67,7 +67,7 @@ def _decision(draft: Draft) -> None:
     rng = draft.rng
     draft.cast(("P", "Q", "R", "F"))
     matter = rng.choice(draft.lexicon.extra("appearance", "decisions"))
-    draft.words |= {key: matter[key] for key in ("boss", "sub", "go")}
+    draft.words |= {key: matter[key] for key in ("boss", "sub", "go", "the")}
     draft.words |= _named("xy", rng.sample(matter["values"], 2))
     draft.facts = {"result": OUTCOMES}
 
@@ -89,6 +89,7 @@ def _spoilt(draft: Draft, scenario: str) -> World:
     draft.scene("blames", slots, f"tell U {misled} culprit=V")
     seen, smiling, target = rng.sample("PQ", 2), rng.choice("PQ"), rng.choice("PQ")
     _faces(draft, seen, {name: "mask_glad" if name == smiling else "open_sad" for name in "PQ"})
+    draft.scene("evening", part="filler")
     for name in "PQR":
         draft.ask("belief", "culprit", (*SUSPECTS, UNKNOWN), (name,), role="culprit", dimension="belief", task="belief")
     for name in "PQ":
@@ -103,7 +104,10 @@ def _ask_both(draft: Draft, target: list[Key], masked: bool) -> None:
     """Ask where P and Q know it all: what Q thinks that P feels, or P of Q, and F and R; glad, sad and unknown once
     each."""
     one, other = target
-    draft.ask("feeling", "result", (RELIEVED, DISAPPOINTED), (one,), role="relief", dimension="emotion", task="relief")
+    changed = one if masked else other
+    draft.ask(
+        "feeling", "result", (RELIEVED, DISAPPOINTED), (changed,), role="relief", dimension="emotion", task="relief"
+    )
     _ask_seen(draft, "result", other, one)
     _ask_seen(draft, "result", "F", one if masked else other)
     _ask_seen(draft, "result", "R", one)
