@@ -304,7 +304,7 @@ def _seen_feeling(asked: Asked, choice: str) -> bool:
 
 
 def _face(asked: Asked, choice: str) -> bool:
-    return choice == asked.face(())
+    return choice == asked.face(asked.who[:-1])
 
 
 def _surprise(asked: Asked, choice: str) -> bool:

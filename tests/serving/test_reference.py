@@ -479,7 +479,7 @@ def test_the_commands_of_the_card(tmp_path: Path) -> None:
     little = ["--steps", "6", "--batch", "4", "--processes", "2", "--save-every", "2"]
     with subprocess.Popen([*command, *little, "--steps", "400"], stdout=subprocess.PIPE, text=True) as running:
         state = tmp_path / "work/state.pt"
-        for _ in range(1200):
+        for _ in range(3000):
             if state.exists() or running.poll() is not None:
                 break
             time.sleep(0.1)

@@ -130,5 +130,6 @@ FAMILY = Family(
     draw,
     VERSIONS,
     twins=dict((FORWARD, ACT, WISH)),
+    most=8,  # all that there are
 )
 """The value by which worlds knows the family."""
