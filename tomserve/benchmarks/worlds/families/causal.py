@@ -130,5 +130,6 @@ FAMILY = Family(
     draw,
     VERSIONS,
     twins=dict((FORWARD, ACT, WISH)),
+    most=7,  # all of them: what one question gives away, its counterpart in the same story takes back
 )
 """The value by which worlds knows the family."""
