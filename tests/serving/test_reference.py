@@ -476,7 +476,7 @@ def test_the_commands_of_the_card(tmp_path: Path) -> None:
     """Training in two processes can be stopped and continued, and its export is a folder that a server can load."""
     pytest.importorskip("torch")
     command = [sys.executable, str(ROOT / "launch/reference/train.py"), "--work", str(tmp_path / "work")]
-    little = ["--steps", "6", "--batch", "4", "--processes", "2", "--save-every", "2"]
+    little = ["--steps", "4", "--social", "2", "--batch", "4", "--processes", "2", "--save-every", "2"]
     with subprocess.Popen([*command, *little, "--steps", "400"], stdout=subprocess.PIPE, text=True) as running:
         state = tmp_path / "work/state.pt"
         for _ in range(3000):
@@ -489,7 +489,7 @@ def test_the_commands_of_the_card(tmp_path: Path) -> None:
     assert "stopped; repeat the command to go on from the last state" in said
     other = subprocess.run([*command, *little], capture_output=True, text=True, check=False)
     assert other.returncode == 2
-    assert "made with steps 400, not 6" in other.stderr.splitlines()[-1]
+    assert "made with steps 400, not 4" in other.stderr.splitlines()[-1]
     state.write_bytes(b"torn")
     broken = subprocess.run([*command, *little], capture_output=True, text=True, check=False)
     assert (broken.returncode, "state.pt is broken" in broken.stderr.splitlines()[-1]) == (2, True), broken.stderr
