@@ -99,3 +99,8 @@ def test_only_what_is_perceived_together_is_joint() -> None:
     assert not any(audience.joint for audience in (apart(3), hearsay(1, 2, 2), shared_hearsay(1, 2, 2)))
     assert not Audience((((1, 0),),), 0).joint
     assert not Audience((((1, 0),), ((2, 1),)), 1).joint, "Bo leads nowhere, though a step has him"
+
+
+def test_agents_without_end_are_refused() -> None:
+    with pytest.raises(ValueError, match="agents are bits of a number from 0, not of -2"):
+        together(~1)

@@ -1,6 +1,6 @@
 """Events of the perturbed stories, followed by the engine, against sets that follow the events one by one."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.beliefs_by_hand import follow
@@ -23,6 +23,8 @@ stories = st.lists(st.lists(event, max_size=3), min_size=4, max_size=8).map(lamb
 
 
 @given(stories, st.sampled_from((*PEOPLE, "Zoe")))
+@example([["world x"], ["view Ada"], ["read Ada y"], ["see Ada"]], "Ada")
+@example([["arm y known Ada"], ["infer Ada x", "read Ada z"], ["stall known Ada, Bo"]], "Ada")
 def test_any_story_agrees_with_the_sets(story: list[list[str]], asked: str) -> None:
     assert track(story, asked) == follow(story, asked)
 

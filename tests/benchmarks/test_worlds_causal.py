@@ -17,6 +17,7 @@ from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.rendering import items, sentences
 from tomserve.benchmarks.worlds.rules import Case, answer, happened
 from tomserve.benchmarks.worlds.surface import LOOKING
+from tomserve.benchmarks.worlds.triples import triples
 from tomserve.benchmarks.worlds.wording import expanded
 from tomserve.items import UNKNOWN, Item
 
@@ -71,8 +72,6 @@ def test_every_template_has_all_that_a_story_tells_in_at_least_four_phrasings(te
     for key in TOLD:
         phrasings = list(chain.from_iterable(map(expanded, template[key])))
         assert len(set(phrasings)) >= 4, key
-        for phrasing in template[key]:
-            assert not re.search(r"\([^()]*\{[^{}]*\|", phrasing), "agreement within alternatives is taken apart"
     for phrasing in chain(template["notice"], template["random_notice"]):
         assert phrasing.startswith("{N:"), "what somebody notices begins with the verb"
 
@@ -166,7 +165,7 @@ def test_how_often_a_state_is_named_gives_nothing_away() -> None:
                 right.update(
                     name for name, found in (("first", first), ("last", last), ("most", most)) if found == gold
                 )
-    assert asked > 150
+    assert asked > 100
     assert all(count * 2 == asked for count in right.values()), (right, asked)
 
 
@@ -239,3 +238,19 @@ def test_a_story_may_call_anybody_you() -> None:
                 assert world.people[key].name not in text
                 assert not re.search(r"\b[Yy]ou (is|has|does|wants|sees|hears|notices|needs|was|knows)\b", text), text
                 assert "{" not in text
+
+
+@pytest.mark.parametrize(("false", "true"), [FORWARD, ACT, WISH])
+def test_each_question_about_a_false_belief_of_the_protagonist_has_its_versions_in_the_first_person(
+    false: str, true: str
+) -> None:
+    for number in range(4):
+        world = told(false, number)
+        found = list(triples(world, built_in()))
+        assert len(found) == sum(question.who == ("P",) for question in world.questions)
+        for f, p, p_twin in found:
+            assert p.factors["scenario"] == false
+            assert p_twin.factors["scenario"] == true
+            assert p.answer != p_twin.answer
+            assert len(p.story) < len(p_twin.story) == len(f.story)
+            assert all(choice.startswith("I ") or choice == UNKNOWN for choice in p.choices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import orjson
@@ -19,37 +20,56 @@ from tomserve.benchmarks.worlds.rendering import items
 
 PEOPLE, FACTS, ACTS = "PQRS", {"place": ("x", "y", "z"), "mood": ("m", "n")}, ("go", "stay", "ask")
 FEELINGS = tuple(rules.FEELINGS)
+SEEDS = 60
+"""How many worlds are made up by chance."""
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_possible_worlds_agree_on_the_items_of_a_family(family: Any) -> None:
     lexicon = built_in()
-    told = list(worlds(lexicon, 3 * len(family.versions), 11, (family,)))
+    told = list(worlds(lexicon, 2 * len(family.versions), 11, (family,)))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]
     assert len(lines) >= 20
     assert not [found for line in lines for found in possible_worlds.disagreements(orjson.loads(line))]
 
 
 def test_possible_worlds_agree_on_questions_that_are_not_asked_as_nothing_settles_them() -> None:
-    for world in worlds(built_in(), 3 * len(FAMILIES), 12):
+    for world in worlds(built_in(), 2 * len(FAMILIES), 12):
         record = world.to_dict()
         for question, raw in zip(world.questions, record["questions"], strict=True):
             assert rules.answer(world, question) == possible_worlds.answer(record, raw), (world.name, raw)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_possible_worlds_agree_on_whatever_may_happen(seed: int) -> None:
     """Also where no family goes: any events in any order, any chain of up to three people, any kind of question."""
-    rng = random.Random(seed)
-    world = anything(rng)
+    world, asked = made_up(seed)
     record, known, lines = world.to_dict(), rules.happened(world), range(len(world.scenes))
-    for question in questions(rng, world):
+    for question in asked:
         raw = question.model_dump()
         for line in lines:
             found = rules.answer(world, question, known, line)
             # Of causes the first implementation says nothing where several events would have to be told apart.
             if found is not None or not question.kind.endswith("_cause"):
                 assert found == possible_worlds.answer(record, raw, line), (raw, line)
+
+
+def test_the_comparison_comes_across_every_kind_of_question() -> None:
+    """Each kind has right answers in what is compared above."""
+    settled = set()
+    for seed in range(SEEDS):
+        world, asked = made_up(seed)
+        known = rules.happened(world)
+        settled |= {question.kind for question in asked if rules.answer(world, question, known) is not None}
+    assert settled == set(rules.KINDS)
+
+
+@cache
+def made_up(seed: int) -> tuple[World, tuple[Question, ...]]:
+    """A world in which anything may happen, and questions about it."""
+    rng = random.Random(seed)
+    world = anything(rng)
+    return world, tuple(questions(rng, world))
 
 
 def anything(rng: random.Random) -> World:
@@ -95,7 +115,7 @@ def event(rng: random.Random) -> str:
 def questions(rng: random.Random, world: World) -> Iterator[Question]:
     """Questions of every kind, about any people; the choices are answers at some lines, and others of their form."""
     known = rules.happened(world)
-    for kind in (*rules.KINDS, *rules.KINDS):
+    for kind in rules.KINDS:
         fact, who = rng.choice(list(FACTS)), tuple(rng.sample(PEOPLE, rng.choice((1, 1, 1, 2, 3))))
         question = Question(kind=kind, who=who, fact=fact, choices=("x", "y"), role=kind)
         cases = [rules.Case(world, known, question, line) for line in range(len(world.scenes))]
@@ -107,21 +127,10 @@ def questions(rng: random.Random, world: World) -> Iterator[Question]:
         yield question.model_copy(update={"choices": tuple(rng.sample(choices, len(choices)))})
 
 
-@pytest.mark.parametrize("kind", sorted(rules.KINDS))
-def test_the_comparison_comes_across_every_kind_of_question(kind: str) -> None:
-    """Each kind has right answers in what is compared above."""
-    for seed in range(80):
-        rng = random.Random(seed)
-        world = anything(rng)
-        if any(rules.answer(world, question) for question in questions(rng, world) if question.kind == kind):
-            return
-    pytest.fail(f"nothing that happens settles a question of the kind {kind}")
-
-
 def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is worth something: were a saying believed by nobody, or a face not noticed, it would show."""
     lexicon = built_in()
-    told = list(worlds(lexicon, 4 * len(FAMILIES), 13))
+    told = list(worlds(lexicon, len(FAMILIES), 13))
     heard = events.hearsay
     monkeypatch.setattr(events, "hearsay", lambda speaker, hearers, trusting: heard(speaker, hearers, 0))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]

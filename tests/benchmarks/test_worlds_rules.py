@@ -136,6 +136,9 @@ def test_who_does_not_know_how_it_stands_goes_by_the_face_that_they_saw() -> Non
     assert told(face("show P glad seen R"), seen) == UNKNOWN, "Ben did not see her face"
     assert told(face("show P sad seen Q", "show P glad seen R"), seen) == "sad"
     assert told(face(), seen) == UNKNOWN
+    cannot_tell = ask("seen_feeling", "result", "Q", "P", choices=("glad", "sad", UNKNOWN))
+    assert told(face("show P glad seen R"), cannot_tell) == UNKNOWN
+    assert told(face("show P glad seen Q"), cannot_tell) == "glad"
 
 
 def test_a_face_shows_what_it_shows_whatever_is_felt() -> None:

@@ -239,6 +239,7 @@ def test_triples_take_the_place_of_the_protagonist(family: str, scenario: str) -
         learned = {_kind(one): rules.answer(noticed, one) for one in noticed.questions}
         for item in items(world, built_in()):
             about = item.factors["asked"] == protagonist(world) and item.factors["condition"] == "false_belief"
+            about = about and item.factors.get("scene") in (None, 5)  # in earlier scenes, twins do not differ
             if about and item.factors["dimension"] in ("belief", "action", "intention"):
                 same = learned.get(_kind(record(item).questions[0])) in (None, item.factors["answer_key"])
                 assert same or item.id in of_f, "without cause and percept, the protagonist's belief is the right one"

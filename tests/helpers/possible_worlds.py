@@ -182,7 +182,7 @@ class Story:
                 before = replace(self, events=self.events[: place + 1]).history(fact)
                 known = before[-1] if before else None
                 if known is not None and fact in (words[0], words[-1], words[-2]):
-                    speaker = known.speaker if isinstance(known, Saying) else "fact"
+                    speaker = known.speaker.replace("-", "voice") if isinstance(known, Saying) else "fact"
                     yield f"{speaker}_{known.value}", self.events[:place] + self.events[place + 1 :]
 
     def last(self, fits: Callable[[str, list[str]], str | None]) -> str | None:
@@ -226,7 +226,7 @@ class Asked:
 
     def ends(self) -> list[Asked]:
         """The question at the end of each scene that has begun, the present one as far as it goes."""
-        begins = [line for line, (verb, *_) in self.story.events if verb == "scene" and line <= self.line]
+        begins = sorted({line for line, (verb, *_) in self.story.events if verb == "scene" and line <= self.line})
         return [replace(self, line=line) for line in (*(line - 1 for line in begins[1:]), self.line)]
 
     def wish(self) -> str | None:
@@ -321,7 +321,7 @@ def _seen_feeling(asked: Asked, choice: str) -> bool:
 
 
 def _face(asked: Asked, choice: str) -> bool:
-    return choice == asked.face(())
+    return choice == asked.face(asked.who[:-1])
 
 
 def _surprise(asked: Asked, choice: str) -> bool:

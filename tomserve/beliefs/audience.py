@@ -31,7 +31,8 @@ class Audience:
 
     What follows from the steps is worked out once, because audiences are few and read often. leads: the steps by agent.
     strangers: all agents, as bits, whom no step has: no chain with one of them takes it over. joint: whether every
-    chain without strangers does.
+    chain without strangers does. Raises ValueError for agents that are a negative number (such as ~ann), because those
+    would be more than any story has.
     """
 
     steps: tuple[tuple[tuple[int, int], ...], ...]
@@ -62,6 +63,8 @@ class Audience:
 
 
 def _each(agents: int) -> Iterator[int]:
+    if agents < 0:
+        raise ValueError(f"agents are bits of a number from 0, not of {agents}; name those of the story")
     while agents:
         yield agents & -agents
         agents &= agents - 1

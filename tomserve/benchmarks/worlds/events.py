@@ -80,7 +80,7 @@ class Happened:
     traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
     thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
     person. scenes: the lines with which scenes begin. speakers: who makes an update of a trace by
-    saying it ("-" for a voice without a name), by the fact and the update's place.
+    saying it ("voice" for one without a name), by the fact and the update's place.
     """
 
     lines: int
@@ -126,7 +126,7 @@ class _Reading:
             trusting = [name for name in event.people if (name, event.actor) not in self.distrusted]
             speaker = self.bits[event.actor] if event.actor else 0
             heard = hearsay(speaker, self.mask(event.people), self.mask(trusting))
-            self.speakers[event.fact, len(self.updates[event.fact])] = event.actor or "-"
+            self.speakers[event.fact, len(self.updates[event.fact])] = event.actor or "voice"
             self.updates[event.fact].append(Update(line, (event.value,), heard))
         elif event.verb == "scene":
             self.scenes.append(line)
@@ -171,6 +171,6 @@ def read(story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], peo
         {key: tuple(found) for key, found in reading.wants.items()},
         {key: tuple(found) for key, found in reading.acts.items()},
         {key: tuple(found) for key, found in reading.shown.items()},
-        tuple(reading.scenes),
+        tuple(dict.fromkeys(reading.scenes)),
         reading.speakers,
     )

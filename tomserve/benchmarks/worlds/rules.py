@@ -92,12 +92,6 @@ class Case:
         found = [act for line, act in self.happened.acts.get(self.question.who[-1], ()) if line <= self.at]
         return found[-1] if found else None
 
-    def face(self, onlookers: set[Key]) -> Key | None:
-        """What the face of the innermost person asked about last showed to all of these onlookers; None for nothing."""
-        shown = self.happened.shown.get(self.question.who[-1], ())
-        found = [feeling for line, feeling, saw in shown if line <= self.at and onlookers <= set(saw)]
-        return found[-1] if found else None
-
 
 def _belief(case: Case) -> Key | None:
     return case.believed()
@@ -143,15 +137,19 @@ def _feeling(case: Case) -> Key | None:
 
 
 def _seen_feeling(case: Case) -> Key | None:
-    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face that they saw;
+    """What an onlooker thinks that somebody feels: by how the matter stands for them, else by the face they saw;
     UNKNOWN where they saw none."""
     if case.believed() != UNKNOWN:
         return _feeling(case)
-    return case.face(set(case.question.who[:-1])) or UNKNOWN
+    return _face(case) or UNKNOWN
 
 
 def _face(case: Case) -> Key | None:
-    return case.face(set())
+    """What the face of the innermost person showed last, to the outer ones where there are any."""
+    *onlookers, person = case.question.who
+    shown = case.happened.shown.get(person, ())
+    seen = [value for line, value, people in shown if line <= case.at and set(onlookers) <= set(people)]
+    return seen[-1] if seen else None
 
 
 def _blame(case: Case) -> Key | None:

@@ -55,7 +55,7 @@ def course(state: Rule) -> Rule:
 
 def cause(state: Rule) -> Rule:
     """The rule whose answer is the event that changed the belief in the present scene: who said it ("fact" where it was
-    no telling, "-" for a voice without a name) and the value; None where the state is that of the scene before, there
+    no telling, "voice" for one without a name) and the value; None where the state is that of the scene before, there
     is none, or several events bear on it."""
 
     def rule(case: Case) -> Key | None:

@@ -156,6 +156,7 @@ FAMILY = Family(
     "appearance",
     draw,
     VERSIONS,
-    twins={"false_belief": "noticed", "wrong_culprit": "right_culprit"},
+    # wrong_culprit has no twin in this sense: without the deed itself, nothing would make P's belief true.
+    twins={"false_belief": "noticed"},
 )
 """The value by which worlds knows the family."""

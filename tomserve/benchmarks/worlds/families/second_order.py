@@ -1,10 +1,11 @@
 """What one thinks that another thinks: two people learn of a change apart, and neither knows that the other knows.
 
-P puts a thing away in front of Q and S. Q leaves, S moves the thing in front of P, P leaves, R arrives, S moves it once
-more in front of R. Either Q alone looks in between the moves, or P and Q each look after them, always without anybody's
-knowledge: what P thinks that Q thinks is then neither what Q thinks, nor what is so, nor what P thinks (Perner and
-Wimmer 1985). In the twin "together" they look together; in "told" P tells Q; in "no_transfer" nothing is moved. T is
-away, or leaves with Q or with P.
+P puts a thing away in front of Q and S, S moves it twice, the second time in front of R, who has just arrived. Q leaves
+before the first move, and P before the second; Q alone looks between the moves ("middle"), or each of them looks after
+both ("late"). Or they leave together between the moves, and each looks later ("joint"). Nobody learns of these looks:
+what P thinks that Q thinks is then neither what Q thinks, nor what is so, nor what P thinks (Perner and Wimmer 1985).
+In the twin "together" they look together; in "told" P tells Q; in "no_transfer" nothing is moved. T is away, or leaves
+with one of them or before the first move.
 
 Asked is only what the story settles. So nobody is asked what somebody thinks of a person who stayed behind, once that
 somebody has secretly found the thing moved: the one who stayed may or may not have seen the move.
@@ -13,7 +14,6 @@ somebody has secretly found the thing moved: the one who stayed may or may not h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.family import Family
@@ -30,34 +30,38 @@ def draw(draft: Draft, scenario: str) -> World:
     rng = draft.rng
     places = rng.sample(PLACES, 3)
     _words(draft)
-    late, swap, deep = rng.random() < 0.3, rng.random() < 0.5, rng.random()
+    course = rng.choices(("middle", "late", "joint"), (45, 20, 35))[0]
     companion = rng.choice((None, None, None, None, "Q", "P"))  # with whom T leaves; T is away where there is none
+    swap, extra, deep = rng.random() < 0.5, rng.randrange(6), rng.random()
     draft.scene("places", _listed("abc", rng.sample(PLACES, 3)))
     draft.scene("people", _listed("ABCDE", rng.sample("PQRST", 5)), part="filler")
     draft.scene("wants", _listed("AB", rng.sample("PQ", 2)), "seek P, Q place")
     draft.scene("late", {"A": "R"})
     if companion is None:
         draft.scene("absent", {"A": "T"})
-    group = ["Q", "S"] if companion is None else ["Q", "S", "T"]
-    _put(draft, places[0], group)
-    _goes(draft, "Q", companion)
-    _first_move(draft, places[1], scenario, companion)
-    if not late:
-        _find(draft, scenario, places[1], ["Q"])
-    _goes(draft, "P", companion)
+    _before(draft, places, scenario, course, companion)
     if scenario == "no_transfer":
         draft.scene("elsewhere", {"A": "S", "l": places[2]}, part="cause")
     else:
         slots = {"A": "S", "B": "R", "l": places[2]}
         draft.scene("move_again", slots, f"fact place={places[2]} seen S, R", part="cause")
-    if late:
+    if course != "middle":
         _find(draft, scenario, places[2], ["Q", "P"] if swap else ["P", "Q"])
     everybody = _listed("ABCDE", rng.sample("PQRST", 5))
     draft.scene("closing", everybody | _listed("abc", rng.sample(PLACES, 3)), part="filler")
-    _ask(draft, scenario, late=late, swap=swap)
-    if scenario != "no_transfer" and not late and deep < 0.5:
-        chain = _third(companion, deep)
-        draft.ask("belief", "place", CHOICES, chain, role="third", slots={"C": chain[1]}, **_of("third_order_belief"))
+    _ask(draft, scenario, course, swap, extra)
+    if scenario != "no_transfer" and course != "late" and deep < 0.5:
+        chain = _third(course, companion, deep)
+        draft.ask(
+            "belief",
+            "place",
+            CHOICES,
+            chain,
+            role="third",
+            slots={"C": chain[1]},
+            task="third_order_belief",
+            dimension="belief",
+        )
     return draft.world(scenario=scenario)
 
 
@@ -75,12 +79,35 @@ def _listed(slots: str, keys: Sequence[str]) -> dict[str, str]:
     return dict(zip(slots, keys, strict=True))
 
 
-def _put(draft: Draft, place: Key, group: Sequence[Key]) -> None:
-    """P puts the thing away in front of the group."""
+def _before(draft: Draft, places: Sequence[Key], scenario: str, course: str, companion: Key | None) -> None:
+    """All that happens before the second move."""
+    group = ["Q", "S"] if companion is None else ["Q", "S", "T"]
+    draft.scene(
+        "put",
+        {"A": "P", "W": _together(draft, group), "l": places[0]},
+        f"fact place={places[0]} seen P, {', '.join(group)}",
+    )
+    if course == "joint":
+        if companion is not None:
+            draft.scene("goes", {"A": "T"}, part="percept")
+        _move(draft, places[1], scenario, ["P", "Q"])
+        draft.scene("go_both", {"A": "P", "B": "Q"}, part="percept")
+        return
+    _goes(draft, "Q", companion)
+    _move(draft, places[1], scenario, ["P", "T"] if companion == "P" else ["P"])
+    if course == "middle":
+        _find(draft, scenario, places[1], ["Q"])
+    _goes(draft, "P", companion)
+
+
+def _together(draft: Draft, group: Sequence[Key]) -> Key:
+    """The key of these people, as a phrase where they are several."""
+    if len(group) == 1:
+        return group[0]
     *others, last = (f"{{{name}}}" for name in group)
-    draft.words["group"] = f"{', '.join(others)} and {last}"
-    slots = {"A": "P", "W": "group", "l": place}
-    draft.scene("put", slots, f"fact place={place} seen {', '.join(('P', *group))}")
+    key = f"all{len(group)}{group[-1]}"
+    draft.words[key] = f"{', '.join(others)} and {last}"
+    return key
 
 
 def _goes(draft: Draft, name: Key, companion: Key | None) -> None:
@@ -91,15 +118,14 @@ def _goes(draft: Draft, name: Key, companion: Key | None) -> None:
         draft.scene("goes", {"A": name}, part="percept")
 
 
-def _first_move(draft: Draft, place: Key, scenario: str, companion: Key | None) -> None:
-    """S moves the thing in front of P, and of T who leaves with P; or does not, in "no_transfer"."""
+def _move(draft: Draft, place: Key, scenario: str, watching: Sequence[Key]) -> None:
+    """S moves the thing in front of these people for the first time, or in "no_transfer" leaves it where it is."""
+    watchers = _together(draft, watching)
     if scenario == "no_transfer":
         draft.scene("elsewhere", {"A": "S", "l": place}, part="cause")
-        return
-    watching = ["P", "T"] if companion == "P" else ["P"]
-    draft.words["pair"] = "{P} and {T}"
-    slots = {"A": "S", "W": "pair" if companion == "P" else "P", "l": place}
-    draft.scene("move", slots, f"fact place={place} seen {', '.join(('S', *watching))}", part="cause")
+    else:
+        slots = {"A": "S", "W": watchers, "l": place}
+        draft.scene("move", slots, f"fact place={place} seen S, {', '.join(watching)}", part="cause")
 
 
 def _find(draft: Draft, scenario: str, place: Key, finders: Sequence[Key]) -> None:
@@ -114,38 +140,36 @@ def _find(draft: Draft, scenario: str, place: Key, finders: Sequence[Key]) -> No
         draft.scene("told", {"A": "P", "B": "Q"}, f"tell P Q place={place}", part="percept")
 
 
-def _of(task: str, dimension: str = "belief") -> dict[str, Any]:
-    return {"task": task, "dimension": dimension}
-
-
-def _ask(draft: Draft, scenario: str, *, late: bool, swap: bool) -> None:
+def _ask(draft: Draft, scenario: str, course: str, swap: bool, extra: int) -> None:
     """The questions but for those of third order."""
-    both_ways = scenario in ("told", "no_transfer") and swap  # there P and Q think the same of one another
-    first, pair = (
-        ("P", "Q", "R") if scenario == "no_transfer" else ("P", "Q", "T"),
-        ("Q", "P") if both_ways else ("P", "Q"),
-    )
-    second, actions = [pair], [pair]
-    if scenario == "secret":
-        second += [("P", "S") if swap and not late else ("S", "P"), ("P", "R")]
-        if late:
-            second.append(("R", "S") if swap else ("S", "R"))
-            actions.append(("S", "P"))
-    elif scenario != "no_transfer":
-        second += [("S", "Q"), ("P", "R"), *([("S", "P")] if late else [])]
-        actions.append(("S", "Q"))
-    draft.ask("reality", "place", PLACES, **_of("reality", "reality"))
+    both_ways = swap and scenario in ("told", "no_transfer")  # there P and Q think the same of one another
+    pair = ("Q", "P") if both_ways else ("P", "Q")
+    second, actions, first = [pair], [pair], ["P", "Q", "T"] if course == "middle" else ["Q" if swap else "P", "T"]
+    if scenario == "no_transfer":
+        first = [pair[0], "R"]
+    elif scenario == "secret":
+        other = ("Q", "P") if course == "joint" and swap else ("S", "P")
+        second += [(("S", "P"), ("P", "S"), ("S", "Q"))[extra % 3] if course == "middle" else other, ("P", "R")]
+        second += [("R", "S") if swap else ("S", "R")] if course != "middle" and extra < 3 else []
+        actions.append(("S", "Q") if course == "middle" and extra % 3 else other)
+    else:
+        second += [("S", "P") if course == "joint" else ("S", "Q"), ("P", "R")]
+        second += [("S", "P")] if course == "late" else []
+        actions.append(("S", "P") if course == "late" else ("S", "Q"))
+    draft.ask("reality", "place", PLACES, task="reality", dimension="reality")
     for name in first:
-        draft.ask("belief", "place", CHOICES, (name,), **_of("belief"))
+        draft.ask("belief", "place", CHOICES, (name,), task="belief", dimension="belief")
     for chain in second:
-        draft.ask("belief", "place", CHOICES, chain, role="second", **_of("second_order_belief"))
+        draft.ask("belief", "place", CHOICES, chain, role="second", task="second_order_belief", dimension="belief")
     for chain in actions:
-        draft.ask("action", "place", PLACES, chain, role="second_action", **_of("second_order_action", "action"))
+        draft.ask(
+            "action", "place", PLACES, chain, role="second_action", task="second_order_action", dimension="action"
+        )
 
 
-def _third(companion: Key | None, deep: float) -> tuple[Key, Key, Key]:
-    """A chain of three people: the last moment that they were together is the second, none, or the first."""
-    if companion == "P":
+def _third(course: str, companion: Key | None, deep: float) -> tuple[Key, Key, Key]:
+    """A chain of three people."""
+    if course == "middle" and companion == "P":
         return ("S", "T", "P")
     return ("S", "P", "R") if deep < 0.15 else ("S", "P", "Q")
 

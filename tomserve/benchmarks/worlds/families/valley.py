@@ -201,5 +201,5 @@ def _slots(names: str, keys: Sequence[Key]) -> dict[str, Key]:
     return dict(zip(names, keys, strict=True))
 
 
-FAMILY = Family("valley", draw, versions=(("missed", "noticed"),), twins={"missed": "noticed"})
+FAMILY = Family("valley", draw, versions=(("missed", "noticed"),), twins={"missed": "noticed"}, most=12)
 """The value by which worlds knows the family."""
