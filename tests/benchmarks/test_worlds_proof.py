@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import orjson
@@ -20,53 +20,75 @@ from tomserve.benchmarks.worlds.rendering import items
 
 PEOPLE, FACTS, ACTS = "PQRS", {"place": ("x", "y", "z"), "mood": ("m", "n")}, ("go", "stay", "ask")
 FEELINGS = tuple(rules.FEELINGS)
+SEEDS = 60
+"""How many worlds are made up by chance."""
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_possible_worlds_agree_on_the_items_of_a_family(family: Any) -> None:
     lexicon = built_in()
-    told = list(worlds(lexicon, 3 * len(family.versions), 11, (family,)))
+    told = list(worlds(lexicon, 2 * len(family.versions), 11, (family,)))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]
     assert len(lines) >= 20
     assert not [found for line in lines for found in possible_worlds.disagreements(orjson.loads(line))]
 
 
 def test_possible_worlds_agree_on_questions_that_are_not_asked_as_nothing_settles_them() -> None:
-    for world in worlds(built_in(), 3 * len(FAMILIES), 12):
+    for world in worlds(built_in(), 2 * len(FAMILIES), 12):
         record = world.to_dict()
         for question, raw in zip(world.questions, record["questions"], strict=True):
             assert rules.answer(world, question) == possible_worlds.answer(record, raw), (world.name, raw)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_possible_worlds_agree_on_whatever_may_happen(seed: int) -> None:
     """Also where no family goes: any events in any order, any chain of up to three people, any kind of question."""
-    world = anything(random.Random(seed))
-    record = world.to_dict()
-    known = rules.happened(world)
-    for question, raw in zip(world.questions, record["questions"], strict=True):
-        by_line = [rules.answer(world, question, known, line) for line in range(len(world.scenes))]
-        assert by_line == [possible_worlds.answer(record, raw, line) for line in range(len(world.scenes))], raw
+    world, asked = made_up(seed)
+    record, known, lines = world.to_dict(), rules.happened(world), range(len(world.scenes))
+    for question in asked:
+        raw = question.model_dump()
+        for line in lines:
+            found = rules.answer(world, question, known, line)
+            # Of causes the first implementation says nothing where several events would have to be told apart.
+            if found is not None or not question.kind.endswith("_cause"):
+                assert found == possible_worlds.answer(record, raw, line), (raw, line)
+
+
+def test_the_comparison_comes_across_every_kind_of_question() -> None:
+    """Each kind has right answers in what is compared above."""
+    settled = set()
+    for seed in range(SEEDS):
+        world, asked = made_up(seed)
+        known = rules.happened(world)
+        settled |= {question.kind for question in asked if rules.answer(world, question, known) is not None}
+    assert settled == set(rules.KINDS)
+
+
+@cache
+def made_up(seed: int) -> tuple[World, tuple[Question, ...]]:
+    """A world in which anything may happen, and questions about it."""
+    rng = random.Random(seed)
+    world = anything(rng)
+    return world, tuple(questions(rng, world))
 
 
 def anything(rng: random.Random) -> World:
     """A world in which anything may happen."""
-    scenes = [
-        Scene(role="any", events=tuple(event(rng) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))) for _ in range(6)
-    ]
+    lines = [[event(rng) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))] for _ in range(7)]
+    lines[0].append(f"want {', '.join(PEOPLE)} {rng.choice(('place=x', 'mood=m'))}")
+    begins = [["scene"] if place in (0, *rng.sample(range(1, 7), 2)) else [] for place in range(7)]
     return World(
         family="any",
         name="any",
         people={key: Person(name=f"{key}ia", gender="woman") for key in PEOPLE},
-        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS, *FEELINGS, *STATE_KEYS)},
+        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS)},
         facts=FACTS,
         plans={
             "place": {value: rng.choice(ACTS) for value in FACTS["place"]},
             "mood": {"match": "go", "mismatch": "stay"},
         },
         prospects=rng.choice(((), ("mood",))),
-        scenes=tuple(scenes),
-        questions=tuple(questions(rng)),
+        scenes=tuple(Scene(role="any", events=(*begin, *line)) for begin, line in zip(begins, lines, strict=True)),
     )
 
 
@@ -84,62 +106,31 @@ def event(rng: random.Random) -> str:
             *(f"see {some()} {fact}", f"alone {some()} {fact}"),
             *(f"tell {rng.choice(PEOPLE)} {some()} {fact}={value}", f"tell - {some()} {fact}={value}"),
             *(f"distrust {some()} {rng.choice(PEOPLE)}", f"want {some()} {fact}={value}", f"seek {some()} {fact}"),
-            *("scene", "scene"),
-            *(
-                f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}",
-                f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)} seen {some()}",
-            ),
+            f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}",
+            f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)} seen {some()}",
         )
     )
 
 
-def questions(rng: random.Random) -> Iterator[Question]:
-    """A question of every kind, about any people."""
+def questions(rng: random.Random, world: World) -> Iterator[Question]:
+    """Questions of every kind, about any people; the choices are answers at some lines, and others of their form."""
+    known = rules.happened(world)
     for kind in rules.KINDS:
-        fact = rng.choice(list(FACTS))
-        pool = (*FACTS[fact], "unknown")
-        if kind in ("feeling", "seen_feeling", "face", "surprise"):
-            pool = FEELINGS
-        elif kind in ("action", "intention"):
-            pool = (*ACTS, "unknown")
-        elif kind in STATES:
-            pool = STATES[kind](fact)
-        who = tuple(rng.sample(PEOPLE, rng.choice((1, 1, 2, 2, 3))))
-        choices = tuple(rng.sample(pool, rng.randint(2, len(pool))))
-        yield Question(kind=kind, who=who, fact=fact, choices=choices, role=kind)
-
-
-def joined(*parts: Sequence[str]) -> tuple[str, ...]:
-    """All choices of a state from each part."""
-    return tuple("_".join(states) for states in product(*parts))
-
-
-def held(fact: str) -> tuple[str, ...]:
-    return (*FACTS[fact], "unknown")
-
-
-MOODS, REPLIES = ("glad", "sad"), ("match", "mismatch")
-STATES: dict[str, Callable[[str], tuple[str, ...]]] = {
-    "feeling_about": lambda fact: joined(MOODS, held(fact)),
-    "reply_about": lambda fact: joined(REPLIES, held(fact)),
-    "belief_then_feeling": lambda fact: joined(held(fact), MOODS),
-    "belief_then_reply": lambda fact: joined(held(fact), REPLIES),
-    "belief_since": lambda fact: joined(held(fact), held(fact)),
-    "feeling_since": lambda fact: joined(MOODS, MOODS),
-    "reply_since": lambda fact: joined(REPLIES, REPLIES),
-    "belief_course": lambda fact: (*held(fact), *joined(held(fact), held(fact))),
-    "feeling_course": lambda fact: (*MOODS, *joined(MOODS, MOODS)),
-    "belief_cause": lambda fact: joined(("fact", "voice", *PEOPLE), held(fact)),
-    "feeling_cause": lambda fact: joined(("fact", "voice", *PEOPLE), held(fact)),
-}
-"""The choices of the kinds of question whose answers are several states, or an event."""
-STATE_KEYS = [one for fact in FACTS for choices in STATES.values() for one in choices(fact)]
+        fact, who = rng.choice(list(FACTS)), tuple(rng.sample(PEOPLE, rng.choice((1, 1, 1, 2, 3))))
+        question = Question(kind=kind, who=who, fact=fact, choices=("x", "y"), role=kind)
+        cases = [rules.Case(world, known, question, line) for line in range(len(world.scenes))]
+        right = {found for case in cases if (found := rules.KINDS[kind](case)) is not None}
+        states = (*FACTS[fact], "unknown", *FEELINGS, *ACTS, "match", "mismatch", "fact", *PEOPLE)
+        forms = {found.count("_") for found in right} | {0}
+        others = {"_".join(rng.choices(states, k=rng.choice([*forms]) + 1)) for _ in range(5)}
+        choices = sorted({*right, *others, *rng.sample(states, 4)})
+        yield question.model_copy(update={"choices": tuple(rng.sample(choices, len(choices)))})
 
 
 def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is worth something: were a saying believed by nobody, or a face not noticed, it would show."""
     lexicon = built_in()
-    told = list(worlds(lexicon, 4 * len(FAMILIES), 13))
+    told = list(worlds(lexicon, len(FAMILIES), 13))
     heard = events.hearsay
     monkeypatch.setattr(events, "hearsay", lambda speaker, hearers, trusting: heard(speaker, hearers, 0))
     lines = [item.to_json() for world in told for item in items(world, lexicon)]

@@ -17,8 +17,9 @@ the right one is the only one that fits the rule as the docstring of tomserve/be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 UNKNOWN = "unknown"
@@ -173,6 +174,17 @@ class Story:
                 history.append(Saying(words[-1], speaker, hearers, doubting))
         return tuple(history)
 
+    def without_one(self, fact: str, after: int) -> Iterator[tuple[str, tuple[tuple[int, tuple[str, ...]], ...]]]:
+        """For each event after the line by which people may come to know something about the fact: who said it ("fact"
+        where nobody did) and the value, and all events but this one."""
+        for place, (line, (verb, *words)) in enumerate(self.events):
+            if line > after and verb in ("fact", "see", "alone", "tell"):
+                before = replace(self, events=self.events[: place + 1]).history(fact)
+                known = before[-1] if before else None
+                if known is not None and fact in (words[0], words[-1], words[-2]):
+                    speaker = known.speaker.replace("-", "voice") if isinstance(known, Saying) else "fact"
+                    yield f"{speaker}_{known.value}", self.events[:place] + self.events[place + 1 :]
+
     def last(self, fits: Callable[[str, list[str]], str | None]) -> str | None:
         """What the function gives for the last event for which it gives something."""
         found = [given for _, (verb, *words) in self.events if (given := fits(verb, words)) is not None]
@@ -211,6 +223,11 @@ class Asked:
     def before(self) -> set[str]:
         """What was believed after any earlier line, for certain."""
         return {self.belief(line=line) for line in range(self.line)} - {UNKNOWN}
+
+    def ends(self) -> list[Asked]:
+        """The question at the end of each scene that has begun, the present one as far as it goes."""
+        begins = sorted({line for line, (verb, *_) in self.story.events if verb == "scene" and line <= self.line})
+        return [replace(self, line=line) for line in (*(line - 1 for line in begins[1:]), self.line)]
 
     def wish(self) -> str | None:
         """The value that the person wants; "" for a thing that is wanted wherever it is; None where nothing is said."""
@@ -314,79 +331,66 @@ def _surprise(asked: Asked, choice: str) -> bool:
     return choice == ("not_surprised" if now == real else "surprised")
 
 
-Fits = Callable[[Asked, str], bool]
-MOODS, REPLIES = ("glad", "sad"), ("match", "mismatch")
+def _mood(asked: Asked, choice: str) -> bool:
+    return choice in ("glad", "sad") and _feeling(asked, choice)
 
 
 def _reply(asked: Asked, choice: str) -> bool:
-    """The choice says whether the wish is believed to be granted."""
+    """One reply where it is believed to be as wanted, the other where it is not."""
     wish, now = asked.wish(), asked.belief()
     return bool(wish) and now != UNKNOWN and choice == ("match" if now == wish else "mismatch")
 
 
-def _holding(fits: Fits, among: Sequence[str] | None, asked: Asked) -> str | None:
-    """The state that fits at this line, of those that there are (None: the values of the fact)."""
-    found = [one for one in (among or asked.values) if fits(asked, one)]
-    return found[0] if len(found) == 1 else None
+Fits = Callable[[Asked, str], bool]
 
 
-def _scenes(asked: Asked) -> list[int]:
-    """The lines with which scenes begin, up to the one asked about."""
-    return sorted({line for line, words in asked.story.events if words[0] == "scene" and line <= asked.line})
+def _states(asked: Asked, fits: Fits) -> set[str]:
+    """All states of mind that fit."""
+    return {state for state in (*asked.values, "glad", "sad", "match", "mismatch") if fits(asked, state)}
 
 
-def _both(*parts: tuple[Fits, Sequence[str] | None]) -> Fits:
-    """The choice names both states that hold now."""
-
-    def fits(asked: Asked, choice: str) -> bool:
-        states = [_holding(one, among, asked) for one, among in parts]
-        return None not in states and choice.split("_") == states
-
-    return fits
+def _joined(*states: set[str]) -> set[str]:
+    """The keys that stand for one of the first states, one of the second, and so on."""
+    return {"_".join(some) for some in product(*states)}
 
 
-def _over(fits: Fits, among: Sequence[str] | None, whole: bool) -> Fits:
-    """The choice names the states at the ends of all scenes so far, or of the last two."""
+def _pair(first: Fits, second: Fits) -> Fits:
+    return lambda asked, choice: choice in _joined(_states(asked, first), _states(asked, second))
 
-    def over(asked: Asked, choice: str) -> bool:
-        ends = [begin - 1 for begin in _scenes(asked)[1:]] + [asked.line]
-        if not whole and len(ends) < 2:
+
+def _since(fits: Fits) -> Fits:
+    """The choice names the state at the end of the scene before, and the present one."""
+
+    def rule(asked: Asked, choice: str) -> bool:
+        *_, before, now = [None, *asked.ends()]
+        return before is not None and choice in _joined(_states(before, fits), _states(now, fits))
+
+    return rule
+
+
+def _course(fits: Fits) -> Fits:
+    """The choice names the state at the end of every scene."""
+    return lambda asked, choice: choice in _joined(*(_states(end, fits) for end in asked.ends()))
+
+
+def _cause(fits: Fits) -> Fits:
+    """The choice names an event of the present scene without which the state would be that of the scene before."""
+
+    def rule(asked: Asked, choice: str) -> bool:
+        *_, before, now = [None, *asked.ends()]
+        if before is None or not _states(now, fits) or _states(before, fits) == _states(now, fits):
             return False
-        moments = [Asked(asked.story, asked.question, end) for end in (ends if whole else ends[-2:])]
-        states = [_holding(fits, among, moment) for moment in moments]
-        return None not in states and choice.split("_") == states
-
-    return over
-
-
-def _cause(fits: Fits, among: Sequence[str] | None) -> Fits:
-    """The choice names the only event about the fact in the line of this scene by which the belief became what it is."""
-
-    def cause(asked: Asked, choice: str) -> bool:
-        scenes = _scenes(asked)
-        if len(scenes) < 2:
-            return False
-        before = Asked(asked.story, asked.question, scenes[-1] - 1)
-        if _holding(fits, among, before) == _holding(fits, among, asked):
-            return False
-        now, line = asked.belief(), asked.line
-        while line >= scenes[-1] and asked.belief(line=line - 1) == now:
-            line -= 1
-        words = [
-            words for at, words in asked.story.events if at == line and words[0] in ("fact", "see", "alone", "tell")
+        without = [
+            replace(asked, story=replace(asked.story, events=events))
+            for name, events in asked.story.without_one(asked.fact, after=before.line)
+            if name == choice
         ]
-        about = [
-            one for one in words if (one[1] if one[0] == "fact" else one[-2 if one[0] == "tell" else -1]) == asked.fact
-        ]
-        if line < scenes[-1] or len(about) != 1:
-            return False
-        source = "fact" if about[0][0] != "tell" else "voice" if about[0][1] == "-" else about[0][1]
-        return choice == f"{source}_{now}"
+        return any(_states(other, fits) == _states(before, fits) for other in without)
 
-    return cause
+    return rule
 
 
-FITS: Mapping[str, Callable[[Asked, str], bool]] = {
+FITS: Mapping[str, Fits] = {
     "reality": _reality,
     "belief": _belief,
     "desire": _desire,
@@ -399,17 +403,17 @@ FITS: Mapping[str, Callable[[Asked, str], bool]] = {
     "face": _face,
     "blame": _belief,
     "surprise": _surprise,
-    "feeling_about": _both((_feeling, MOODS), (_belief, None)),
-    "reply_about": _both((_reply, REPLIES), (_belief, None)),
-    "belief_then_feeling": _both((_belief, None), (_feeling, MOODS)),
-    "belief_then_reply": _both((_belief, None), (_reply, REPLIES)),
-    "belief_since": _over(_belief, None, whole=False),
-    "feeling_since": _over(_feeling, MOODS, whole=False),
-    "reply_since": _over(_reply, REPLIES, whole=False),
-    "belief_course": _over(_belief, None, whole=True),
-    "feeling_course": _over(_feeling, MOODS, whole=True),
-    "belief_cause": _cause(_belief, None),
-    "feeling_cause": _cause(_feeling, MOODS),
+    "feeling_about": _pair(_mood, _belief),
+    "reply_about": _pair(_reply, _belief),
+    "belief_then_feeling": _pair(_belief, _mood),
+    "belief_then_reply": _pair(_belief, _reply),
+    "belief_since": _since(_belief),
+    "feeling_since": _since(_mood),
+    "reply_since": _since(_reply),
+    "belief_course": _course(_belief),
+    "feeling_course": _course(_mood),
+    "belief_cause": _cause(_belief),
+    "feeling_cause": _cause(_mood),
 }
 """For each kind of question, whether a choice fits."""
 

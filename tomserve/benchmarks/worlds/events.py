@@ -79,8 +79,8 @@ class Happened:
 
     traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
     thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
-    person. scenes: the lines with which scenes begin. sources: by line and fact, where each event
-    about it comes from: who says it, "voice" for a voice without a name, or "fact" for what is seen.
+    person. scenes: the lines with which scenes begin. speakers: who makes an update of a trace by
+    saying it ("voice" for one without a name), by the fact and the update's place.
     """
 
     lines: int
@@ -89,7 +89,7 @@ class Happened:
     acts: Mapping[str, tuple[tuple[int, str], ...]]
     shown: Mapping[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
     scenes: tuple[int, ...] = ()
-    sources: Mapping[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
+    speakers: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def wanted(self, person: str, fact: str, at: int | None = None) -> str | None:
         """What the person last wanted the fact to be, by the 0-based line `at` (None: the end); None for nothing."""
@@ -109,14 +109,12 @@ class _Reading:
     acts: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     shown: dict[str, list[tuple[int, str, tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
     scenes: list[int] = field(default_factory=list)
-    sources: dict[tuple[int, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    speakers: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def mask(self, people: Iterable[str]) -> int:
         return sum({self.bits[name] for name in people})
 
     def apply(self, line: int, event: Event) -> None:
-        if event.verb in ("fact", "see", "alone", "tell"):
-            self.sources[line, event.fact].append("fact" if event.verb != "tell" else event.actor or "voice")
         if event.verb == "fact":
             self.real[event.fact] = event.value
             self.updates[event.fact].append(Update(line, (event.value,), together(self.mask(event.people))))
@@ -128,6 +126,7 @@ class _Reading:
             trusting = [name for name in event.people if (name, event.actor) not in self.distrusted]
             speaker = self.bits[event.actor] if event.actor else 0
             heard = hearsay(speaker, self.mask(event.people), self.mask(trusting))
+            self.speakers[event.fact, len(self.updates[event.fact])] = event.actor or "voice"
             self.updates[event.fact].append(Update(line, (event.value,), heard))
         elif event.verb == "scene":
             self.scenes.append(line)
@@ -173,5 +172,5 @@ def read(story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], peo
         {key: tuple(found) for key, found in reading.acts.items()},
         {key: tuple(found) for key, found in reading.shown.items()},
         tuple(dict.fromkeys(reading.scenes)),
-        {key: tuple(found) for key, found in reading.sources.items()},
+        reading.speakers,
     )

@@ -9,6 +9,7 @@ Each rule here is made from a rule for a state of mind, such as the belief:
     course      The state at the end of each scene so far, in order (asked how it changes).
     cause       The event that gave the belief its present content. Nothing else changed since then, so that without it
                 belief, feeling and intention would be as before (the counterfactual reading of causes: Lewis 1973).
+                So there is a cause only where one event of the scene bears on that belief, and the desire is the same.
 """
 
 from __future__ import annotations
@@ -53,17 +54,22 @@ def course(state: Rule) -> Rule:
 
 
 def cause(state: Rule) -> Rule:
-    """The rule whose answer is the event that changed the belief in the present scene: its source (see Happened) and
-    the value; None where the state is as it was in the scene before, or where several events of one line changed it."""
+    """The rule whose answer is the event that changed the belief in the present scene: who said it ("fact" where it was
+    no telling, "voice" for one without a name) and the value; None where the state is that of the scene before, there
+    is none, or several events bear on it."""
 
     def rule(case: Case) -> Key | None:
         begins = [line for line in case.happened.scenes if line <= case.at]
-        if len(begins) < 2 or state(case) == state(replace(case, at=begins[-1] - 1)):
+        if len(begins) < 2:
             return None
-        now = case.believed()
-        turns = [line for line in range(begins[-1], case.at + 1) if case.believed(at=line - 1) != now]
-        sources = case.happened.sources.get((turns[-1], case.question.fact), ()) if turns else ()
-        return f"{sources[0]}_{now}" if len(sources) == 1 else None
+        before, trace = replace(case, at=begins[-1] - 1), case.happened.traces[case.question.fact]
+        if state(case) in (None, state(before)) or case.wanted != before.wanted:
+            return None
+        events = [update for update in trace.taken(case.question.who) if begins[-1] <= update.line <= case.at]
+        if len(events) != 1:
+            return None
+        place = next(place for place, update in enumerate(trace.updates) if update is events[0])
+        return f"{case.happened.speakers.get((case.question.fact, place), 'fact')}_{case.believed()}"
 
     return rule
 
