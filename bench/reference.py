@@ -1,7 +1,7 @@
 """Measures every figure of the reference model's card: on held-out stories, on dataset/, and against transformers.
 
 python bench/reference.py [--stories 200] [--seed 7] [--agreement 100] [--dataset all|unperturbed|skip]
-                          [--editions perturbed perturbed-2]
+                          [--editions perturbed perturbed-2] [--worlds all|skip|NUMBER]
 
 Starts the embedded server (vLLM on the CPU, guided JSON, greedy) and asks the strategies `vanilla` and `cot` and their
 former selves, `vanilla_1` and `cot_1`. Held-out stories have names,
@@ -43,12 +43,14 @@ STRATEGIES = ("vanilla", "cot", "vanilla_1", "cot_1")
 EDITIONS = ("perturbed", "perturbed-2")
 
 
-def ask(url: str, name: str, items: list[Item], scratch: Path) -> pl.DataFrame:
-    """Ask the items by all strategies and return their scores."""
+def ask(
+    url: str, name: str, items: list[Item], scratch: Path, strategies: tuple[str, ...] = STRATEGIES
+) -> pl.DataFrame:
+    """Ask the items by these strategies and return their scores."""
     path = scratch / f"{name}.jsonl"
     write_items(path, items)
     options = EvalOptions(
-        benchmark="items", path=path, strategies=STRATEGIES, base_urls=(url,), model="reference", run=name
+        benchmark="items", path=path, strategies=strategies, base_urls=(url,), model="reference", run=name
     )
     result = evaluate(options)
     return scores_of(result.folder)
@@ -99,6 +101,33 @@ def on_edition(url: str, edition: str, unperturbed: bool, scratch: Path) -> None
         print(f"  {edition}, all, {strategy}: {mine['correct'].sum():,} right of {mine.height:,}", flush=True)
 
 
+def on_worlds(url: str, number: int | None, scratch: Path) -> None:
+    """Ask world stories by vanilla and cot; print right answers by family and by what is asked about, a belief by
+    whether it is true, and how many questions about a false belief are right.
+
+    number: how many questions, whole worlds; None for all of the release.
+    """
+    from tomserve.benchmarks import get
+    from tomserve.items.draw import limited
+
+    known = get("worlds")
+    items = limited(list(known.items()), number, known.draw)
+    plain = [item.model_copy(update={"benchmark": "items"}) for item in items]  # scored as any items are
+    scores = ask(url, "world-stories", plain, scratch, ("vanilla", "cot"))
+    for family in dict.fromkeys(str(item.factors["family"]) for item in items):
+        kinds = {item.id: kind_of(item) for item in items if item.factors["family"] == family}
+        show(f"worlds, {family}", shares(scores.filter(pl.col("item").is_in(list(kinds))), kinds), {})
+    false = {item.id for item in items if kind_of(item) == "world false_belief"}
+    for strategy in ("vanilla", "cot"):
+        mine = scores.filter(strategy=strategy)
+        of_false = mine.filter(pl.col("item").is_in(list(false)))
+        print(
+            f"  worlds, all, {strategy}: {mine['correct'].sum():,} right of {mine.height:,}; false beliefs: "
+            f"{of_false['correct'].sum():,} of {of_false.height:,}",
+            flush=True,
+        )
+
+
 def agreement(url: str, items: list[Item]) -> int:
     """Unguided greedy replies of vLLM and transformers to the same prompts; prints what differs, returns how many."""
     import torch
@@ -133,6 +162,7 @@ def main() -> int:
     parser.add_argument("--agreement", type=positive, default=100)
     parser.add_argument("--dataset", choices=("all", "unperturbed", "skip"), default="all")
     parser.add_argument("--editions", nargs="+", choices=EDITIONS, default=EDITIONS)
+    parser.add_argument("--worlds", default="all", help="all, skip, or how many questions")
     chosen = parser.parse_args()
     weights = reference.folder() / "model.safetensors"
     with safe_open(weights, "np") as tensors:
@@ -161,6 +191,8 @@ def main() -> int:
                         show(f"{title}, {kind}", shares(scores.filter(pl.col("item").is_in(list(some))), some), {})
             for edition in chosen.editions if chosen.dataset != "skip" else ():
                 on_edition(url, edition, chosen.dataset == "unperturbed", scratch)
+            if chosen.worlds != "skip":
+                on_worlds(url, None if chosen.worlds == "all" else positive(chosen.worlds), scratch)
             missed += agreement(url, unseen[: chosen.agreement]) > 0
     print(f"\n{missed} goals missed" if missed else "\nall goals met")
     return 1 if missed else 0

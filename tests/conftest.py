@@ -59,8 +59,13 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONGEST = ("tests/serving/test_serving.py", "tests/test_docs.py", "tests/test_project.py", "tests/serving/")
-"""Where the tests that take minutes are. They begin first, so that the processes that share the tests end together."""
+LONGEST = (
+    *("tests/serving/test_serving.py", "tests/test_docs.py", "tests/serving/test_presets.py", "tests/test_project.py"),
+    *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
+    *("tests/engine/test_adaptive.py", "tests/docs/", "tests/serving/", "tests/studies/", "tests/runs/"),
+)
+"""Where the tests that take long are, the longest first. They begin, so that the processes that share the tests end
+together; two files that serve models by vLLM have another between them, because its servers compute on the same core."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

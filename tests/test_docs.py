@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import tomserve
-from tests.conftest import ROOT, Endpoint
+from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.documents import ELSEWHERE, Reader, commands, files, programs
 from tomserve.cli.app import VARIABLES
 from tomserve.errors import TomserveError
@@ -41,6 +41,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs that the reader of every page has already."""
+    with running() as server:
+        return Reader.begin(tmp_path_factory.mktemp("begun"), server)
 
 
 class _Loads(HTMLParser):
@@ -112,8 +119,8 @@ def test_every_page_is_reached_from_the_first() -> None:
 
 
 @pytest.mark.parametrize("page", TYPED)
-def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, tmp_path: Path) -> None:
-    Reader(tmp_path, endpoint).follow((DOCS / page).read_text())
+def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, begun: Path, tmp_path: Path) -> None:
+    Reader(tmp_path, endpoint, begun).follow((DOCS / page).read_text())
 
 
 def test_commands_that_are_not_run_exist_and_are_still_told() -> None:

@@ -177,14 +177,17 @@ class Packer:
 
     def _notes(self, item: Item, ends: list[int], told: Told) -> list[Note]:
         """What each sentence of the story lets whom know, at the line break that ends it."""
-        labels = [self.ids(choice.removeprefix("the ")) for choice in item.choices if choice != UNKNOWN]
+        told_labels = sorted({one.what for one in told.learned if one.what is not None})
+        texts = [choice.removeprefix("the ") for choice in item.choices if choice != UNKNOWN]
+        labels = [self.ids(text) for text in (told_labels if len(told_labels) > 1 else texts)]
         apart = next((place for place, heads in enumerate(zip(*labels, strict=False)) if len(set(heads)) > 1), 0)
         notes: list[Note] = []
         for number, (place, learned) in enumerate(zip(ends, told.learned, strict=False)):
             notes.append(("number", place, self._number(number)))
             notes += [("who", place, self._name(name)) for name in learned.who] or [("who", place, self.pad)]
             if learned.what is not None:
-                notes.append(("what", place, self.ids(learned.what)[apart]))
+                told_ids = self.ids(learned.what)
+                notes.append(("what", place, told_ids[min(apart, len(told_ids) - 1)]))
         return notes
 
     def _reply_weights(self, item: Item, response: list[int]) -> list[float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import orjson
@@ -57,7 +58,7 @@ def anything(rng: random.Random) -> World:
         family="any",
         name="any",
         people={key: Person(name=f"{key}ia", gender="woman") for key in PEOPLE},
-        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS, *FEELINGS)},
+        words={key: key for key in (*FACTS["place"], *FACTS["mood"], *ACTS, *FEELINGS, *STATE_KEYS)},
         facts=FACTS,
         plans={
             "place": {value: rng.choice(ACTS) for value in FACTS["place"]},
@@ -83,6 +84,7 @@ def event(rng: random.Random) -> str:
             *(f"see {some()} {fact}", f"alone {some()} {fact}"),
             *(f"tell {rng.choice(PEOPLE)} {some()} {fact}={value}", f"tell - {some()} {fact}={value}"),
             *(f"distrust {some()} {rng.choice(PEOPLE)}", f"want {some()} {fact}={value}", f"seek {some()} {fact}"),
+            *("scene", "scene"),
             *(
                 f"act {rng.choice(PEOPLE)} {rng.choice(ACTS)}",
                 f"show {rng.choice(PEOPLE)} {rng.choice(FEELINGS)} seen {some()}",
@@ -100,9 +102,38 @@ def questions(rng: random.Random) -> Iterator[Question]:
             pool = FEELINGS
         elif kind in ("action", "intention"):
             pool = (*ACTS, "unknown")
+        elif kind in STATES:
+            pool = STATES[kind](fact)
         who = tuple(rng.sample(PEOPLE, rng.choice((1, 1, 2, 2, 3))))
         choices = tuple(rng.sample(pool, rng.randint(2, len(pool))))
         yield Question(kind=kind, who=who, fact=fact, choices=choices, role=kind)
+
+
+def joined(*parts: Sequence[str]) -> tuple[str, ...]:
+    """All choices of a state from each part."""
+    return tuple("_".join(states) for states in product(*parts))
+
+
+def held(fact: str) -> tuple[str, ...]:
+    return (*FACTS[fact], "unknown")
+
+
+MOODS, REPLIES = ("glad", "sad"), ("match", "mismatch")
+STATES: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "feeling_about": lambda fact: joined(MOODS, held(fact)),
+    "reply_about": lambda fact: joined(REPLIES, held(fact)),
+    "belief_then_feeling": lambda fact: joined(held(fact), MOODS),
+    "belief_then_reply": lambda fact: joined(held(fact), REPLIES),
+    "belief_since": lambda fact: joined(held(fact), held(fact)),
+    "feeling_since": lambda fact: joined(MOODS, MOODS),
+    "reply_since": lambda fact: joined(REPLIES, REPLIES),
+    "belief_course": lambda fact: (*held(fact), *joined(held(fact), held(fact))),
+    "feeling_course": lambda fact: (*MOODS, *joined(MOODS, MOODS)),
+    "belief_cause": lambda fact: joined(("fact", "voice", *PEOPLE), held(fact)),
+    "feeling_cause": lambda fact: joined(("fact", "voice", *PEOPLE), held(fact)),
+}
+"""The choices of the kinds of question whose answers are several states, or an event."""
+STATE_KEYS = [one for fact in FACTS for choices in STATES.values() for one in choices(fact)]
 
 
 def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,18 +234,26 @@ def test_triples_take_the_place_of_the_protagonist(family: str, scenario: str) -
     for world in drawn(family, scenario):
         name = world.people[protagonist(world)].name
         made = list(triples(world, built_in()))
-        of_f = {f.id for f, _, _ in made}
+        of_f, noticed = {f.id for f, _, _ in made}, twin(world, built_in())
+        assert noticed is not None
+        learned = {_kind(one): rules.answer(noticed, one) for one in noticed.questions}
         for item in items(world, built_in()):
             about = item.factors["asked"] == protagonist(world) and item.factors["condition"] == "false_belief"
+            about = about and item.factors.get("scene") in (None, 5)  # in earlier scenes, twins do not differ
             if about and item.factors["dimension"] in ("belief", "action", "intention"):
-                assert item.id in of_f, item.factors
+                same = learned.get(_kind(record(item).questions[0])) in (None, item.factors["answer_key"])
+                assert same or item.id in of_f, "without cause and percept, the protagonist's belief is the right one"
         for f, p, p_twin in made:
             found += 1
             assert (p.base, p_twin.base) == (f.id, f.id)
             assert (p.factors["variant"], p_twin.factors["variant"]) == ("ppt_p", "ppt_p_twin")
             assert p.factors["answer_key"] == f.factors["answer_key"] != p_twin.factors["answer_key"]
-            assert p.factors["condition"] == p_twin.factors["condition"] == "true_belief"
-            if f.factors["dimension"] == "belief":
+            assert p.factors["condition"] in ("true_belief", None), (
+                "what p's protagonist believes is so, or is not said"
+            )
+            if f.factors["order"] == 1:
+                assert p_twin.factors["condition"] == "true_belief"
+            if f.factors["dimension"] == "belief" and f.factors["order"] == 1:
                 assert f.answer != f.factors["reality"]
             assert (
                 record(p).questions[0].choices == record(f).questions[0].choices == record(p_twin).questions[0].choices

@@ -17,9 +17,13 @@ from tomserve import benchmarks
 ADDRESS = "http://localhost:8000/v1"
 """The address that pages write where a reader puts that of his own endpoint."""
 
+ENOUGH = "66"
+"""The questions that are asked where a page asks all: a story or pair for each task would do, and all take minutes."""
+
 ELSEWHERE = {
     "make eval": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make eval BENCHMARK=worlds LIMIT=300": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
     "make lint": "the continuous integration runs it",
@@ -57,24 +61,33 @@ def _python(page: str) -> list[str]:
 class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
-    `runs` holds the example run, and `perturbed-2-reference` and `perturbed-reference`, made by first evaluations of a
-    few questions.
+    `runs` holds the example run, and copies of the runs in `begun` (see `begin`).
     """
 
     folder: Path
     endpoint: Endpoint
+    begun: Path | None = None
 
     def __post_init__(self) -> None:
         self.endpoint.models = ["reference", "my-model"]
         self.runs, self.venv = self.folder / "runs", self.folder / "venv"
         self._environment()
         self._files()
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+        others = ("MAKE", "MFLAGS", "TOMSERVE_", "OPENAI_API_KEY")  # of whoever runs the tests
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(others)}
         self.env |= {"TOMSERVE_RUNS": str(self.runs), "PYTHONPATH": os.pathsep.join([str(ROOT), *_more_paths()])}
         self.env["PATH"] = f"{self.venv / 'bin'}:{self.env['PATH']}"
-        first = ["eval", "--base-url", self.endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
+
+    @classmethod
+    def begin(cls, folder: Path, endpoint: Endpoint) -> Path:
+        """Make what every reader begins with, `perturbed-2-reference` and `perturbed-reference`, by first evaluations
+        of a few questions; returns the folder of these runs."""
+        reader = cls(folder, endpoint)
+        shutil.rmtree(reader.runs / "example")
+        first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
         for asked in (first, [*first, "--benchmark", "perturbed"]):
-            self._run([str(self.venv / "bin/tomserve"), *asked], " ".join(asked))
+            reader._run([str(reader.venv / "bin/tomserve"), *asked], " ".join(asked))
+        return reader.runs
 
     def _environment(self) -> None:
         """What make takes for an environment that is set up already."""
@@ -87,6 +100,8 @@ class Reader:
 
     def _files(self) -> None:
         """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, the Hi-ToM file."""
+        if self.begun is not None:
+            shutil.copytree(self.begun, self.runs)
         (self.runs / "example").mkdir(parents=True)
         for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
             shutil.copy(ROOT / "runs/example" / name, self.runs / "example" / name)
@@ -110,7 +125,7 @@ class Reader:
             self._run([sys.executable, "-c", program], program)
 
     def type(self, command: str) -> None:
-        """Run a command as written, but for the address of the endpoint, and with a limit where a make asks all questions."""
+        """Run a command as written, but for the address of the endpoint, and with a limit where it asks all questions."""
         words = command.replace(ADDRESS, self.endpoint.url).split()
         if command in ELSEWHERE:
             self._run(["make", "-n", "-C", str(ROOT), f"VENV={self.venv}", *words[1:]], command)
@@ -120,7 +135,9 @@ class Reader:
             if words[1] == "eval" and not any(word.startswith("MODEL=") for word in words):
                 words.append("MODEL=my-model")  # the endpoint of this test serves two
             if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
-                words.append("LIMIT=66")  # a story or pair for each task would do, and all of them take minutes
+                words.append(f"LIMIT={ENOUGH}")
+        elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
+            words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:
             words += ["--model", "my-model"]
         self._run(words, command)

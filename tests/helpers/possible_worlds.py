@@ -227,12 +227,11 @@ class Asked:
             lambda verb, words: words[1] if verb == "act" and words[0] == self.person else None
         )
 
-    def face(self) -> str | None:
-        """What the person's face last showed to all the others who are asked about."""
-        onlookers = set(self.who[:-1])
+    def face(self, onlookers: tuple[str, ...]) -> str | None:
+        """What the person's face last showed to all of these others."""
         return self.story.until(self.line).last(
             lambda verb, words: (
-                words[1] if verb == "show" and words[0] == self.person and onlookers <= set(words[3:]) else None
+                words[1] if verb == "show" and words[0] == self.person and {*onlookers} <= {*words[3:]} else None
             )
         )
 
@@ -298,12 +297,14 @@ def _feeling(asked: Asked, choice: str) -> bool:
 
 
 def _seen_feeling(asked: Asked, choice: str) -> bool:
-    """By how the matter stands, where the onlooker knows that; else by the face that they saw, if they saw one."""
-    return _feeling(asked, choice) if asked.belief() != UNKNOWN else choice == (asked.face() or UNKNOWN)
+    """The feeling, where the onlooker knows how it stands for the person; else the face; else nobody can tell."""
+    if asked.belief() != UNKNOWN:
+        return _feeling(asked, choice)
+    return choice == (asked.face(asked.who[:-1]) or UNKNOWN)
 
 
 def _face(asked: Asked, choice: str) -> bool:
-    return choice == asked.face()
+    return choice == asked.face(asked.who[:-1])
 
 
 def _surprise(asked: Asked, choice: str) -> bool:
@@ -311,6 +312,78 @@ def _surprise(asked: Asked, choice: str) -> bool:
     if UNKNOWN in (now, real):
         return False
     return choice == ("not_surprised" if now == real else "surprised")
+
+
+Fits = Callable[[Asked, str], bool]
+MOODS, REPLIES = ("glad", "sad"), ("match", "mismatch")
+
+
+def _reply(asked: Asked, choice: str) -> bool:
+    """The choice says whether the wish is believed to be granted."""
+    wish, now = asked.wish(), asked.belief()
+    return bool(wish) and now != UNKNOWN and choice == ("match" if now == wish else "mismatch")
+
+
+def _holding(fits: Fits, among: Sequence[str] | None, asked: Asked) -> str | None:
+    """The state that fits at this line, of those that there are (None: the values of the fact)."""
+    found = [one for one in (among or asked.values) if fits(asked, one)]
+    return found[0] if len(found) == 1 else None
+
+
+def _scenes(asked: Asked) -> list[int]:
+    """The lines with which scenes begin, up to the one asked about."""
+    return sorted({line for line, words in asked.story.events if words[0] == "scene" and line <= asked.line})
+
+
+def _both(*parts: tuple[Fits, Sequence[str] | None]) -> Fits:
+    """The choice names both states that hold now."""
+
+    def fits(asked: Asked, choice: str) -> bool:
+        states = [_holding(one, among, asked) for one, among in parts]
+        return None not in states and choice.split("_") == states
+
+    return fits
+
+
+def _over(fits: Fits, among: Sequence[str] | None, whole: bool) -> Fits:
+    """The choice names the states at the ends of all scenes so far, or of the last two."""
+
+    def over(asked: Asked, choice: str) -> bool:
+        ends = [begin - 1 for begin in _scenes(asked)[1:]] + [asked.line]
+        if not whole and len(ends) < 2:
+            return False
+        moments = [Asked(asked.story, asked.question, end) for end in (ends if whole else ends[-2:])]
+        states = [_holding(fits, among, moment) for moment in moments]
+        return None not in states and choice.split("_") == states
+
+    return over
+
+
+def _cause(fits: Fits, among: Sequence[str] | None) -> Fits:
+    """The choice names the only event about the fact in the line of this scene by which the belief became what it is."""
+
+    def cause(asked: Asked, choice: str) -> bool:
+        scenes = _scenes(asked)
+        if len(scenes) < 2:
+            return False
+        before = Asked(asked.story, asked.question, scenes[-1] - 1)
+        if _holding(fits, among, before) == _holding(fits, among, asked):
+            return False
+        now, line = asked.belief(), asked.line
+        while line >= scenes[-1] and asked.belief(line=line - 1) == now:
+            line -= 1
+        words = [
+            words for at, words in asked.story.events if at == line and words[0] in ("fact", "see", "alone", "tell")
+        ]
+        about = [
+            one for one in words if (one[1] if one[0] == "fact" else one[-2 if one[0] == "tell" else -1]) == asked.fact
+        ]
+        if line < scenes[-1] or len(about) != 1:
+            return False
+        source = "fact" if about[0][0] != "tell" else "voice" if about[0][1] == "-" else about[0][1]
+        return choice == f"{source}_{now}"
+
+    return cause
 
 
 FITS: Mapping[str, Callable[[Asked, str], bool]] = {
@@ -326,6 +399,17 @@ FITS: Mapping[str, Callable[[Asked, str], bool]] = {
     "face": _face,
     "blame": _belief,
     "surprise": _surprise,
+    "feeling_about": _both((_feeling, MOODS), (_belief, None)),
+    "reply_about": _both((_reply, REPLIES), (_belief, None)),
+    "belief_then_feeling": _both((_belief, None), (_feeling, MOODS)),
+    "belief_then_reply": _both((_belief, None), (_reply, REPLIES)),
+    "belief_since": _over(_belief, None, whole=False),
+    "feeling_since": _over(_feeling, MOODS, whole=False),
+    "reply_since": _over(_reply, REPLIES, whole=False),
+    "belief_course": _over(_belief, None, whole=True),
+    "feeling_course": _over(_feeling, MOODS, whole=True),
+    "belief_cause": _cause(_belief, None),
+    "feeling_cause": _cause(_feeling, MOODS),
 }
 """For each kind of question, whether a choice fits."""
 

@@ -40,14 +40,23 @@ def verdicts(tables: dict[str, pl.DataFrame], chance: float | None) -> list[Verd
     return list(load_study("perturbed").verdicts(tables, Context({} if chance is None else {"all": chance})))
 
 
-@pytest.fixture
-def example(tmp_path: Path) -> Path:
-    """The committed run, in a place of its own."""
-    folder = tmp_path / "example"
+def copied(folder: Path) -> Path:
     folder.mkdir()
     for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
         shutil.copy(ROOT / "runs/example" / name, folder / name)
     return folder
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The committed run, in a place of its own."""
+    return copied(tmp_path / "example")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of the committed run, made once for all tests that look at it or compare another one with it."""
+    return report([str(copied(tmp_path_factory.mktemp("whole") / "example"))])
 
 
 # what it says
@@ -207,7 +216,7 @@ def test_what_could_not_be_read_stands_at_the_head_with_a_link(tmp_path: Path) -
     assert "<dd>no: 1 unreadable, 1 failed</dd>" in page
 
 
-def test_two_strategies_in_two_runs_are_one_model(example: Path, tmp_path: Path) -> None:
+def test_two_strategies_in_two_runs_are_one_model(example: Path, whole: str, tmp_path: Path) -> None:
     """Their effect is paired, as in one run; that they come from two runs is said at the head."""
     for strategy in ("vanilla", "cot"):
         shutil.copytree(example, tmp_path / strategy)
@@ -219,8 +228,7 @@ def test_two_strategies_in_two_runs_are_one_model(example: Path, tmp_path: Path)
         manifest["sampling"]["seed"] = int(strategy == "cot")
         (tmp_path / strategy / "manifest.json").write_text(json.dumps(manifest))
     both = report([str(tmp_path / "vanilla"), str(tmp_path / "cot")])
-    alone = report([str(example)])
-    copies, expected = data_of(both)["tables"], data_of(alone)["tables"]
+    copies, expected = data_of(both)["tables"], data_of(whole)["tables"]
     assert copies["prompting_effects"]["csv"] == expected["prompting_effects"]["csv"]
     assert copies["accuracy"]["csv"] == expected["accuracy"]["csv"]
     assert "The runs vanilla, cot are counted as one model, reference, with the strategies vanilla, cot" in both
@@ -228,12 +236,14 @@ def test_two_strategies_in_two_runs_are_one_model(example: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path, tmp_path: Path, suffix: str) -> None:
+def test_a_score_table_has_a_report_that_says_what_it_cannot_show(
+    example: Path, whole: str, tmp_path: Path, suffix: str
+) -> None:
     table = tmp_path / f"mine{suffix}"
     write_scores(load([str(example)], [], None)[1], table)
     path = write_report([str(table)])
     assert path == tmp_path / "mine-report.html"
-    page, whole = path.read_text(), report([str(example)])
+    page = path.read_text()
     assert f"Of mine{suffix} there are no stories, no replies and no chance level here, because" in page
     assert 'id="answers"' not in page
     assert "chance (33%)" not in page
@@ -373,8 +383,8 @@ def test_names_in_charts_are_short_and_whole() -> None:
 # the data of the item browser
 
 
-def test_the_browser_has_every_item_with_its_gold_chain_and_base(example: Path) -> None:
-    found = data_of(report([str(example)]))
+def test_the_browser_has_every_item_with_its_gold_chain_and_base(whole: str) -> None:
+    found = data_of(whole)
     rows, words = found["rows"], found["words"]
     assert {len(column) for column in rows.values()} == {352}
     place = {item["id"]: at for at, item in enumerate(found["items"])}
@@ -515,14 +525,14 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
 # always the same, and small
 
 
-def test_the_same_runs_give_the_same_bytes(example: Path) -> None:
-    first = report([str(example)])
-    assert report([str(example)]) == first
+def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
+    """Again, from a copy elsewhere, and in other processes, in which sets have another order."""
+    assert report([str(example)]) == whole
     code = f"from tomserve.reporting.html.build import report; print(report([{str(example)!r}]), end='')"
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
-        assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(first.encode()).digest()
+        assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(whole.encode()).digest()
 
 
 def test_six_models_fit_into_five_megabytes(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from tomserve.studies import noise
 
 CROWD = 4
 """Requests that the run itself has in flight; the server of these tests answers otherwise above that."""
+SLOW = 0.2
+"""Seconds that an answer takes once many are asked for at once, so that they do meet; before that it takes none."""
 
 
 @pytest.fixture
@@ -48,6 +50,8 @@ def unsteady(endpoint: Endpoint, every: int = 5) -> None:
     answer, with cot another chain to the same one."""
 
     def script(body: dict, n: int):
+        if n == 80:  # the last that is alone: 40 of the run, and 40 with one in flight
+            endpoint.delay = SLOW
         if body.get("preflight") or endpoint.peak <= CROWD or number_of(body) % every:
             return None
         if "beliefs" not in body["response_format"]["json_schema"]["schema"]["properties"]:
@@ -55,7 +59,7 @@ def unsteady(endpoint: Endpoint, every: int = 5) -> None:
         beliefs = [{"sentence": place, "belief": "salt"} for place in (1, 2, 3)]
         return completion(orjson.dumps({"beliefs": beliefs, "answer": "tea"}).decode())
 
-    endpoint.script, endpoint.delay = script, 0.2
+    endpoint.script = script
 
 
 def rows(tmp_path: Path, name: str = "noise.jsonl") -> list[dict]:
@@ -95,9 +99,14 @@ def test_flips_of_a_server_that_depends_on_its_batches_are_counted(endpoint, cli
 
 
 def test_the_same_bytes_are_sent_with_so_many_in_flight(endpoint, cli, asking, tmp_path: Path) -> None:
-    endpoint.delay = 0.1
     assert cli(*asking).code == 0
     first, endpoint.requests, endpoint.peak = endpoint.requests, [], 0
+
+    def script(body: dict, n: int) -> None:
+        if n == 40:  # the last with one in flight
+            endpoint.delay = SLOW
+
+    endpoint.script = script
     done = cli(*asking, "--noise-check", 1)
     assert "40 answers re-asked at 1 and 64 in flight: 0 answers (0.0%, 0.0% to 8.8%) and 0 chains changed" in done.out
     assert Counter(map(orjson.dumps, endpoint.requests)) == Counter(list(map(orjson.dumps, first)) * 2)
@@ -216,12 +225,14 @@ def test_what_fails_is_no_flip_and_what_was_no_answer_is_not_asked_again(
     def script(body: dict, n: int):
         if body.get("preflight"):
             return None
+        if n == 78:  # the last that is alone: 40 of the run, and 38 with one in flight
+            endpoint.delay = SLOW
         if number_of(body) == 3:
             return web.json_response({"error": {"message": "no"}}, status=400)
         crowded = endpoint.peak > CROWD and number_of(body) in failing
         return web.json_response({}, status=500) if crowded else None
 
-    endpoint.script, endpoint.delay = script, 0.1
+    endpoint.script = script
     done = cli(*asking, "--noise-check", 1)
     assert done.code == 1, "the run's own failures count, as ever"
     assert {row["item"] for row in rows(tmp_path)} == {f"demo/{n}" for n in range(1, 21) if n != 3}

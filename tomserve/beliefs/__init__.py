@@ -11,7 +11,7 @@ over the updates whose audience it belongs to, one after the other, and what it 
 (['drawer', 'drawer', 'basket'], ['drawer', 'drawer', 'drawer'])
 """
 
-from tomserve.beliefs.audience import Audience, hearsay, shared_hearsay, together
+from tomserve.beliefs.audience import Audience, apart, hearsay, shared_hearsay, together
 from tomserve.beliefs.belief import Belief, Manner
 from tomserve.beliefs.trace import Chain, Trace, Update
 
@@ -22,6 +22,7 @@ __all__ = [
     "Manner",
     "Trace",
     "Update",
+    "apart",
     "hearsay",
     "shared_hearsay",
     "together",

@@ -16,8 +16,8 @@ a small automaton accepts, and one form serves for seeing, secret looks, and bot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 
@@ -28,28 +28,58 @@ class Audience:
     steps: for each state pairs of agents (as bits of an integer) and the state to which each of them leads; the first
     pair that has the agent counts, and an agent whom none has leads nowhere. accepting: the states, as bits, in which
     a chain may end. Reading begins in state 0; the empty chain is what is really so.
+
+    What follows from the steps is worked out once, because audiences are few and read often. leads: the steps by agent.
+    strangers: all agents, as bits, whom no step has: no chain with one of them takes it over. joint: whether every
+    chain without strangers does. Raises ValueError for agents that are a negative number (such as ~ann), because those
+    would be more than any story has.
     """
 
     steps: tuple[tuple[tuple[int, int], ...], ...]
     accepting: int
+    leads: tuple[dict[int, int], ...] = field(init=False, compare=False, repr=False)
+    strangers: int = field(init=False, compare=False, repr=False)
+    joint: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        leads = []
+        for pairs in self.steps:
+            found: dict[int, int] = {}
+            for agents, following in reversed(pairs):
+                found |= dict.fromkeys(_each(agents), following)
+            leads.append(found)
+        object.__setattr__(self, "leads", tuple(leads))
+        object.__setattr__(self, "strangers", ~sum({agent for found in leads for agent in found}))
+        object.__setattr__(self, "joint", len(leads) == self.accepting == 1)
 
     def takes(self, chain: Sequence[int]) -> bool:
         """Whether this chain takes it over. chain: the agents as bits, the outermost first."""
         state = 0
         for agent in chain:
-            for agents, following in self.steps[state]:
-                if agents & agent:
-                    state = following
-                    break
-            else:
+            state = self.leads[state].get(agent, -1)
+            if state < 0:
                 return False
-        return bool(self.accepting >> state & 1)
+        return self.accepting >> state & 1 == 1
+
+
+def _each(agents: int) -> Iterator[int]:
+    if agents < 0:
+        raise ValueError(f"agents are bits of a number from 0, not of {agents}; name those of the story")
+    while agents:
+        yield agents & -agents
+        agents &= agents - 1
 
 
 @lru_cache(maxsize=4096)
 def together(agents: int) -> Audience:
     """The audience of what really happens and what these agents perceive together, each aware of all the others."""
     return Audience((((agents, 0),),), 1)
+
+
+@lru_cache(maxsize=4096)
+def apart(agents: int) -> Audience:
+    """The audience of what each of these agents learns unnoticed by anybody else: the chains of one of them alone."""
+    return Audience((((agents, 1),), ()), 0b10)
 
 
 @lru_cache(maxsize=4096)

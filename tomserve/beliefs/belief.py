@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from tomserve.items import UNKNOWN
 
@@ -24,8 +24,7 @@ hear: from somebody whom one cannot judge yet: it is added to what is possible.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Belief:
+class Belief(NamedTuple):
     """What may be believed: the possible labels, in the order in which they came up.
 
     labels: at least one. firm: whether it is first-hand or from somebody trusted. viewed: labels that may have been
@@ -36,12 +35,21 @@ class Belief:
     firm: bool = False
     viewed: tuple[str, ...] = ()
 
-    def after(self, labels: Sequence[str], manner: Manner) -> Belief:
+    @property
+    def label(self) -> str:
+        """The only label that is possible. Raises ValueError where there are several."""
+        try:
+            (label,) = self.labels
+        except ValueError:
+            raise ValueError(f"several labels are possible: {', '.join(self.labels)}") from None
+        return label
+
+    def after(self, labels: tuple[str, ...], manner: Manner) -> Belief:
         """The belief once these labels became known in this manner (see Manner)."""
         if manner == "learn":
-            return Belief(tuple(labels), firm=True)
+            return _learned(labels)
         if manner == "infer":
-            return Belief(tuple(labels), firm=self.firm)
+            return Belief(labels, firm=self.firm)
         if manner == "read":
             if self.firm:
                 return self
@@ -49,6 +57,16 @@ class Belief:
         if manner == "view":
             return Belief(_joined(self.labels, labels), self.firm, _joined(self.viewed, labels))
         return Belief(_joined(self.labels, labels), self.firm, self.viewed)
+
+
+NOTHING = Belief()
+"""What everybody believes before anything is known: "unknown"."""
+
+
+@lru_cache(maxsize=4096)
+def _learned(labels: tuple[str, ...]) -> Belief:
+    """What whoever learns these labels believes, whatever it was before. Most beliefs are such, so they are kept."""
+    return Belief(labels, firm=True)
 
 
 def _joined(labels: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:

@@ -5,18 +5,18 @@ No table of chains is kept, because their number grows with every order; a quest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tomserve.beliefs.audience import Audience
-from tomserve.beliefs.belief import Belief, Manner
+from tomserve.beliefs.belief import NOTHING, Belief, Manner
 
 Chain = Sequence[str]
 """Whose belief: the agents, the outermost first; empty for what is really so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """Something that a line of the story makes known.
 
     line: the 0-based index of the line. labels: what becomes known; several where each of them is possible. audience:
@@ -51,35 +51,64 @@ class Trace:
 
         Raises ValueError for an agent who stands in the chain twice, because no audience says what that means.
         """
-        if len(set(chain)) < len(chain):
-            raise ValueError(f"an agent is asked about twice in {' > '.join(chain)}; name every agent once")
-        agents = [self.bits.get(name, 0) for name in chain]
-        if not all(agents):
-            return []
-        return [update for update in self.updates if update.audience.takes(agents)]
+        return self._latest(chain)[::-1]
 
-    def beliefs(self, chain: Chain) -> list[Belief]:
-        """What the chain believes after each line [lines]."""
-        found: list[Belief] = []
-        now = Belief()
-        for update in self.taken(chain):
-            found += [now] * (update.line - len(found))
-            now = now.after(update.labels, update.manner)
-        return found + [now] * (self.lines - len(found))
+    def _latest(self, chain: Chain, *, back_to_learned: bool = False) -> list[Update]:
+        """The updates that the chain takes over, the last first: all, or back to the last that it learned."""
+        agents, everybody = [], 0
+        for name in chain:
+            agents.append(bit := self.bits.get(name, 0))
+            everybody |= bit
+        if everybody.bit_count() < len(agents):  # an agent is unknown, or stands there twice
+            if len(set(chain)) < len(agents):
+                raise ValueError(f"an agent is asked about twice in {' > '.join(chain)}; name every agent once")
+            return []
+        found = []
+        for update in reversed(self.updates):
+            audience = update.audience
+            if not everybody & audience.strangers and (audience.joint or audience.takes(agents)):
+                found.append(update)
+                if back_to_learned and update.manner == "learn":
+                    break
+        return found
 
     def belief(self, chain: Chain) -> Belief:
-        """What the chain believes at the story's end."""
-        now = Belief()
-        for update in self.taken(chain):
+        """What the chain believes at the story's end. Raises ValueError as `taken` does."""
+        now = NOTHING
+        for update in reversed(self._latest(chain, back_to_learned=True)):  # what was learned outweighs all before it
             now = now.after(update.labels, update.manner)
         return now
 
+    def label(self, chain: Chain) -> str:
+        """The one label that the chain believes at the story's end.
+
+        Raises ValueError as `taken` does, and where several labels are possible.
+        """
+        return self.belief(chain).label
+
+    def spans(self, chain: Chain) -> Iterator[tuple[Belief, int]]:
+        """What the chain believes one thing after another, each with the number of lines for which it lasts.
+
+        Raises ValueError as `taken` does.
+        """
+        now, since = NOTHING, 0
+        for line, labels, _, manner in reversed(self._latest(chain)):
+            if line > since:
+                yield now, line - since
+                since = line
+            now = now.after(labels, manner)
+        yield now, self.lines - since
+
+    def beliefs(self, chain: Chain) -> list[Belief]:
+        """What the chain believes after each line [lines]. Raises ValueError as `taken` does."""
+        return [belief for belief, lines in self.spans(chain) for _ in range(lines)]
+
     def chain(self, chain: Chain) -> list[str]:
-        """The one label that the chain believes after each line [lines]. Raises ValueError where there are several."""
-        return [_one(belief) for belief in self.beliefs(chain)]
+        """The one label that the chain believes after each line [lines].
 
-
-def _one(belief: Belief) -> str:
-    if len(belief.labels) > 1:
-        raise ValueError(f"several labels are possible: {', '.join(belief.labels)}")
-    return belief.labels[0]
+        Raises ValueError as `taken` does, and where several labels are possible.
+        """
+        found: list[str] = []
+        for belief, lines in self.spans(chain):
+            found += [belief.label] * lines
+        return found

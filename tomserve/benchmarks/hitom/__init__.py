@@ -4,7 +4,8 @@ What lies where:
 
     events.py         what happens in a story: eight kinds of sentence, read and written exactly
     questions.py      "Where does A think B thinks the x is?", read and written exactly
-    tracker.py        reality and nested beliefs after every sentence, under two named semantics
+    tracker.py        which sentences show or say where an object is, and to whom, under two named semantics; the engine
+                      (tomserve.beliefs) makes reality and nested beliefs after every sentence of them
     rules.py          rules that nest nothing, for score tables and audit: reality, first order, joint witness
     baselines.py      joint witness once more, apart from the tracker, and the containers mentioned
     question_item.py  a question as an Item, with its design factors

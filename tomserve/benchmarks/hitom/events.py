@@ -7,9 +7,9 @@
 {'Ann': 'den'}
 
 The sentences are those of the released generator (Hi-ToM, arXiv 2310.16755). `parse_sentence` is the exact inverse of
-`Event.text`: what cannot be written back as it stood is refused. The first-order event model of the perturbed
-benchmark (tomserve.benchmarks.perturbed.events) is another thing and shares nothing with this: its events are
-hand-written annotations of free prose that say who perceives what, whereas here who perceives what follows from rooms.
+`Event.text`: what cannot be written back as it stood is refused. Only the engine of beliefs is shared with the
+perturbed benchmark (tomserve.benchmarks.perturbed.events): its events are hand-written annotations of free prose that
+say who perceives what, whereas here who perceives what follows from rooms (tracker.py).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def explanations(
         "claimed_place": [e.container for e in events if isinstance(e, Claim | Tell) and e.object == obj],
         "after_leaving": _after_leaving(traced, mask),
         "untrusted_speaker": [
-            u.container for u in traced.updates if u.speaker and u.witnesses & ~u.speaker & ~u.trusting & mask
+            m.container for m in traced.mentions if m.speaker and m.witnesses & ~m.speaker & ~m.trusting & mask
         ],
         "distractor": [event.thing for event in events if isinstance(event, Distractor)],
         "other_object": [event.container for event in places if event.object != obj],
@@ -75,11 +75,11 @@ def explanations(
 def _after_leaving(traced: Trace, asked: int) -> list[str]:
     """The containers to which the object was moved while one of `asked` (as bits) who had seen it was away."""
     found, seen, now = [], 0, ""
-    for update in traced.updates:
-        if not update.speaker:
-            if update.container != now and seen & ~update.witnesses & asked:
-                found.append(update.container)
-            seen, now = seen | update.witnesses, update.container
+    for mention in traced.mentions:
+        if not mention.speaker:
+            if mention.container != now and seen & ~mention.witnesses & asked:
+                found.append(mention.container)
+            seen, now = seen | mention.witnesses, mention.container
     return found
 
 

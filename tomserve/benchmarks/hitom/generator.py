@@ -194,7 +194,7 @@ def _questions(
     facts = StoryFacts(traced, choices, semantics)
     return tuple(
         [
-            Question(who, chain, {**factors, **facts.factors(who, chain[-1])})
+            Question(who, chain, {**factors, **facts.factors(who, chain[-1], chain[-1])})
             for who, chain in zip(asked, chains, strict=True)
         ]
     )
@@ -237,9 +237,9 @@ def _placed(traced: Trace, gaps: list[int], tells: int) -> Trace:
 
     if not gaps and not tells:
         return traced
-    updates = tuple([u._replace(line=u.line + bisect_left(gaps, u.line)) for u in traced.updates])
+    mentions = tuple([m._replace(line=m.line + bisect_left(gaps, m.line)) for m in traced.mentions])
     moved = tuple([line + bisect_left(gaps, line) for line in traced.moved])
-    return Trace(traced.lines + len(gaps) - tells, traced.bits, updates, moved)
+    return Trace(traced.lines + len(gaps) - tells, traced.bits, mentions, moved)
 
 
 def _others(dice: Dice, plan: Plan, plot: Plot, noise: list[Event], answers: list[tuple[int, str]]) -> list[str]:

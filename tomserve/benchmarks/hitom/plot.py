@@ -25,13 +25,13 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Event, Exit, Move, Place, Stay, Tell
 from tomserve.benchmarks.hitom.plan import Cell, Plan
-from tomserve.benchmarks.hitom.tracker import Trace, Update
+from tomserve.benchmarks.hitom.tracker import Mention, Trace
 from tomserve.benchmarks.hitom.words import AGENTS, CONTAINERS, OBJECTS, ROOMS
 
 T = TypeVar("T")
@@ -144,6 +144,7 @@ class Plot:
     names: list[str]
     chapters: list[Chapter]
     tells: list[list[Telling]]  # after each chapter
+    _traced: dict[str, Trace] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def bits(self) -> dict[str, int]:
@@ -183,22 +184,22 @@ class Plot:
         return min([left[name] for name in asked])[1]
 
     @cached_property
-    def seen(self) -> list[Update]:
-        """What the agents see of the object, as updates: those of the first chapter."""
+    def seen(self) -> list[Mention]:
+        """What the agents see of the object: all of it is in the first chapter."""
         chapter = self.chapters[0]
         present = (1 << len(self.names)) - 1
-        found = [Update(1, chapter.first, present)]
+        found = [Mention(1, chapter.first, present)]
         line = 2
         for name, moved in chapter.turns:
             for container in moved:
-                found.append(Update(line, container, present))
+                found.append(Mention(line, container, present))
                 line += 1
             line += 1 if moved else 2  # the exit, after what he did, be it nothing
             present ^= self.bits[name]
         return found
 
-    def heard(self, kind: str) -> list[Update]:
-        """What is told of the object in the twin of that kind, as updates."""
+    def heard(self, kind: str) -> list[Mention]:
+        """What is told of the object in the twin of that kind."""
         if kind in ("none", "filler"):
             return []
         everybody = (1 << len(self.names)) - 1
@@ -209,14 +210,17 @@ class Plot:
             for tell in tells:
                 speaker = self.bits[tell.speaker]
                 heard = everybody if tell.hearer is None else speaker | self.bits[tell.hearer]
-                found.append(Update(line, tell.container(kind), heard, speaker, tell.trusting))
+                found.append(Mention(line, tell.container(kind), heard, speaker, tell.trusting))
                 line += 1
         return found
 
     def traced(self, kind: str) -> Trace:
         """The trace of the twin of that kind, as if it had no distractors."""
-        seen = self.seen
-        return Trace(self.height, self.bits, (*seen, *self.heard(kind)), tuple([update.line for update in seen]))
+        if kind not in self._traced:
+            seen = self.seen
+            moved = tuple([mention.line for mention in seen])
+            self._traced[kind] = Trace(self.height, self.bits, (*seen, *self.heard(kind)), moved)
+        return self._traced[kind]
 
     def events(self, kind: str) -> list[Event | None]:
         """The events of the twin of that kind, one for each line; None for a line that only the other twins have."""

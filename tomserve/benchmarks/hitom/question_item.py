@@ -64,7 +64,7 @@ def make_item(
         choices=(*(label for label in choices if label != UNKNOWN), UNKNOWN),
         answer=answer,
         gold=Gold(chains=(tuple(chain),)) if chain[-1] == answer and set(chain) <= {*choices, UNKNOWN} else None,
-        factors={**factors, **question_factors(traced, asked, choices, answer, semantics)},
+        factors={**factors, **StoryFacts(traced, choices, semantics).factors(asked, chain[-1], answer)},
         cluster=told if cluster is None else cluster,
     )
 
@@ -91,13 +91,6 @@ def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:
     }
 
 
-def question_factors(
-    traced: Trace, asked: Sequence[str], choices: Sequence[str], answer: str, semantics: Semantics = "released"
-) -> dict[str, Factor]:
-    """The factors of one question; see StoryFacts.factors."""
-    return StoryFacts(traced, choices, semantics).factors(asked, answer)
-
-
 class StoryFacts:
     """What the questions of one story share, computed once."""
 
@@ -108,8 +101,8 @@ class StoryFacts:
         self._told, self._reality = traced.told, traced.belief()
         self._other: Semantics = "common_knowledge" if semantics == "released" else "released"
 
-    def factors(self, asked: Sequence[str], answer: str) -> dict[str, Factor]:
-        """The factors of one question, by its answer.
+    def factors(self, asked: Sequence[str], belief: str, answer: str) -> dict[str, Factor]:
+        """The factors of one question, by where the tracked belief ends and by its answer.
 
         tell_relevant: the tells change where the tracked belief ends; equals_first_order, equals_reality,
         equals_joint_witness: the answer is also that rule's (see baselines.py); answer_position: place among the
@@ -118,11 +111,7 @@ class StoryFacts:
         belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the answer.
         """
         traced, semantics = self._traced, self._semantics
-        updates = traced.decisive(asked, semantics)
-        belief = witnessed = updates[-1].container if updates else UNKNOWN
-        if self._told:
-            seen = [update.container for update in updates if not update.speaker]
-            witnessed = seen[-1] if seen else UNKNOWN
+        witnessed = traced.seen.label(asked) if self._told else belief
         first = belief if len(asked) == 1 else traced.belief(asked[-1:], semantics)
         return {
             "order": len(asked),
@@ -132,7 +121,7 @@ class StoryFacts:
             "equals_joint_witness": answer == witnessed,
             "answer_position": self._positions.get(answer),
             "answer_place": self._places.get(answer),
-            "order_sensitive": self._told and order_sensitive(traced, asked, semantics),
+            "order_sensitive": self._told and _turned(traced, asked, semantics, belief),
             "semantics_differ": self._told and belief != traced.belief(asked, self._other),
             "label_agrees": belief == answer,
         }
@@ -144,8 +133,12 @@ def order_sensitive(traced: Trace, asked: Sequence[str], semantics: Semantics = 
     Under either semantics the answer depends on which agents are asked and on which of them comes last (at order 2,
     released, that is the whole order; above it, released, not even that matters).
     """
-    if len(asked) < 2 or not traced.told:
+    return traced.told and _turned(traced, asked, semantics, traced.belief(asked, semantics))
+
+
+def _turned(traced: Trace, asked: Sequence[str], semantics: Semantics, belief: str) -> bool:
+    """Whether another order of the asked agents believes something else than `belief`."""
+    if len(asked) < 2:
         return False
-    belief = traced.belief(asked, semantics)
     turned = ((*asked[:at], *asked[at + 1 :], asked[at]) for at in range(len(asked) - 1))
     return any(traced.belief(other, semantics) != belief for other in turned)

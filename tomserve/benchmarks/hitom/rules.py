@@ -23,7 +23,7 @@ from functools import lru_cache
 from tomserve.benchmarks.hitom.explain import semantics_of, traced
 from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.tracker import Semantics, Trace
-from tomserve.items import UNKNOWN, Item
+from tomserve.items import Item
 from tomserve.scoring.rules import Rule
 
 
@@ -40,8 +40,8 @@ def first_order(trace: Trace, asked: Sequence[str], semantics: Semantics = "rele
 
 def joint_witness(trace: Trace, asked: Sequence[str], semantics: Semantics = "released") -> str:
     """The container at the last sentence that all of `asked` saw together, in whatever order."""
-    seen = [update.container for update in trace.decisive(asked, semantics) if not update.speaker]
-    return seen[-1] if seen else UNKNOWN
+    del semantics
+    return trace.seen.label(asked)
 
 
 _ANSWERS: dict[str, Callable[[Trace, Sequence[str], Semantics], str]] = {

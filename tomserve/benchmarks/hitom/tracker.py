@@ -8,8 +8,8 @@
 ('blue_box', 'red_box')
 
 A story is read once for an object (`trace`), which leaves the few sentences that can change a belief about it, with
-the agents concerned as bits of an integer; a question then scans those. No table of all ordered tuples is kept, so any
-order costs the same.
+the agents concerned as bits of an integer. Each of them becomes an update for an audience, and what any chain of agents
+makes of those is left to the engine (tomserve.beliefs).
 
 Seeing, in both semantics: who enters a room sees every object in it, mentioned or not; who is in a room when an object
 is placed or moved there sees it. Such a sentence sets every chain of agents who are all present. Leaving changes no
@@ -32,21 +32,28 @@ are refused: "Ann thinks Ann thinks" is no question of the benchmark, and the tw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
+from tomserve import beliefs
+from tomserve.beliefs import Update, hearsay, shared_hearsay, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Exit, Move, Place, Story, Tell
 from tomserve.errors import one_of
-from tomserve.items import UNKNOWN
 
 Semantics = Literal["released", "common_knowledge"]
 SEMANTICS: tuple[Semantics, ...] = ("released", "common_knowledge")
 _INSIDE = 1 << 30  # exit time of who is in a room: after every sentence
 
 
-class Update(NamedTuple):
-    """A sentence that can change beliefs about the traced object. Agents are bits, see `Trace.bits`."""
+class _Under(dict[Semantics, beliefs.Trace]):
+    def __missing__(self, semantics: Semantics) -> beliefs.Trace:
+        raise ValueError(one_of("semantics", semantics, SEMANTICS))
+
+
+class Mention(NamedTuple):
+    """A sentence that shows or says where the traced object is. Agents are bits, see `Trace.bits`."""
 
     line: int  # 0-based index of the sentence
     container: str
@@ -55,38 +62,61 @@ class Update(NamedTuple):
     trusting: int = 0  # hearers who trust the speaker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trace:
-    """All updates that can change beliefs about one object, in a story of `lines` sentences."""
+    """All sentences about one object, in a story of `lines` sentences, and what follows for beliefs about it."""
 
     lines: int
     bits: dict[str, int]  # agent who enters -> bit, in order of entrance
-    updates: tuple[Update, ...]
+    mentions: tuple[Mention, ...]
     moved: tuple[int, ...]  # lines that place or move the object
 
-    @property
+    @cached_property
     def told(self) -> bool:
         """Whether anything is said about the object."""
-        return any(update.speaker for update in self.updates)
+        return any(mention.speaker for mention in self.mentions)
 
     @property
     def places(self) -> list[str]:
         """The containers in which the object is seen or said to be, in order of their first mention."""
-        return list(dict.fromkeys(update.container for update in self.updates))
+        return list(dict.fromkeys([mention.container for mention in self.mentions]))
+
+    @cached_property
+    def seen(self) -> beliefs.Trace:
+        """Beliefs as they would be if nothing were said about the object: the same under both semantics."""
+        sights = [m for m in self.mentions if not m.speaker]
+        updates = [Update(line, (container,), together(witnesses)) for line, container, witnesses, _, _ in sights]
+        return beliefs.Trace(self.lines, self.bits, tuple(updates))
+
+    @cached_property
+    def under(self) -> Mapping[Semantics, beliefs.Trace]:
+        """Beliefs under each semantics, in which tellings have another audience. ValueError for an unknown one."""
+        if not self.told:
+            return _Under(dict.fromkeys(SEMANTICS, self.seen))
+        released: list[Update] = []
+        common: list[Update] = []
+        sights = iter(self.seen.updates)
+        for line, container, witnesses, speaker, trusting in self.mentions:
+            if speaker:
+                telling = (speaker, witnesses & ~speaker, trusting)
+                released.append(Update(line, (container,), hearsay(*telling)))
+                common.append(Update(line, (container,), shared_hearsay(*telling)))
+            else:
+                sight = next(sights)
+                released.append(sight)
+                common.append(sight)
+        return _Under(
+            released=beliefs.Trace(self.lines, self.bits, tuple(released)),
+            common_knowledge=beliefs.Trace(self.lines, self.bits, tuple(common)),
+        )
 
     def belief(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> str:
         """Where the object is by `asked` (outermost agent first; none: really), at the story's end."""
-        found = self.decisive(asked, semantics)
-        return found[-1].container if found else UNKNOWN
+        return self.under[semantics].label(asked)
 
     def chain(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> list[str]:
         """The belief of `asked` after each sentence: `lines` labels, "unknown" until something is known."""
-        labels: list[str] = []
-        now = UNKNOWN
-        for update in self.decisive(asked, semantics):
-            labels += [now] * (update.line - len(labels))
-            now = update.container
-        return labels + [now] * (self.lines - len(labels))
+        return self.under[semantics].chain(asked)
 
     def decided(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> int | None:
         """0-based index of the sentence that set the final belief, or None where it is "unknown"."""
@@ -100,30 +130,7 @@ class Trace:
 
         Raises ValueError for a repeated agent and for an unknown semantics.
         """
-        if semantics not in SEMANTICS:
-            raise ValueError(one_of("semantics", semantics, SEMANTICS))
-        order = len(asked)
-        if len(set(asked)) < order:
-            raise ValueError(f"an agent is asked about twice in {' > '.join(asked)}; name every agent once")
-        mask = last = 0
-        for name in asked:
-            last = self.bits.get(name, 0)
-            if not last:
-                return []
-            mask |= last
-        if semantics == "common_knowledge":
-            return [u for u in self.updates if u.witnesses & mask == mask and (not u.speaker or u.trusting & last)]
-        if order == 1:
-            return [u for u in self.updates if u.witnesses & mask and (not u.speaker or u.trusting & last)]
-        if order == 2:
-            first = mask ^ last
-            return [
-                u
-                for u in self.updates
-                if u.witnesses & mask == mask
-                and (not u.speaker or u.speaker == first or (u.speaker == last and u.trusting & first))
-            ]
-        return [u for u in self.updates if not u.speaker and u.witnesses & mask == mask]
+        return self.under[semantics].taken(asked)
 
 
 def trace(story: Story, obj: str) -> Trace:
@@ -132,7 +139,7 @@ def trace(story: Story, obj: str) -> Trace:
     where: dict[str, str] = {}
     inside: dict[str, int] = {}  # room -> agents in it, as bits
     left: dict[str, int] = {}  # agent -> time of the last exit
-    updates: list[Update] = []
+    mentions: list[Mention] = []
     moved: list[int] = []
     entered = room = container = ""
     for line, event in enumerate(story.events):
@@ -145,7 +152,7 @@ def trace(story: Story, obj: str) -> Trace:
                 room = entered if isinstance(event, Place) else where.get(event.agent, "")
                 container = event.container
                 moved.append(line)
-                updates.append(Update(line, container, inside.get(room, 0)))
+                mentions.append(Mention(line, container, inside.get(room, 0)))
         elif isinstance(event, Enter):
             entered = event.room
             for name in event.agents:
@@ -159,7 +166,7 @@ def trace(story: Story, obj: str) -> Trace:
                 elif left.get(name) == _INSIDE:  # went to wait without a sentence that says so
                     left[name] = line
             if container and entered == room:
-                updates.append(Update(line, container, inside[room]))
+                mentions.append(Mention(line, container, inside[room]))
         elif isinstance(event, Claim | Tell) and event.object == obj and event.speaker in bits:
             speaker = bits[event.speaker]
             time = left.get(event.speaker, -1)
@@ -168,8 +175,8 @@ def trace(story: Story, obj: str) -> Trace:
                 hearers |= bits.get(name, 0)
                 if time > left.get(name, -1):  # which the speaker's own is not
                     trusting |= bits.get(name, 0)
-            updates.append(Update(line, event.container, speaker | hearers, speaker, trusting))
-    return Trace(len(story.events), bits, tuple(updates), tuple(moved))
+            mentions.append(Mention(line, event.container, speaker | hearers, speaker, trusting))
+    return Trace(len(story.events), bits, tuple(mentions), tuple(moved))
 
 
 def belief(story: Story, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:

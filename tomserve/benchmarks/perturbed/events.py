@@ -1,8 +1,10 @@
 """Derive reality and beliefs from the events of a story, independently of the gold that was written by hand.
 
 The events of a sentence say who perceives, tells, moves or waits. `track` turns them into reality and the asked
-person's belief after each sentence. It knows nothing of classes, scenarios or hand-written gold, so that a comparison
-finds slips in either. What a person infers (`infer`) cannot be derived; the author states it, and it can be left out.
+person's belief after each sentence: each event becomes an update for the engine (tomserve.beliefs). Neither knows of
+classes, scenarios or hand-written gold, so that a comparison finds slips in either. What a person infers (`infer`)
+cannot be derived; the author states it, and it can be left out. What persons think of each other's beliefs the events
+do not say, so that nobody asks for it.
 
 In these forms A and B are persons and L and M are labels:
 
@@ -25,9 +27,11 @@ In these forms A and B are persons and L and M are labels:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
+from tomserve.beliefs import Manner, Trace, Update, apart, together
 from tomserve.items import UNKNOWN
 
 _FORMS = {
@@ -53,8 +57,12 @@ class Event:
     labels: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Event:
-    """Read one event. Raises ValueError for an unknown verb, with the known ones, and for words that do not fit."""
+    """Read one event; what was read is kept, because stories share most of their events.
+
+    Raises ValueError for an unknown verb, with the known ones, and for words that do not fit.
+    """
     verb = text.split(" ", 1)[0]
     form = _FORMS.get(verb)
     if form is None:
@@ -72,57 +80,55 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
-@dataclass
-class _State:
-    """Reality (`world`) and every person's belief after some sentences, as sets of labels that are possible."""
+_MANNERS: Mapping[str, Manner] = {"tell": "learn", "infer": "infer", "read": "read", "hear": "hear"}
+"""How a person learns the labels that an event names, by its verb."""
 
-    world: set[str] = field(default_factory=lambda: {UNKNOWN})
-    beliefs: dict[str, set[str]] = field(default_factory=dict)
-    firm: set[str] = field(default_factory=set)  # persons whose belief is first-hand or from somebody they trust
-    viewed: dict[str, set[str]] = field(default_factory=dict)  # what persons may have noticed first-hand already
-    armed: tuple[str, frozenset[str]] | None = None  # label that a mechanism will bring about, and who knows of it
 
-    def learn(self, agent: str, labels: set[str], *, firm: bool) -> None:
-        self.beliefs[agent] = set(labels)
-        self.viewed.pop(agent, None)
-        if firm:
-            self.firm.add(agent)
+class _Reading:
+    """Reads events one after another, and makes of each what the engine needs to know."""
 
-    def apply(self, event: Event) -> None:
-        labels = set(event.labels)
-        if event.verb == "world":
-            self.world = labels
-            for agent in event.agents:
-                self.learn(agent, self.world, firm=True)
-        elif event.verb == "arm":
-            self.armed = (event.labels[0], frozenset(event.agents))
-        elif event.verb in ("pass", "stall"):
-            if self.armed is None:
-                raise ValueError(f"event {event.verb!r}: no mechanism was armed before")
-            label, knowing = self.armed
-            if event.verb == "pass":
-                self.world = {label}
-            for agent in set(event.agents) & knowing:
-                self.learn(agent, {label}, firm=True)
-        else:
-            for agent in event.agents:
-                self._person(event.verb, agent, labels)
+    def __init__(self) -> None:
+        self.bits: dict[str, int] = {}
+        self.updates: list[Update] = []
+        self._world: tuple[str, ...] = (UNKNOWN,)
+        self._armed: tuple[str, frozenset[str]] | None = None  # what a mechanism will bring about, and who knows of it
 
-    def _person(self, verb: str, agent: str, labels: set[str]) -> None:
-        if verb == "see":
-            self.learn(agent, self.world, firm=True)
+    def read(self, line: int, event: Event) -> None:
+        verb = event.verb
+        if verb == "world":
+            self._changes(line, event.labels, event.agents)
+        elif verb == "see":
+            self._becomes(line, self._world, event.agents, "learn")
         elif verb == "view":
-            self.viewed[agent] = self.viewed.get(agent, set()) | self.world
-            self.beliefs[agent] = self.beliefs.get(agent, {UNKNOWN}) | self.world
-        elif verb == "tell":
-            self.learn(agent, labels, firm=True)
-        elif verb == "read":
-            if agent not in self.firm:  # somebody who may have seen the thing itself may believe either
-                self.beliefs[agent] = labels | self.viewed.get(agent, set())
-        elif verb == "hear":
-            self.beliefs[agent] = self.beliefs.get(agent, {UNKNOWN}) | labels
-        elif verb == "infer":
-            self.learn(agent, labels, firm=False)
+            self._becomes(line, self._world, event.agents, "view")
+        elif verb == "arm":
+            self._armed = (event.labels[0], frozenset(event.agents))
+        elif verb in ("pass", "stall"):
+            if self._armed is None:
+                raise ValueError(f"event {verb!r}: no mechanism was armed before")
+            label, knowing = self._armed
+            told = knowing.intersection(event.agents)
+            if verb == "pass":
+                self._changes(line, (label,), told)
+            else:
+                self._becomes(line, (label,), told, "learn")
+        else:
+            self._becomes(line, event.labels, event.agents, _MANNERS[verb])
+
+    def _changes(self, line: int, labels: tuple[str, ...], agents: Iterable[str]) -> None:
+        """The world becomes something else, and these persons know it."""
+        self._world = labels
+        self.updates.append(Update(line, labels, together(self._persons(agents))))
+
+    def _becomes(self, line: int, labels: tuple[str, ...], agents: Iterable[str], manner: Manner) -> None:
+        """Each of these persons learns something of the world, which stays as it is."""
+        self.updates.append(Update(line, labels, apart(self._persons(agents)), manner))
+
+    def _persons(self, names: Iterable[str]) -> int:
+        found = 0
+        for name in names:
+            found |= self.bits.setdefault(name, 1 << len(self.bits))
+        return found
 
 
 def track(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True) -> list[tuple[set[str], set[str]]]:
@@ -131,11 +137,11 @@ def track(story: Sequence[Sequence[str]], asked: str, *, inference: bool = True)
     story: the events of each sentence. asked: the person. inference: whether `infer` events count. Raises ValueError
     for an event that cannot be read, or that cannot happen.
     """
-    state = _State()
-    after_each = []
-    for events in story:
+    reading = _Reading()
+    for line, events in enumerate(story):
         for event in map(parse, events):
             if inference or event.verb != "infer":
-                state.apply(event)
-        after_each.append((set(state.world), set(state.beliefs.get(asked, {UNKNOWN}))))
-    return after_each
+                reading.read(line, event)
+    trace = Trace(len(story), reading.bits, tuple(reading.updates))
+    after_each = zip(trace.beliefs(()), trace.beliefs((asked,)), strict=True)
+    return [(set(world.labels), set(belief.labels)) for world, belief in after_each]

@@ -27,7 +27,7 @@ NOTES = {
 }
 GOAL = (
     f"No reader shall be right more often than chance plus {MARGIN:.2f} in a class, unless the class says why. A class "
-    "that is too small to tell counts as good while chance plus two standard errors, plus this margin, covers it."
+    "that is too small to tell counts as good while chance plus this margin and three standard errors covers its share."
 )
 
 
@@ -69,7 +69,7 @@ def problems(counts: pl.DataFrame) -> Iterator[tuple[str, str]]:
     for it, empty where it states none."""
     for row in counts.iter_rows(named=True):
         share, error = row["right"] / row["total"], (row["chance"] * (1 - row["chance"]) / row["total"]) ** 0.5
-        if share > row["chance"] + MARGIN + 2 * error:
+        if share > row["chance"] + MARGIN + 3 * error:
             kind = f"{row['task']}/{row['dimension']}" if row["task"] != row["dimension"] else row["task"]
             family = BY_NAME.get(row["family"])
             reason = family.reasons.get((row["task"], row["reader"]), "") if family else ""

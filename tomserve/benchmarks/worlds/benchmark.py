@@ -62,5 +62,7 @@ def show(path: Path | None, where: Sequence[str]) -> Findings:
 DRAW = Draw(over=("family",), unit=("world", "worlds"), group=("family", "families"))
 """Whole worlds are drawn, all scenarios of one together, and equally many of each family."""
 
-BENCHMARK = Benchmark(NAME, load, draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show, generate=generate)
+BENCHMARK = Benchmark(
+    NAME, load, study="worlds", draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show, generate=generate
+)
 """The value by which tomserve knows the benchmark."""

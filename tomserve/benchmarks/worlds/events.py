@@ -11,6 +11,7 @@ The events of a line are written so, where A and B are keys of people, F is a fa
     seek A F                A wants the thing that F is the place of, wherever that is
     act A V                 A does the act V, from which others may conclude what A believes or wants
     show A V [seen B, C]    A's face shows the feeling V; B and C see it
+    scene                   a new scene begins with this line
 
 `tell` says nothing of whether the speaker is right or sincere: what the speaker believes does not change. A person may
 be told something by a voice without a name of its own: then S is "-".
@@ -42,6 +43,7 @@ _FORMS = {
     "seek": re.compile(rf"seek (?P<people>{_PEOPLE}) (?P<fact>\w+)"),
     "act": re.compile(r"act (?P<actor>\w+) (?P<value>\w+)"),
     "show": re.compile(rf"show (?P<actor>\w+) (?P<value>\w+)(?: seen (?P<people>{_PEOPLE}))?"),
+    "scene": re.compile(r"scene"),
 }
 
 
@@ -77,7 +79,8 @@ class Happened:
 
     traces: beliefs about each fact. wants: pairs of line and wanted value, by person and fact; the value is "" where a
     thing is sought wherever it is. acts: pairs of line and act, by person. shown: line, feeling and who saw it, by
-    person.
+    person. scenes: the lines with which scenes begin. sources: by line and fact, where each event
+    about it comes from: who says it, "voice" for a voice without a name, or "fact" for what is seen.
     """
 
     lines: int
@@ -85,6 +88,8 @@ class Happened:
     wants: Mapping[tuple[str, str], tuple[tuple[int, str], ...]]
     acts: Mapping[str, tuple[tuple[int, str], ...]]
     shown: Mapping[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
+    scenes: tuple[int, ...] = ()
+    sources: Mapping[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
 
     def wanted(self, person: str, fact: str, at: int | None = None) -> str | None:
         """What the person last wanted the fact to be, by the 0-based line `at` (None: the end); None for nothing."""
@@ -103,11 +108,15 @@ class _Reading:
     wants: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     acts: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     shown: dict[str, list[tuple[int, str, tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
+    scenes: list[int] = field(default_factory=list)
+    sources: dict[tuple[int, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def mask(self, people: Iterable[str]) -> int:
         return sum({self.bits[name] for name in people})
 
     def apply(self, line: int, event: Event) -> None:
+        if event.verb in ("fact", "see", "alone", "tell"):
+            self.sources[line, event.fact].append("fact" if event.verb != "tell" else event.actor or "voice")
         if event.verb == "fact":
             self.real[event.fact] = event.value
             self.updates[event.fact].append(Update(line, (event.value,), together(self.mask(event.people))))
@@ -120,6 +129,8 @@ class _Reading:
             speaker = self.bits[event.actor] if event.actor else 0
             heard = hearsay(speaker, self.mask(event.people), self.mask(trusting))
             self.updates[event.fact].append(Update(line, (event.value,), heard))
+        elif event.verb == "scene":
+            self.scenes.append(line)
         elif event.verb == "distrust":
             self.distrusted |= {(name, event.actor) for name in event.people}
         elif event.verb in ("want", "seek"):
@@ -161,4 +172,6 @@ def read(story: Sequence[Sequence[str]], facts: Mapping[str, Sequence[str]], peo
         {key: tuple(found) for key, found in reading.wants.items()},
         {key: tuple(found) for key, found in reading.acts.items()},
         {key: tuple(found) for key, found in reading.shown.items()},
+        tuple(dict.fromkeys(reading.scenes)),
+        {key: tuple(found) for key, found in reading.sources.items()},
     )

@@ -100,5 +100,6 @@ def _factors(world: World, question: Question, right: Key, lines: int) -> dict[s
         "asked": ">".join(question.who) or None,
         "answer_key": right,
         "reality": label(world, real) if real is not None else None,
+        "options": len(question.choices),
         "sentences": lines,
     }

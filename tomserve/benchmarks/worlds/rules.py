@@ -20,6 +20,10 @@ From beliefs and desires follow the rest:
     faces       A face may show another feeling than the one that is felt (display rules: Ekman and Friesen 1969). Who
                 knows how the matter stands for somebody goes by that; who does not goes by the face, and who does
                 not see that, either, cannot tell (Harris, Donnelly, Guz and Pitt-Watson 1986).
+    replies     Where a story says how people mean to reply to a matter, they mean the one reply ("match") if they
+                believe that it is as they want, and the other ("mismatch") if not.
+    changes     How these states go through the scenes of a story, and why, says the second page:
+                tomserve.benchmarks.worlds.rules_change.
 
 >>> from tomserve.benchmarks.worlds.record import Question
 >>> sorted(KINDS)[:4]
@@ -33,6 +37,7 @@ from dataclasses import dataclass
 
 from tomserve.benchmarks.worlds.events import Happened, read
 from tomserve.benchmarks.worlds.record import Key, Question, World
+from tomserve.benchmarks.worlds.rules_change import cause, course, pair, since
 from tomserve.errors import one_of
 from tomserve.items import UNKNOWN
 
@@ -160,6 +165,19 @@ def _surprise(case: Case) -> Key | None:
     return UNSURPRISED if believed == real else SURPRISED
 
 
+def _mood(case: Case) -> Key | None:
+    """Whether the person is glad or sad, whatever finer feelings apply."""
+    return _only(feelings(case) & {GLAD, SAD})
+
+
+def _reply(case: Case) -> Key | None:
+    """Which of two replies the person intends: "match" or "mismatch"."""
+    believed = case.believed()
+    if believed == UNKNOWN or not case.wanted:
+        return None
+    return "match" if believed == case.wanted else "mismatch"
+
+
 def _only(found: set[Key]) -> Key | None:
     return next(iter(found)) if len(found) == 1 else None
 
@@ -177,6 +195,17 @@ KINDS: Mapping[str, Callable[[Case], Key | None]] = {
     "face": _face,
     "blame": _blame,
     "surprise": _surprise,
+    "feeling_about": pair(_mood, _belief),
+    "reply_about": pair(_reply, _belief),
+    "belief_then_feeling": pair(_belief, _mood),
+    "belief_then_reply": pair(_belief, _reply),
+    "belief_since": since(_belief),
+    "feeling_since": since(_mood),
+    "reply_since": since(_reply),
+    "belief_course": course(_belief),
+    "feeling_course": course(_mood),
+    "belief_cause": cause(_belief),
+    "feeling_cause": cause(_mood),
 }
 """The rule that answers each kind of question: a function that gives the key of the right choice, or None."""
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tomserve.benchmarks.worlds.lexicon import Lexicon
-from tomserve.benchmarks.worlds.record import World
+from tomserve.benchmarks.worlds.record import Question, World
 from tomserve.benchmarks.worlds.rendering import items
 from tomserve.benchmarks.worlds.rules import answer
 from tomserve.benchmarks.worlds.variants import protagonist, same_question, second_person, twin, version, without
-from tomserve.items import Item
+from tomserve.items import UNKNOWN, Item
 
 
 class Triple(NamedTuple):
@@ -37,7 +37,8 @@ class Triple(NamedTuple):
 
 
 def triples(world: World, lexicon: Lexicon) -> Iterator[Triple]:
-    """The triples of all questions about a false belief of the protagonist, or about what follows from it.
+    """The triples of all questions about a false belief of the protagonist, or about what follows from it; the belief
+    may be one about what somebody else believes.
 
     The choices of p and p_twin are in the first person: those about the protagonist call them "I", and those for whose
     question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such as the
@@ -51,7 +52,7 @@ def triples(world: World, lexicon: Lexicon) -> Iterator[Triple]:
     for place, question in enumerate(world.questions):
         same = same_question(question, other.questions)
         f = next(items(world, lexicon, questions=[place]), None)
-        if f is None or same is None or question.who != (who,) or f.factors["condition"] != "false_belief":
+        if f is None or same is None or question.who[:1] != (who,) or not _mistaken(world, question):
             continue
         told = (
             bare.model_copy(update={"questions": (bare.questions[place],)}),
@@ -65,3 +66,12 @@ def triples(world: World, lexicon: Lexicon) -> Iterator[Triple]:
                 for one, variant in zip(told, ("ppt_p", "ppt_p_twin"), strict=True)
             )
             yield Triple(f, p, p_twin)
+
+
+def _mistaken(world: World, question: Question) -> bool:
+    """Whether the outermost person asked about is wrong: about the fact, or about what the next one believes."""
+    choices = (*world.facts[question.fact], UNKNOWN)
+    probe = question.model_copy(update={"kind": "belief", "choices": choices})
+    inner = probe.model_copy(update={"who": question.who[1:]})
+    believed, real = answer(world, probe), answer(world, inner)
+    return believed != real and not {believed, real} & {None, UNKNOWN}

@@ -26,7 +26,7 @@ STATES = ("x", "y")
 FORWARD = ("false_belief", "true_belief")
 ACT = ("act_false_belief", "act_true_belief")
 WISH = ("wish_false_belief", "wish_true_belief")
-VERSIONS = ((*FORWARD, "true_control", *ACT), (*FORWARD, "false_control", *WISH))
+VERSIONS = ((*FORWARD, "true_control"), ACT, (*FORWARD, "false_control"), WISH)
 TOLD = ("setting", "either", "view", "cause", "notice", "random", "random_notice", "detail")
 """What a template tells in several phrasings, of which a world has one."""
 
@@ -43,14 +43,14 @@ def draw(draft: Draft, scenario: str) -> World:
     listed = [rng.sample("xy", 2) for _ in range(3)]
     early = rng.random() < 0.5  # whether S is spoken of before the first percept
     controlled, acting, wishing = "control" in scenario, scenario in ACT, scenario in WISH
-    # Who acts in opposite ways by opposite beliefs wants the same.
-    wishes = {"P": wanted, "R": wanted if agreed or acting else _other(wanted)}
+    # Where no twin balances what a story asks, both want the same: their beliefs differ, so their acts and feelings do.
+    wishes = {"P": wanted, "R": wanted if agreed or acting or controlled else _other(wanted)}
     aware = "P" if scenario.rpartition("_")[0].endswith("true") else "R"
     unaware = "R" if aware == "P" else "P"
 
     draft.scene("setting")
-    draft.scene("states", {"a": f"l{listed[0][0]}", "b": f"l{listed[0][1]}"})
-    draft.scene("people", dict(zip("ABC", crowd, strict=True)))
+    draft.scene("states", {"a": f"l{listed[0][0]}", "b": f"l{listed[0][1]}"}, part="filler")
+    draft.scene("people", dict(zip("ABC", crowd, strict=True)), part="filler")
     if wishing:
         draft.scene("wish_untold", {**_two(pair), "wa": f"w{listed[1][0]}", "wb": f"w{listed[1][1]}"})
     else:
@@ -108,7 +108,7 @@ def _act(draft: Draft, name: Key, wish: Key, *, told: bool, aware: bool, same_ac
 
 
 def _ask(draft: Draft, pair: Sequence[Key], acting: bool, wishing: bool) -> None:
-    """The questions: about both people in random order, as what one believes or feels shows nothing of the other."""
+    """The questions about both people, in random order."""
     for name in pair:
         if acting:
             draft.ask("belief_from_act", "state", STATES, (name,), dimension="belief", task="backward_belief")
@@ -117,7 +117,8 @@ def _ask(draft: Draft, pair: Sequence[Key], acting: bool, wishing: bool) -> None
         else:
             draft.ask("action", "state", ("match", "mismatch"), (name,), dimension="action", task="forward_action")
         if not wishing:
-            draft.ask("feeling", "state", (GLAD, SAD), (name,), dimension="emotion", task="feeling")
+            role = "feeling_in_act" if acting else "feeling"
+            draft.ask("feeling", "state", (GLAD, SAD), (name,), role=role, dimension="emotion", task="feeling")
     if not acting:
         for name in (*pair, "S"):
             choices = (*STATES, UNKNOWN)

@@ -1,0 +1,185 @@
+"""The study of generated worlds: who has a mind to follow, by family, dimension, condition and order.
+
+    tomserve analyze worlds-mymodel --study worlds
+
+Two ways to count, by `--intervals`: *recommended* (the default) has intervals over worlds, and a failure counts as
+wrong; *published* takes every question as independent of the others. `notes` says what each table means.
+
+accuracy            all questions, by model and strategy, beside the best rule that follows nobody's mind
+families            by family of worlds and dimension (belief, action, emotion, ...), beside chance and the best rule
+tasks               by family and task
+conditions          by what the person asked about believes: truly, falsely, or nothing
+false_minus_true    false-belief questions minus true-belief ones about the same worlds
+joint               questions that are right in both tellings of a world, the one with the false and the one with the
+                    true belief, beside the product of the two shares
+orders              by the order of the belief: 0 is what is really so, 1 a belief, 2 a belief about a belief
+prompting_effects   each strategy against vanilla, on the same questions
+baselines           every rule that follows nobody's mind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.stats.published import accuracy_interval
+from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies.contrasts import Record, contrast, matched, pair, share
+from tomserve.studies.rows import BASELINE, REQUIRED, prepared, with_columns
+from tomserve.studies.showing import Tables
+
+from .notes import NOTES, PUBLISHED
+from .verdicts import verdicts
+
+FACTORS: Mapping[str, Any] = {
+    **dict.fromkeys(("family", "scenario", "task", "dimension", "condition", "kind", "asked"), pl.String),
+    **{"order": pl.Int64, "options": pl.Int64},
+}
+"""The factors of the design that the tables need, with their types."""
+
+TWO = ("false_belief", "true_belief")
+"""The conditions that are compared with each other."""
+
+MIND = ("belief", "action", "intention")
+"""The dimensions in which false-belief and true-belief questions are compared: others are asked in other numbers."""
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name; those without rows are left out.
+
+    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
+    lacks a column.
+    """
+    kinds = baselines.Kinds.of(scores)
+    rows = prepared(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
+    arms = rows.group_by(["model", "strategy"], maintain_order=True)
+    accuracy = [{"model": key[0], "strategy": key[1], **_share(part, kinds, intervals)} for key, part in arms]
+    made: dict[str, list[Record]] = {
+        "accuracy": accuracy,
+        baselines.TABLE: [
+            *baselines.table(rows.with_columns(family=pl.lit("all")), kinds, ("model", "family")),
+            *baselines.table(rows, kinds, ("model", "family")),
+        ],
+        "families": list(_by(rows, ("family", "dimension"), kinds, intervals)),
+        "tasks": list(_by(rows, ("family", "task"), kinds, intervals)),
+        "conditions": list(_by(rows.filter(pl.col("condition").is_not_null()), ("condition",), kinds, intervals)),
+        "orders": list(
+            _by(rows.filter(pl.col("dimension").is_in(["belief", "reality"])), ("order",), kinds, intervals)
+        ),
+    }
+    if intervals == "recommended":
+        made |= {
+            "false_minus_true": list(_false_minus_true(rows)),
+            "joint": list(_joint(rows)),
+            "prompting_effects": list(_effects(rows)),
+        }
+    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
+
+
+def _share(rows: pl.DataFrame, kinds: baselines.Kinds, intervals: str, *, brief: bool = False) -> Record:
+    """The share of right answers, beside the best rule; `brief` leaves out the interval of the difference to it."""
+    if intervals == "recommended":
+        return {**share(rows), **baselines.beside(rows, kinds, interval=not brief)}
+    correct, total = int(rows["correct"].sum()), rows.height
+    low, high = accuracy_interval(correct, total)
+    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    return {**found, "unread": int(rows["unread"].sum())}
+
+
+def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str) -> Iterator[Record]:
+    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the choices."""
+    named = ["model", "strategy", *keys]
+    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        chance = part.select((1 / pl.col("options")).mean()).item()
+        found = _share(part, kinds, intervals, brief=True)
+        yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
+
+
+def _false_minus_true(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model and strategy, the difference between false-belief and true-belief questions of the same worlds."""
+    asked = rows.filter(pl.col("condition").is_in(TWO), pl.col("dimension").is_in(MIND), pl.col("order") == 1)
+    told = asked.with_columns(world=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", "condition"))
+    for key, part in told.group_by(["model", "strategy"], maintain_order=True):
+        found = matched(part, part["condition"] == TWO[0], stratum="world")
+        shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
+        yield {"model": key[0], "strategy": key[1], **{name: found[name] for name in shown}}
+
+
+def joined(rows: pl.DataFrame) -> pl.DataFrame:
+    """Questions in two tellings of a world, in one of which the person believes falsely and in the other truly.
+
+    rows: prepared rows. The two have the same number in the world and ask the same of the same person; `correct` is
+    that of the false belief, `control` that of the true one.
+    """
+    keys = ["model", "strategy", "cluster", "number", "kind", "asked", "task"]
+    numbered = rows.with_columns(number=pl.col("item").str.split("/").list.last())
+    false, true = (numbered.filter(condition=name) for name in TWO)
+    return pair(false, true.unique(keys, keep="first", maintain_order=True), on=keys)
+
+
+def _joint(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy and family (and over all of them), how often both tellings of a question are right."""
+    pairs = joined(rows).with_columns(both=pl.col("correct") & pl.col("control"))
+    for key, part in pairs.group_by(["model", "strategy"], maintain_order=True):
+        families = [
+            ("all", part),
+            *((str(name[0]), some) for name, some in part.group_by(["family"], maintain_order=True)),
+        ]
+        for family, some in families:
+            found = share(some.with_columns(correct=pl.col("both"), faulty=pl.col("faulty") | pl.col("control_faulty")))
+            false, true = (some.select(pl.col(name).mean()).item() for name in ("correct", "control"))
+            yield {
+                **{"model": key[0], "strategy": key[1], "family": family, "pairs": some.height},
+                **{"joint": found["accuracy"], "joint_low": found["ci_low"], "joint_high": found["ci_high"]},
+                **{"false_belief": false, "true_belief": true, "product": false * true, "worlds": found["tasks"]},
+                "chance": some.select((1 / pl.col("options") ** 2).mean()).item(),
+            }
+
+
+def _effects(rows: pl.DataFrame) -> Iterator[Record]:
+    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
+        pairs = pair(treated, rows.filter(model=model, strategy=BASELINE))
+        if strategy != BASELINE and pairs.height:
+            yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
+
+
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
+    return PUBLISHED if intervals == "published" else NOTES
+
+
+SHOWN = {
+    "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
+    "families": "model strategy family dimension total accuracy ci_low ci_high chance best_rule_accuracy",
+    "conditions": "model strategy condition total accuracy ci_low ci_high chance",
+    "false_minus_true": "model strategy share_treated share_control risk_difference rd_low rd_high p",
+    "joint": "model strategy family pairs joint joint_low joint_high product chance",
+    "orders": "model strategy order total accuracy ci_low ci_high chance",
+    "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
+}
+"""The columns of each table that the terminal prints."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: of each table the columns that a reader needs first."""
+    excerpts = []
+    for name, columns in SHOWN.items():
+        if (frame := tables.get(name)) is not None:
+            kept = [column for column in columns.split() if column in frame.columns]
+            said = NOTES[name] if name in ("conditions", "false_minus_true", "joint") else ""
+            excerpts.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), said))
+    return excerpts
+
+
+STUDY = Study(
+    name="worlds",
+    tables=tables,
+    notes=notes,
+    warnings=baselines.missing,
+    summary=summary,
+    verdicts=verdicts,
+    labels={"family": "family", "dimension": "dimension", "condition": "condition", "task": "task"},
+)
+"""The value by which tomserve knows the study."""

@@ -1,0 +1,110 @@
+"""A story's updates followed by any chain of agents, after every line and at the end."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.beliefs_by_hand import (
+    AGENTS,
+    BITS,
+    CHAINS,
+    Mind,
+    Names,
+    bits,
+    noticed,
+    perceived,
+    told_among_all,
+    told_as_released,
+)
+from tomserve.beliefs import Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
+
+LINES = 6
+some = st.sets(st.sampled_from(AGENTS))
+manners: st.SearchStrategy[Manner] = st.sampled_from(("learn", "infer", "read", "view", "hear"))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[Update, set[Names]]]:
+    """Updates in the order of a story, each with the chains that its description says take it over."""
+    found = []
+    for line in sorted(draw(st.lists(st.integers(0, LINES - 1), max_size=8))):
+        label, manner, who = draw(st.sampled_from("xyz")), draw(manners), draw(some)
+        kind = draw(st.sampled_from(("together", "apart", "hearsay", "shared_hearsay")))
+        if kind == "together":
+            audience, chains = together(bits(who)), perceived(who)
+        elif kind == "apart":
+            audience, chains = apart(bits(who)), noticed(who)
+        else:
+            speaker, trusting = draw(st.sampled_from(AGENTS)), draw(some)
+            telling, told = (hearsay, told_as_released) if kind == "hearsay" else (shared_hearsay, told_among_all)
+            audience, chains = telling(BITS[speaker], bits(who), bits(trusting)), told(speaker, who, trusting)
+        found.append((Update(line, (label,), audience, manner), chains))
+    return found
+
+
+@given(histories(), st.data())
+def test_every_chain_believes_what_it_took_over(history: list[tuple[Update, set[Names]]], data: st.DataObject) -> None:
+    trace = Trace(LINES, BITS, tuple(update for update, _ in history))
+    asked = [chain for chain in CHAINS if len(chain) < 2] + data.draw(st.lists(st.sampled_from(CHAINS), max_size=20))
+    for chain in asked:
+        mine = [update for update, chains in history if chain in chains]
+        assert trace.taken(chain) == mine
+        expected = []
+        for line in range(LINES):
+            mind = Mind()
+            for update in mine:
+                if update.line <= line:
+                    mind.learns(update.labels, update.manner)
+            expected.append(mind.possible)
+        beliefs = trace.beliefs(chain)
+        assert [set(belief.labels) for belief in beliefs] == expected
+        assert trace.belief(chain) == beliefs[-1]
+        if all(len(labels) == 1 for labels in expected):
+            assert [{label} for label in trace.chain(chain)] == expected
+            assert trace.label(chain) == beliefs[-1].label
+
+
+def test_labels_after_every_line() -> None:
+    found = Trace.of(
+        5,
+        ("Ada", "Bo", "Ada"),
+        lambda at: [Update(1, ("box",), together(at["Ada"] | at["Bo"])), Update(3, ("tin",), together(at["Ada"]))],
+    )
+    assert dict(found.bits) == {"Ada": 1, "Bo": 2}
+    assert found.chain(()) == ["unknown", "box", "box", "tin", "tin"]
+    assert found.chain(("Ada", "Bo")) == ["unknown", "box", "box", "box", "box"]
+    assert [*found.spans(("Ada",))] == [
+        (Belief(), 1),
+        (Belief(("box",), firm=True), 2),
+        (Belief(("tin",), firm=True), 2),
+    ]
+    assert [update.line for update in found.taken(("Ada",))] == [1, 3]
+
+
+def test_of_several_updates_in_one_line_the_last_state_is_the_lines() -> None:
+    doubt, sure = Update(0, ("x",), together(1), "hear"), Update(0, ("y",), together(1))
+    assert Trace(2, {"Ada": 1}, (doubt, sure)).chain(("Ada",)) == ["y", "y"]
+    assert Trace(1, {"Ada": 1}, (sure, doubt)).belief(("Ada",)).labels == ("y", "x")
+
+
+def test_a_story_without_updates_or_lines() -> None:
+    assert Trace(2, {"Ada": 1}, ()).chain(("Ada",)) == ["unknown", "unknown"]
+    assert Trace(0, {}, ()).beliefs(()) == []
+    assert Trace(0, {}, ()).label(()) == "unknown"
+
+
+def test_where_several_labels_are_possible_there_is_no_chain_of_labels() -> None:
+    found = Trace(2, {"Ada": 1}, (Update(1, ("x",), together(1), "hear"),))
+    for ask in (found.chain, found.label):
+        with pytest.raises(ValueError, match="several labels are possible: unknown, x"):
+            ask(("Ada",))
+
+
+def test_strangers_believe_nothing_and_nobody_is_asked_about_twice() -> None:
+    found = Trace(2, {"Ada": 1, "Bo": 2}, (Update(0, ("x",), together(3)),))
+    assert found.taken(("Zoe",)) == []
+    assert found.chain(("Ada", "Zoe")) == ["unknown", "unknown"]
+    for chain in (("Ada", "Bo", "Ada"), ("Zoe", "Zoe"), ("Ada", "Zoe", "Ada")):
+        for ask in (found.taken, found.belief, found.beliefs, found.chain, found.label):
+            with pytest.raises(ValueError, match=f"asked about twice in {' > '.join(chain)}"):
+                ask(chain)
