@@ -90,7 +90,7 @@ class Recipe:
     story_weight: float = 0.1
     hints: float = 0.6
     look: float = 2.0
-    social: int = 1200
+    social: int = 1100
     again: float = 0.5
 
     def __post_init__(self) -> None:

@@ -100,13 +100,35 @@ def released_runs() -> frozenset[str]:
     return frozenset(runs(texts))
 
 
+ASIDE = ("for", "theme", "culture")
+"""Parts of words.yaml that are neither names nor labels."""
+
+
+@cache
+def released_words() -> frozenset[str]:
+    """Every word of dataset/worlds/words.yaml in small letters, which no invented word may be."""
+
+    def texts(part: Any) -> Iterable[str]:
+        if isinstance(part, Mapping):
+            part = [one for key, one in part.items() if key not in ASIDE]
+        if isinstance(part, str):
+            yield from _WORD.findall(part.casefold())
+        elif isinstance(part, Iterable):
+            for one in part:
+                yield from texts(one)
+
+    return frozenset(texts(built_in().words))
+
+
 def drawn_words(rng: random.Random, held_out: bool) -> dict[str, Any]:
     """Words for one story, in the form of dataset/worlds/words.yaml: seen or invented ones, or those held out."""
 
     def word(pool: Sequence[str]) -> str:
-        if not held_out and rng.random() < 0.5:
-            return words.invent(rng)
-        return rng.choice(words.split(list(pool), held_out))
+        if held_out or rng.random() >= 0.5:
+            return rng.choice(words.split(list(pool), held_out))
+        while (made := words.invent(rng)) in released_words():
+            pass
+        return made
 
     def several(pool: Sequence[str], count: int) -> list[str]:
         found: list[str] = []
@@ -184,7 +206,7 @@ def _matters(found: Words) -> list[dict[str, Any]]:
 
 def _decisions(found: Words) -> list[dict[str, Any]]:
     job, things = found["occupations"][-1], [thing["name"] for thing in found["objects"]]
-    return [{"boss": f"the {job}", "sub": f"the {things[0]}", "go": "show the", "values": things[1:]}]
+    return [{"boss": f"the {job}", "sub": f"the {things[0]}", "go": "show", "the": "the", "values": things[1:]}]
 
 
 def _works(found: Words) -> list[dict[str, str]]:
@@ -222,7 +244,7 @@ def _tell(rng: random.Random, name: str, chosen: str, held_out: bool) -> Told | 
     if mended is None:
         return None
     world, made = mended, [_shaped(item, held_out) for item in items(mended, lexicon)]
-    hinted = [item for item in made if item.factors["order"] != 2 and item.factors["kind"] in HINTED]
+    hinted = [item for item in made if item.factors["order"] in (0, 1) and item.factors["kind"] in HINTED]
     return Told(made, learned(world, next(iter(world.facts))), {item.id: _asked(item, world) for item in hinted})
 
 
@@ -281,13 +303,17 @@ def _shaped(item: Item, held_out: bool) -> Item:
 def learned(world: World, fact: str) -> tuple[Learned, ...]:
     """What each sentence lets people know about a fact: who learns it, "" standing for the world, and which label."""
     trace = happened(world).traces[fact]
-    found = [Learned((), None)] * trace.lines
+    found, mixed = [Learned((), None)] * trace.lines, set[int]()
     for update in trace.updates:
         who = tuple(_named(world, key) for key, bit in trace.bits.items() if update.audience.takes((bit,)))
         if update.audience.takes(()):
             who = ("", *who)
-        found[update.line] = Learned(who, label(world, update.labels[0]) if update.labels[0] != UNKNOWN else None)
-    return tuple(found)
+        what = label(world, update.labels[0]) if update.labels[0] != UNKNOWN else None
+        before = found[update.line]
+        if before.who and before.what != what:  # several things at once: no hint can say who learns which
+            mixed.add(update.line)
+        found[update.line] = Learned(tuple(dict.fromkeys((*before.who, *who))), what)
+    return tuple(Learned((), None) if line in mixed else one for line, one in enumerate(found))
 
 
 def asked_in(made: Sequence[Item], form: str, *, chained: bool) -> list[Item]:

@@ -83,7 +83,7 @@ def test_a_cause_is_the_event_that_was_seen_and_nothing_where_two_come_in_one_li
 
 
 def test_every_question_is_settled_and_all_five_scenes_are_said(drawn: list[World], made: list[Item]) -> None:
-    assert len(made) == sum(len(world.questions) for world in drawn) == 16 * len(drawn)
+    assert len(made) == sum(len(world.questions) for world in drawn) == FAMILY.most * len(drawn)
     for world in drawn:
         story = sentences(world, built_in())
         assert 12 <= len(story) <= 17

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.family import Family
-from tomserve.benchmarks.worlds.record import Key, World
+from tomserve.benchmarks.worlds.record import Key, Part, World
 from tomserve.items import UNKNOWN
 
 PLACES = ("x", "y", "z")
@@ -52,15 +52,9 @@ def draw(draft: Draft, scenario: str) -> World:
     _ask(draft, scenario, course, swap, extra)
     if scenario != "no_transfer" and course != "late" and deep < 0.5:
         chain = _third(course, companion, deep)
+        slots = {"C": chain[1]}
         draft.ask(
-            "belief",
-            "place",
-            CHOICES,
-            chain,
-            role="third",
-            slots={"C": chain[1]},
-            task="third_order_belief",
-            dimension="belief",
+            "belief", "place", CHOICES, chain, role="third", slots=slots, dimension="belief", task="third_order_belief"
         )
     return draft.world(scenario=scenario)
 
@@ -90,7 +84,7 @@ def _before(draft: Draft, places: Sequence[Key], scenario: str, course: str, com
     if course == "joint":
         if companion is not None:
             draft.scene("goes", {"A": "T"}, part="percept")
-        _move(draft, places[1], scenario, ["P", "Q"])
+        _move(draft, places[1], scenario, ["P", "Q"], part="plain")  # neither of them misses it
         draft.scene("go_both", {"A": "P", "B": "Q"}, part="percept")
         return
     _goes(draft, "Q", companion)
@@ -118,14 +112,14 @@ def _goes(draft: Draft, name: Key, companion: Key | None) -> None:
         draft.scene("goes", {"A": name}, part="percept")
 
 
-def _move(draft: Draft, place: Key, scenario: str, watching: Sequence[Key]) -> None:
+def _move(draft: Draft, place: Key, scenario: str, watching: Sequence[Key], part: Part = "cause") -> None:
     """S moves the thing in front of these people for the first time, or in "no_transfer" leaves it where it is."""
     watchers = _together(draft, watching)
     if scenario == "no_transfer":
-        draft.scene("elsewhere", {"A": "S", "l": place}, part="cause")
+        draft.scene("elsewhere", {"A": "S", "l": place}, part=part)
     else:
         slots = {"A": "S", "W": watchers, "l": place}
-        draft.scene("move", slots, f"fact place={place} seen S, {', '.join(watching)}", part="cause")
+        draft.scene("move", slots, f"fact place={place} seen S, {', '.join(watching)}", part=part)
 
 
 def _find(draft: Draft, scenario: str, place: Key, finders: Sequence[Key]) -> None:
@@ -156,14 +150,14 @@ def _ask(draft: Draft, scenario: str, course: str, swap: bool, extra: int) -> No
         second += [("S", "P") if course == "joint" else ("S", "Q"), ("P", "R")]
         second += [("S", "P")] if course == "late" else []
         actions.append(("S", "P") if course == "late" else ("S", "Q"))
-    draft.ask("reality", "place", PLACES, task="reality", dimension="reality")
+    draft.ask("reality", "place", PLACES, dimension="reality", task="reality")
     for name in first:
-        draft.ask("belief", "place", CHOICES, (name,), task="belief", dimension="belief")
+        draft.ask("belief", "place", CHOICES, (name,), dimension="belief", task="belief")
     for chain in second:
-        draft.ask("belief", "place", CHOICES, chain, role="second", task="second_order_belief", dimension="belief")
+        draft.ask("belief", "place", CHOICES, chain, role="second", dimension="belief", task="second_order_belief")
     for chain in actions:
         draft.ask(
-            "action", "place", PLACES, chain, role="second_action", task="second_order_action", dimension="action"
+            "action", "place", PLACES, chain, role="second_action", dimension="action", task="second_order_action"
         )
 
 
