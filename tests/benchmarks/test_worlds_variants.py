@@ -28,6 +28,7 @@ from tomserve.benchmarks.worlds.variants import (
     version,
     without,
 )
+from tomserve.benchmarks.worlds.wording import say
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import UNKNOWN, Item
 
@@ -37,7 +38,7 @@ every_scenario = pytest.mark.parametrize(("family", "scenario"), TOLD)
 TWINS = [(family.name, scenario) for family in FAMILIES for scenario in family.twins]
 
 
-def drawn(family: str, scenario: str, number: int = 6) -> Iterator[World]:
+def drawn(family: str, scenario: str, number: int = 3) -> Iterator[World]:
     """A few worlds of a family in a scenario."""
     for place in range(number):
         yield BY_NAME[family].world(built_in(), f"{family}-3-{place:04d}", scenario)
@@ -86,6 +87,20 @@ def test_told_to_the_protagonist_the_story_has_no_third_person_for_them(family: 
         assert [said for said in text(second) if DISAGREES.search(said)] == []
 
 
+@every_scenario
+def test_every_phrasing_can_be_said_to_the_protagonist(family: str, scenario: str) -> None:
+    for world in drawn(family, scenario):
+        key, wrong = protagonist(world), []
+        other = recast(world, built_in(), 1)
+        for part, roles in (("roles", world.scenes), ("questions", world.questions)):
+            for one in roles:
+                for phrasing in built_in().phrasings(world.family, one.role, part):
+                    told = {say(phrasing, one.slots, w.people, w.words, second=key) for w in (world, other)}
+                    if len(told) > 1 or DISAGREES.search(min(told)):
+                        wrong.append(told)
+        assert wrong == []
+
+
 VERBS = (
     "is",
     "was",
@@ -104,9 +119,11 @@ VERBS = (
 )
 DISAGREES = re.compile(
     rf"\b(?i:you) (?:{'|'.join(VERBS)})\b|\b(?:Is|is|Has|has|Does|does|Was|was) you\b(?! and)|\byou (?:me|I|you)\b"
-    r"|\byour(?:s?[.,;:?!]|$)|\bby you are|\byou's\b|[.!?]\"? you",
+    r"|\byour(?:s?[.,;:?!]|$)|\bby you are|\byou's\b|[.!?]\"? you"
+    r"|\b(?:eyes|opinion|mind|view|hands|back|name|words) of you\b|\b(?i:you)\b[^.;:?!]*\bthemselves\b"
 )
-"""Where "you" has a verb of the third person, a possessive stands alone, or a sentence begins without a capital."""
+"""Where "you" has a verb of the third person, is called "themselves", or a possessive stands alone, or a sentence begins
+without a capital, or "of you" stands for "your"."""
 
 
 def pieces(part: Any) -> Iterator[str]:
