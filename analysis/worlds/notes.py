@@ -24,7 +24,8 @@ NOTES = {
     "the same worlds, each world counted once, with its 95% interval. A model that answers with what is really so has "
     "the second right and the first wrong. What is below zero is lost where a mind differs from the world.",
     "joint": "A question counts only if it is right in both tellings of its world: the one in which the person asked "
-    "about believes falsely, and the one in which the same person believes truly. product is what that share would be "
+    "about believes falsely, and the one in which the same person believes truly; only questions whose right answers "
+    "differ between the two are counted. product is what that share would be "
     "if the two were independent of each other; chance is that of two blind guesses. Rules that always give what is "
     "really so, or always what was so first, have none of these pairs right.",
     "orders": "Questions about reality (order 0), about what somebody believes (1), and about what somebody believes "

@@ -34,7 +34,7 @@ from .notes import NOTES, PUBLISHED
 from .verdicts import verdicts
 
 FACTORS: Mapping[str, Any] = {
-    **dict.fromkeys(("family", "scenario", "task", "dimension", "condition", "kind", "asked"), pl.String),
+    **dict.fromkeys(("family", "scenario", "task", "dimension", "condition", "kind", "asked", "answer_key"), pl.String),
     **{"order": pl.Int64, "options": pl.Int64},
 }
 """The factors of the design that the tables need, with their types."""
@@ -110,13 +110,16 @@ def _false_minus_true(rows: pl.DataFrame) -> Iterator[Record]:
 def joined(rows: pl.DataFrame) -> pl.DataFrame:
     """Questions in two tellings of a world, in one of which the person believes falsely and in the other truly.
 
-    rows: prepared rows. The two have the same number in the world and ask the same of the same person; `correct` is
-    that of the false belief, `control` that of the true one.
+    rows: prepared rows. The two have the same number in the world and ask the same of the same person, and their right
+    answers differ; each question is in one pair at most. `correct` is that of the false belief, `control` that of the
+    true one.
     """
     keys = ["model", "strategy", "cluster", "number", "kind", "asked", "task"]
     numbered = rows.with_columns(number=pl.col("item").str.split("/").list.last())
-    false, true = (numbered.filter(condition=name) for name in TWO)
-    return pair(false, true.unique(keys, keep="first", maintain_order=True), on=keys)
+    false, true = (numbered.filter(condition=name).unique(keys, keep="first", maintain_order=True) for name in TWO)
+    other = true.select(*keys, pl.col("answer_key").alias("control_key"))
+    pairs = pair(false, true, on=keys).join(other, on=keys, maintain_order="left")
+    return pairs.filter(pl.col("answer_key").ne_missing(pl.col("control_key")))
 
 
 def _joint(rows: pl.DataFrame) -> Iterator[Record]:

@@ -57,8 +57,8 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     elif any(signs):
         verdict = "It depends on the strategy"
     remark = (
-        "Compared are questions about what the same people in the same worlds believe, intend or do, in a telling in "
-        "which they missed what happened and in one in which they did not. Whoever answers with what is really so has "
-        "the one right and the other wrong."
+        "Compared are questions of the same worlds about what people believe, intend or do: those about somebody who "
+        "believes something false, and those about somebody who believes something true. Whoever answers with what is "
+        "really so has the one wrong and the other right."
     )
     yield Card("Is a belief followed where it is false?", verdict, tone, tuple(grounds), remark)

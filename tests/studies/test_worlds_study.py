@@ -66,19 +66,14 @@ def test_whoever_answers_with_what_is_so_has_true_beliefs_right_and_no_pair(aske
 
 
 def test_pairs_are_the_same_question_about_the_same_person_in_two_tellings(asked: list[Item]) -> None:
-    by_world: dict[str, list[Item]] = {}
-    for item in asked:
-        by_world.setdefault(item.cluster, []).append(item)
-    pairs = 0
-    for item in asked:
-        if item.factors["condition"] != "false_belief":
-            continue
-        number, keys = item.id.split("/")[2], ("kind", "asked", "task")
-        others = [other for other in by_world[item.cluster] if other.id.split("/")[2] == number]
-        pairs += any(
-            other.factors["condition"] == "true_belief" and all(item.factors[k] == other.factors[k] for k in keys)
-            for other in others
-        )
+    first: dict[str, dict[tuple[object, ...], Item]] = {"false_belief": {}, "true_belief": {}}
+    for item in sorted(asked, key=lambda one: one.id):
+        key = (item.cluster, item.id.split("/")[2], *(item.factors[name] for name in ("kind", "asked", "task")))
+        first.get(str(item.factors["condition"]), {}).setdefault(key, item)
+    false, true = first.values()
+    pairs = sum(
+        false[key].factors["answer_key"] != true[key].factors["answer_key"] for key in false.keys() & true.keys()
+    )
     found = study(scored(asked, vanilla=lambda item: item.answer))
     assert found["joint"].filter(family="all")["pairs"].to_list() == [pairs]
     assert pairs > 50
@@ -90,7 +85,8 @@ def test_a_guesser_is_near_chance(asked: list[Item]) -> None:
     row = found["joint"].filter(family="all").row(0, named=True)
     assert abs(row["joint"] - row["chance"]) < 0.08
     for name in ("conditions", "orders"):
-        assert (found[name]["accuracy"] - found[name]["chance"]).abs().max() < 0.12
+        many = found[name].filter(pl.col("total") > 60)
+        assert (many["accuracy"] - many["chance"]).abs().max() < 0.12
 
 
 def test_published_intervals_take_questions_as_independent(asked: list[Item]) -> None:

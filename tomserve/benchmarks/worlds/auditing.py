@@ -9,7 +9,7 @@ import polars as pl
 
 from tomserve.benchmarks.findings import Findings, outcome
 from tomserve.benchmarks.worlds.families import BY_NAME
-from tomserve.benchmarks.worlds.surface import BAG, LOOKING, bag_of_words, roles
+from tomserve.benchmarks.worlds.surface import BAG, LOOKING, OMNISCIENT, all_knowing, bag_of_words, roles
 from tomserve.items import Item
 
 MARGIN = 0.05
@@ -21,7 +21,9 @@ CONSTANT = "best constant"
 NOTES = {
     "right": "The share of right answers in each class of question (family, task, dimension) of readers who follow "
     "nobody's mind. chance: one over the number of choices, averaged. A reader of kind learned answers each fifth of "
-    "the worlds as the others taught it.",
+    f"the worlds as the others taught it. {OMNISCIENT}: whoever follows wishes, acts and feelings by the rules, but "
+    "takes everybody to know what is really so; that is a reader of minds, for whom the goal does not hold, and shows "
+    "how much of a class hangs on beliefs that differ from the world.",
     "balance": "How often the choice of each kind is right: by its place in the list, and by the key of its value in "
     "the record of its world.",
 }
@@ -60,6 +62,7 @@ def _readers(items: Sequence[Item]) -> Iterator[tuple[str, int]]:
     yield CONSTANT, max([*places.values(), *fixed.values()])
     for name, rule in LOOKING.items():
         yield name, sum(rule(item) == item.answer for item in items)
+    yield OMNISCIENT, sum(all_knowing(item) == item.answer for item in items)
     answers = bag_of_words(items)
     yield BAG, sum(answers.get(item.id) == item.answer for item in items)
 
@@ -69,10 +72,12 @@ def problems(counts: pl.DataFrame) -> Iterator[tuple[str, str]]:
     for it, empty where it states none."""
     for row in counts.iter_rows(named=True):
         share, error = row["right"] / row["total"], (row["chance"] * (1 - row["chance"]) / row["total"]) ** 0.5
-        if share > row["chance"] + MARGIN + 3 * error:
+        if row["reader"] != OMNISCIENT and share > row["chance"] + MARGIN + 3 * error:
             kind = f"{row['task']}/{row['dimension']}" if row["task"] != row["dimension"] else row["task"]
             family = BY_NAME.get(row["family"])
-            reason = family.reasons.get((row["task"], row["reader"]), "") if family else ""
+            most, reason = family.reasons.get((row["task"], row["reader"]), (0.0, "")) if family else (0.0, "")
+            if share > most:
+                reason = ""
             yield (
                 f"{row['family']}, {kind}: {row['reader']!r} has {row['right']} of {row['total']} right "
                 f"({share:.2f}; chance {row['chance']:.2f})",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.generating import generate
 from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.release import released
 from tomserve.benchmarks.worlds.rendering import NAME, items
 from tomserve.benchmarks.worlds.showing import shown
@@ -34,7 +37,24 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     for item in read_items(path):
         if item.benchmark != NAME:
             raise ContentError(f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items", path=path)
+        checked(item, path)
         yield item
+
+
+def checked(item: Item, path: Path) -> None:
+    """Refuse an item whose record or family is none, as a file of somebody else may have it. Raises ContentError."""
+    family = item.factors.get("family")
+    if not isinstance(family, str):
+        raise ContentError(
+            f"item {item.id!r}: its factor family is {family!r}; expected the name of a family", path=path
+        )
+    try:
+        World.model_validate(item.world or {})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "world"
+        reason = f"item {item.id!r}: its record `world` is not one of a world: {place}: {first['msg']}"
+        raise ContentError(reason, path=path) from None
 
 
 def audit(path: Path | None, say: Say) -> Findings:

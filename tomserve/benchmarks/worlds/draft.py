@@ -14,6 +14,10 @@ from typing import Any
 from tomserve.benchmarks.worlds.lexicon import Lexicon
 from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
 from tomserve.benchmarks.worlds.rules import FEELINGS
+from tomserve.errors import ContentError
+
+TRIES = 10_000
+"""So often is a name drawn before the lists are said to have too few."""
 
 
 class Draft:
@@ -39,12 +43,14 @@ class Draft:
         """Give people to these keys: names from several cultures, all of which begin with different letters."""
         for key in keys:
             taken = {person.name[0] for person in self.people.values()}
-            while True:
+            for _ in range(TRIES):
                 block = self.rng.choice(self.lexicon.words["names"])
                 gender: Gender = "woman" if self.rng.random() < 0.5 else "man"
                 name = self.rng.choice(block["women" if gender == "woman" else "men"])
                 if name[0] not in taken:
                     break
+            else:
+                raise ContentError("names: too few that begin with different letters", path=self.lexicon.words_file)
             self.people[key] = Person(name=name, gender=gender, culture=block["culture"])
 
     def scene(

@@ -19,8 +19,8 @@ class Family:
     one world; worlds take the groups in turn. twins: for scenarios in which the protagonist misses something, the
     scenario of the twin, in which the protagonist notices. protagonist: the key of the person that the twins and the
     second person are about. most: how many questions of a telling are asked, drawn from those that the family has, the
-    same in all scenarios of a world. reasons: why a reader who follows nobody's mind may do well in a class, by the
-    task and the reader's name (see tomserve.benchmarks.worlds.auditing).
+    same in all scenarios of a world. reasons: by the task and the reader's name, up to which share a reader who
+    follows nobody's mind may do well in a class, and why (see tomserve.benchmarks.worlds.auditing).
     """
 
     name: str
@@ -29,7 +29,7 @@ class Family:
     twins: Mapping[str, str] = field(default_factory=dict)
     protagonist: str = "P"
     most: int = 6
-    reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    reasons: Mapping[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     @property
     def scenarios(self) -> tuple[str, ...]:

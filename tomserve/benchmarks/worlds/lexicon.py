@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tomserve import content
 from tomserve.benchmarks.worlds.wording import expanded
@@ -24,6 +26,58 @@ PHRASINGS = ("roles", "questions", "first_person")
 """The parts of a file of phrasings whose form every family shares."""
 
 
+Word = Annotated[str, StringConstraints(min_length=1, max_length=80)]
+Several = Annotated[list[Word], Field(min_length=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Names(_Part):
+    """Given names of one culture, by the gender of whom they are usual for."""
+
+    culture: Word
+    women: Several
+    men: Several
+    either: list[Word] = []
+
+
+class Surrounding(_Part):
+    """Somewhere indoors, and the places in which small things are kept there."""
+
+    in_: Word = Field(alias="in")
+    places: Annotated[list[Word], Field(min_length=3)]
+
+
+class Thing(_Part):
+    """A small thing, and what one may want it for."""
+
+    name: Word
+    for_: Several = Field(alias="for")
+
+
+class Theme(_Part):
+    """What goes together: containers, and contents that each of them may hold."""
+
+    theme: Word
+    containers: Several
+    contents: Annotated[list[Word], Field(min_length=3)]
+
+
+class Words(_Part):
+    """The lists of words.yaml."""
+
+    schema_: int = Field(alias="schema", default=1)
+    names: Annotated[list[Names], Field(min_length=1)]
+    surroundings: Annotated[list[Surrounding], Field(min_length=1)]
+    objects: Annotated[list[Thing], Field(min_length=1)]
+    containers: Several
+    contents: Annotated[list[Theme], Field(min_length=1)]
+    occupations: Several
+    relations: Several
+
+
 class Lexicon:
     """The words and phrasings of one folder.
 
@@ -32,20 +86,32 @@ class Lexicon:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.words: Mapping[str, Any] = _mapping(folder / "words.yaml")
+        self.words: Mapping[str, Any] = yamlfile.load_model(self.words_file, Words).model_dump(by_alias=True)
         self._files: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def words_file(self) -> Path:
+        """The file of the words."""
+        return self.folder / "words.yaml"
 
     def phrasings(self, family: str, role: str, part: str = "roles") -> tuple[str, ...]:
         """All phrasings of a role, alternatives written out. part: "roles" or "questions".
 
         Raises ContentError with the known roles for one that neither the family's file nor the shared one has.
         """
-        own, shared = self._file(family).get(part, {}), self._file(SHARED).get(part, {})
+        own, shared = self._file(family).get(part) or {}, self._file(SHARED).get(part) or {}
+        if not isinstance(own, dict) or not isinstance(shared, dict):
+            raise ContentError(f"{part}: expected a mapping by role", path=self._path(family))
         found = own.get(role) or shared.get(role)
         if not found:
             known = ", ".join(sorted({*own, *shared}))
             raise ContentError(f"{part}: no phrasings of {role!r}; known: {known}", path=self._path(family))
-        return tuple(one for phrasing in found for one in expanded(phrasing))
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise ContentError(f"{part}.{role}: expected a list of phrasings", path=self._path(family))
+        try:
+            return tuple(one for phrasing in found for one in expanded(phrasing))
+        except ValueError as error:
+            raise ContentError(f"{part}.{role}: {error}", path=self._path(family)) from None
 
     def extra(self, family: str, name: str) -> Any:
         """Another part of a family's file, such as its scenarios. Raises ContentError where there is none."""

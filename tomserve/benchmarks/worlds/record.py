@@ -141,6 +141,8 @@ class World(_Part):
     def _check_question(self, question: Question, known: set[Key]) -> None:
         if strange := [key for key in question.who if key not in self.people]:
             raise ValueError(f"a question asks about {strange[0]!r}, who is nobody of this world")
+        if not question.who and question.kind != "reality":
+            raise ValueError(f"a question of the kind {question.kind!r} asks about nobody")
         if strange := [key for key in question.choices if key not in known]:
             raise ValueError(f"a question has the choice {strange[0]!r}, which is neither a word nor a person")
         if len(set(question.choices)) < len(question.choices):

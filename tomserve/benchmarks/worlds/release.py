@@ -24,7 +24,7 @@ class Release(BaseModel):
     name: str
     worlds: int = Field(ge=1)
     seed: int = Field(ge=0)
-    items: int
+    items: int = Field(ge=1)
     digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     canary: str
 

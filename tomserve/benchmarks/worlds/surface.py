@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
 
 from tomserve.benchmarks.perturbed.fitting import held_out
+from tomserve.benchmarks.worlds.record import World
+from tomserve.benchmarks.worlds.rules import KINDS, Case, happened
 from tomserve.items import UNKNOWN, Item
 from tomserve.scoring.rules import Rule, first_mentioned, last_mentioned, mentions, most_mentioned
 
@@ -53,6 +55,38 @@ def shortest(item: Item) -> str:
     return min(item.choices, key=len)
 
 
+OMNISCIENT = "everybody knows all"
+"""The name of the reader who goes by the rules, but takes everybody to know what is really so."""
+
+
+class _AllKnow(Case):
+    """A case in which everybody believes what is really so."""
+
+    __slots__ = ()
+
+    def believed(self, who: tuple[str, ...] | None = None, at: int | None = None) -> str:
+        del who
+        return super().believed((), at)
+
+
+def all_knowing(item: Item) -> str | None:
+    """The answer by the rules, were everybody to know what is really so; None where they settle none."""
+    if not item.world:
+        return None
+    world = World.model_validate(item.world)
+    question, known = world.questions[0], happened(world)
+    found = KINDS[question.kind](
+        _AllKnow(world, known, question, known.lines - 1 if question.at is None else question.at)
+    )
+    return item.choices[question.choices.index(found)] if found in question.choices else None
+
+
+def second_mentioned(item: Item) -> str | None:
+    """The choice that the story mentions second; None where it mentions fewer."""
+    found = list(dict.fromkeys(mentions(item)))
+    return found[1] if len(found) > 1 else None
+
+
 RULES = (
     Rule("always reality", reality, "constant"),
     Rule("beside the name", beside_the_name),
@@ -63,6 +97,7 @@ RULES = (
 
 LOOKING: Mapping[str, Callable[[Item], str | None]] = {
     "first mentioned": first_mentioned,
+    "second mentioned": second_mentioned,
     "last mentioned": last_mentioned,
     "most mentioned": most_mentioned,
     **{rule.name: rule.answer for rule in RULES},

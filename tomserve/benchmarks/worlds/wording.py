@@ -15,6 +15,7 @@ where the next word wants it, and a slot that begins a sentence begins with a ca
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -48,6 +49,8 @@ def say(
     a slot that is neither a person nor a word, and for a form that no pronoun has.
     """
 
+    filling: list[str] = []  # the words that are being filled: a word may have slots of its own
+
     def fill(match: re.Match[str]) -> str:
         slot, possessive, pronoun, third_form, second_form, first_form = match.groups()
         key = slots.get(slot, slot)
@@ -56,7 +59,12 @@ def say(
         if person is None:
             if key not in words or match[0] != f"{{{slot}}}":
                 raise ValueError(f"phrasing {phrasing!r}: nothing to fill {match[0]}")
-            return _fill(words[key])
+            if words[key] in filling:
+                raise ValueError(f"phrasing {phrasing!r}: the word {key!r} stands for itself")
+            filling.append(words[key])
+            text = _fill(words[key])
+            filling.pop()
+            return text
         if third_form is not None:
             return third_form if not addressed else first_form if addressed == "I" and first_form else second_form
         pronouns = PRONOUNS[addressed] if addressed else person.pronouns
@@ -79,13 +87,20 @@ def say(
     return text[:1].upper() + text[1:] if phrasing.endswith((".", "?", "!", '"')) else text
 
 
+MOST = 1000
+"""So many phrasings may the alternatives of one stand for."""
+
+
 @lru_cache(maxsize=4096)
 def expanded(phrasing: str) -> tuple[str, ...]:
-    """All phrasings that the alternatives of one stand for.
+    """All phrasings that the alternatives of one stand for. Raises ValueError where they are more than MOST.
 
     >>> expanded("(Later|Then) {A} (sits|rests).")
     ('Later {A} sits.', 'Later {A} rests.', 'Then {A} sits.', 'Then {A} rests.')
     """
+    count = math.prod(len(_BAR.split(choice)) for choice in _CHOICE.findall(phrasing))
+    if count > MOST:
+        raise ValueError(f"{phrasing:.40}... stands for {count:,} phrasings; expected at most {MOST:,}")
     match = _CHOICE.search(phrasing)
     if match is None:
         return (re.sub(r"\s+", " ", phrasing).strip(),)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tomserve.benchmarks.worlds.draft import Draft
 from tomserve.benchmarks.worlds.family import Family
-from tomserve.benchmarks.worlds.record import Key, World
+from tomserve.benchmarks.worlds.record import Key, Part, World
 from tomserve.benchmarks.worlds.rules import DISAPPOINTED, GLAD, INDIFFERENT, RELIEVED, SAD, SURPRISED, UNSURPRISED
 from tomserve.items import UNKNOWN
 
@@ -137,7 +137,10 @@ def _faces(draft: Draft, seen: list[Key], roles: dict[Key, str]) -> None:
     """F meets P and Q, whose faces show something; the roles end in what it is."""
     draft.scene("stranger", _named("AB", seen))
     for name in seen:
-        draft.scene(roles[name], {"A": name}, f"show {name} {roles[name].partition('_')[2]} seen F")
+        event = f"show {name} {roles[name].partition('_')[2]} seen F"
+        # An open face is about the change; so it goes where the change is left out, but for the one who missed that.
+        part: Part = "percept" if roles[name].startswith("open") and name != "P" else "plain"
+        draft.scene(roles[name], {"A": name}, event, part=part)
 
 
 def _named(slots: str, keys: list[Key]) -> dict[str, Key]:

@@ -108,6 +108,6 @@ FAMILY = Family(
     draw,
     VERSIONS,
     twins={"false_belief": "opened"},
-    reasons={("reality", "always reality"): "it is the question"},
+    reasons={("reality", "always reality"): (1.0, "it is the question")},
 )
 """The value by which worlds knows the family."""

@@ -1,9 +1,10 @@
 """Unexpected transfer: a thing is put away and moved twice, and every person last saw it at another moment.
 
-P puts it into x, Q moves it to y, S moves it to z. P stays for none, one or both of the moves, R saw any of the three
-moments or none. So the beliefs asked about are x, y, z or unknown, whoever is asked, and what a person believes cannot
-be read off how often or how late a place is named: every place is named in a list at the beginning, where it matters,
-and in a list at the end, both in random order. In the scenario "no_transfer" Q and S only do something to y and z.
+P puts it into x before the eyes of the others, Q moves it to y, S moves it to z. P stays for none, one or both of the
+moves; R sees the first moment, or nothing at all. So the beliefs asked about are x, y, z or unknown, whoever is asked,
+and what a person believes cannot be read off how often or how late a place is named: every place is named in a list at
+the beginning, where it matters, and in a list at the end, both in random order. In the scenario "no_transfer" Q and S
+only do something to y and z.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def draw(draft: Draft, scenario: str) -> World:
     draft.words |= dict(zip(PLACES, rng.sample(surrounding["places"], 3), strict=True))
     draft.facts, draft.plans = {"place": PLACES}, {"place": {key: key for key in PLACES}}
     missed = rng.choice((1, 2, 2))  # the first move that P misses: x is the right answer in "no_transfer", too
-    onlooker = rng.choice((0, 1, 2, *[None] * 9))  # the last moment that R sees: "unknown" is right once in four
+    late = rng.random() < 0.75  # R sees nothing at all: "unknown" is right once in four
+    onlookers = rng.sample("QS" if late else "QRS", 2 if late else 3)
+    draft.words["crowd"] = " and ".join([", ".join(f"{{{key}}}" for key in onlookers[:-1]), f"{{{onlookers[-1]}}}"])
     mover, finder = rng.choice("QS"), rng.random() < 0.5
     first, last, crowd = rng.sample(PLACES, 3), rng.sample(PLACES, 3), rng.sample("PQRS", 4)
     draft.scene("places", _listed("abc", first))
@@ -37,7 +40,7 @@ def draw(draft: Draft, scenario: str) -> World:
     draft.scene("wants", {"A": "P"}, "seek P place")
     until = {
         "P": missed - 1 if scenario in ("false_belief", "informed") else 2,
-        "R": -1 if onlooker is None else onlooker,
+        "R": -1 if late else 0,
     }
     if until["R"] < 0:
         draft.scene("absent", {"A": "R"}, part="percept")
@@ -86,7 +89,8 @@ def _leave(draft: Draft, until: dict[Key, int], moment: int) -> None:
             draft.scene("leaves", {"A": name}, part="percept")
 
 
-HALF = "half of the stories are told with a true belief by design; read it beside the condition, and jointly by world"
+HALF = (0.55, "half of the stories are told with a true belief by design; read it beside the condition, and jointly")
+NAMED = (0.55, "whoever the sentence of a move names sees it in half of the stories and misses it in the other half")
 
 FAMILY = Family(
     "transfer",
@@ -94,11 +98,11 @@ FAMILY = Family(
     VERSIONS,
     twins={"false_belief": "present"},
     reasons={
-        ("reality", "always reality"): "it is the question",
+        ("reality", "always reality"): (1.0, "it is the question"),
         ("belief", "always reality"): HALF,
         ("action", "always reality"): HALF,
-        ("action", "beside the name"): HALF,
-        ("belief", "beside the name"): HALF,
+        ("action", "beside the name"): NAMED,
+        ("belief", "beside the name"): NAMED,
     },
 )
 """The value by which worlds knows the family."""
