@@ -26,7 +26,7 @@ STATES = ("x", "y")
 FORWARD = ("false_belief", "true_belief")
 ACT = ("act_false_belief", "act_true_belief")
 WISH = ("wish_false_belief", "wish_true_belief")
-VERSIONS = ((*FORWARD, "true_control", *ACT), (*FORWARD, "false_control", *WISH))
+VERSIONS = ((*FORWARD, "true_control"), ACT, (*FORWARD, "false_control"), WISH)
 TOLD = ("setting", "either", "view", "cause", "notice", "random", "random_notice", "detail")
 """What a template tells in several phrasings, of which a world has one."""
 
