@@ -46,6 +46,7 @@ class Balance:
         self._letters: dict[int, list[int]] = {}
         self._failed: Counter[int] = Counter()
         self._insensitive: Counter[int] = Counter()
+        self._alone: dict[tuple[str, ...], str] = {}  # what single agents of the story at hand believe
         self._position, self._first_order, self._tell = (name in plan.balance for name in TRAITS[:3])
         self._hardest_first = sorted(plan.orders, key=lambda order: -(order or ORDERS_RANGE[1] + 1))
 
@@ -54,6 +55,7 @@ class Balance:
 
         `drawn` is the number of stories drawn before it in vain.
         """
+        self._alone.clear()
         slack = min(SLACK + drawn // PATIENCE, MOST)
         traced = plot.traced("deceptive" if self.plan.twins else "") if plot.told else None
         places = traced.places if traced else list(dict.fromkeys(plot.chapters[0].containers))
@@ -119,7 +121,10 @@ class Balance:
             yield self._count("tell", order, told, 2), belief != witnessed
         if self._first_order and order > 1:
             alone = asked[-1:]
-            first = plot.witnessed(alone) if traced is None else traced.belief(alone, self.semantics)
+            first = self._alone.get(alone)
+            if first is None:
+                first = plot.witnessed(alone) if traced is None else traced.belief(alone, self.semantics)
+                self._alone[alone] = first
             yield self._count("first-order", order, told, 2), belief == first
 
     def _reached(self, order: int) -> bool:

@@ -39,7 +39,7 @@ from tomserve.benchmarks.hitom.plot import MOST_PLACES, Dice, Plot, draw, set_sc
 from tomserve.benchmarks.hitom.question_item import StoryFacts, item_id
 from tomserve.benchmarks.hitom.questions import write_question
 from tomserve.benchmarks.hitom.reader import CORRECTED, story_id, write_choices
-from tomserve.benchmarks.hitom.tracker import Semantics, Trace
+from tomserve.benchmarks.hitom.tracker import Mention, Semantics, Trace
 from tomserve.benchmarks.hitom.words import ANIMALS, BELONGINGS, CONTAINERS, FOODS, ROOMS
 from tomserve.errors import ConfigError
 from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
@@ -237,7 +237,7 @@ def _placed(traced: Trace, gaps: list[int], tells: int) -> Trace:
 
     if not gaps and not tells:
         return traced
-    mentions = tuple([m._replace(line=m.line + bisect_left(gaps, m.line)) for m in traced.mentions])
+    mentions = tuple([Mention(m[0] + bisect_left(gaps, m[0]), *m[1:]) for m in traced.mentions])
     moved = tuple([line + bisect_left(gaps, line) for line in traced.moved])
     return Trace(traced.lines + len(gaps) - tells, traced.bits, mentions, moved)
 
