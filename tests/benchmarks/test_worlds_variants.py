@@ -120,7 +120,7 @@ VERBS = (
 DISAGREES = re.compile(
     rf"\b(?i:you) (?:{'|'.join(VERBS)})\b|\b(?:Is|is|Has|has|Does|does|Was|was) you\b(?! and)|\byou (?:me|I|you)\b"
     r"|\byour(?:s?[.,;:?!]|$)|\bby you are|\byou's\b|[.!?]\"? you"
-    r"|\b(?:eyes|opinion|mind|view|hands|back|name|words) of you\b|\b(?i:you)\b[^.;:?!]*\bthemselves\b"
+    r"|\b(?:absence|presence|eyes|opinion|mind|view|hands|back|name|words) of you\b|\b(?i:you)\b[^.;:?!]*\bthemselves\b"
 )
 """Where "you" has a verb of the third person, is called "themselves", or a possessive stands alone, or a sentence begins
 without a capital, or "of you" stands for "your"."""
