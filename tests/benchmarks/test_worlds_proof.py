@@ -20,7 +20,7 @@ from tomserve.benchmarks.worlds.rendering import items
 
 PEOPLE, FACTS, ACTS = "PQRS", {"place": ("x", "y", "z"), "mood": ("m", "n")}, ("go", "stay", "ask")
 FEELINGS = tuple(rules.FEELINGS)
-SEEDS = 60
+SEEDS = 40
 """How many worlds are made up by chance."""
 
 

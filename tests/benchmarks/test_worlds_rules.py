@@ -165,6 +165,31 @@ def test_somebody_else_is_thought_to_be_surprised_by_what_one_believes_oneself()
     assert told(world, ask("surprise", "place", "Q", "P", choices=choices)) == "surprised"
 
 
+CAUSES = ("fact_lost", "R_lost", "S_lost", "voice_lost", "fact_won", "R_won")
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (("tell R P result=lost",), "R_lost"),
+        (("tell - P result=lost",), "voice_lost"),
+        (("fact result=lost", "see P result"), "fact_lost"),
+        ((("tell R P result=lost", "tell S Q result=lost"),), "R_lost"),
+        (("tell R P result=lost", "tell S P result=lost"), None),
+        (("tell R P result=lost", "tell S P result=won"), None),
+        (("tell R Q result=lost",), None),
+        (("want P result=lost",), None),
+        (("want P result=lost", "tell R P result=lost"), None),
+    ],
+)
+def test_a_feeling_is_caused_by_the_only_event_that_bears_on_the_belief(
+    lines: tuple[str | tuple[str, ...], ...], cause: str | None
+) -> None:
+    """What others are told is no cause, nor is what somebody else says as well, nor a change of the wish."""
+    world = small("want P result=won", ("scene", "fact result=won seen P, Q"), "scene", *lines)
+    assert told(world, ask("feeling_cause", "result", "P", choices=CAUSES)) == cause
+
+
 def test_an_unknown_kind_of_question_is_named() -> None:
     with pytest.raises(ValueError, match="unknown kind of question 'beliefs'; did you mean 'belief'"):
         told(small(*MOVED), ask("beliefs", "place", "P"))

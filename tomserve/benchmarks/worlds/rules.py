@@ -1,22 +1,26 @@
 """The rules that give every right answer, on one page. Where they settle no answer, the question is never asked.
 
 Beliefs of any order follow from who perceives what and who tells whom (tomserve.beliefs): people believe what they last
-saw, or were last told by somebody whom they do not distrust, and that nothing has changed since.
+saw, or were last told by somebody whom they do not distrust, and that nothing has changed since. Who tells something
+expects to be believed; who believes it takes the speaker to believe it, too.
 
 From beliefs and desires follow the rest:
 
     desire      what the story says that somebody wants.
     intention   Who wants something intends the act that would bring it about if what they believe were true, whatever
     and action  is really so, and does it unless prevented (belief-desire psychology: Davidson 1963; Wellman 1990; in
-                models of others' actions Baker, Saxe and Tenenbaum 2009).
+                models of others' actions Baker, Saxe and Tenenbaum 2009). What somebody will do who believes nothing
+                of the matter is unknown.
     backward    Of who acts, the same rule read backwards gives the belief (the desire being known) or the desire (the
                 belief being known), where only one fits.
     feelings    Joy and distress are about what is believed to have come about, hope and fear about what is believed to
                 lie ahead, each by whether it is what was wanted; relief is joy or hope where the contrary was believed
                 before, disappointment distress where it was; anger is distress at what somebody is believed to have
-                done on purpose (appraisal: Roseman 1984; Ortony, Clore and Collins 1988).
+                done on purpose (appraisal: Roseman 1984; Ortony, Clore and Collins 1988). Who believes nothing of the
+                matter feels neither.
     surprise    Finding out is surprising where it differs from what was believed, and not where it agrees (Meyer,
-                Reisenzein and Schuetzwohl 1997). Who believed nothing had nothing to be surprised about: not asked.
+                Reisenzein and Schuetzwohl 1997). Who believed nothing had nothing to be surprised about: not asked. Ann
+                thinks that Ben will be surprised where what she believes differs from what she thinks he believes.
     faces       A face may show another feeling than the one that is felt (display rules: Ekman and Friesen 1969). Who
                 knows how the matter stands for somebody goes by that; who does not goes by the face, and who does
                 not see that, either, cannot tell (Harris, Donnelly, Guz and Pitt-Watson 1986).

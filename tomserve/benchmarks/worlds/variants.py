@@ -84,9 +84,9 @@ def version(
     )
 
 
-def second_person(world: World, who: Key | None = None) -> World:
-    """The world told to a reader who is the protagonist, or `who`: "you". Only the wording changes."""
-    return world.model_copy(update={"second": who or protagonist(world)})
+def second_person(world: World) -> World:
+    """The world told to a reader who is the protagonist: "you". Only the wording changes."""
+    return world.model_copy(update={"second": protagonist(world)})
 
 
 def without(world: World, parts: Collection[Part]) -> World:
