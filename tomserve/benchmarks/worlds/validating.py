@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tomserve.benchmarks.findings import Findings, outcome
 from tomserve.benchmarks.worlds.drawing import worlds
-from tomserve.benchmarks.worlds.families import FAMILIES
+from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
 from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.release import Release, released
@@ -71,7 +71,7 @@ def slips(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]:
         for scene in world.scenes:
             most[scene.role] = max(most[scene.role], len(lexicon.phrasings(world.family, scene.role)))
     for place, world in enumerate(told):
-        person = next(iter(world.people))
+        person = BY_NAME[world.family].protagonist
         for second in (None, person):
             scenes = tuple(s.model_copy(update={"phrasing": s.phrasing + place}) for s in world.scenes)
             other = world.model_copy(update={"scenes": scenes, "second": second})
