@@ -69,7 +69,7 @@ def test_the_command(cli: Callable[..., Outcome], tmp_path: Path) -> None:
     assert "data[17] VP sample 17: Bela > Cleo > compass" in done.out
     assert cli("dataset", "audit", "hitom").err.startswith("tomserve: the audit of 'hitom' needs the official file")
     assert "unknown benchmark 'hitomm'" in cli("dataset", "audit", "hitomm").err
-    assert "only the perturbed and perturbed-2 benchmarks" in cli("dataset", "validate", "hitom").err
+    assert "only the perturbed, perturbed-2 and worlds benchmarks" in cli("dataset", "validate", "hitom").err
 
 
 def test_a_file_without_a_fault_passes(cli: Callable[..., Outcome], tmp_path: Path) -> None:

@@ -293,4 +293,4 @@ def test_the_command_shows_a_story_and_names_what_is_not_there(cli: Callable[...
     wrong = cli("dataset", "show", "perturbed-2", "P1", "late_lable", "--path", path)
     assert (wrong.code, "did you mean 'late_label'" in wrong.err) == (2, True)
     other = cli("dataset", "show", "hitom")
-    assert (other.code, "only the perturbed and perturbed-2 benchmarks can be shown" in other.err) == (2, True)
+    assert (other.code, "only the perturbed, perturbed-2 and worlds benchmarks can be shown" in other.err) == (2, True)

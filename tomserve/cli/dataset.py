@@ -101,7 +101,8 @@ def _built_in() -> list[Benchmark]:
 
 def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigError:
     """The error where a benchmark has no such check; it names those that have it, and how a user's own would get it."""
-    names = " and ".join(benchmark.name for benchmark in offering)
+    *most, last = (benchmark.name for benchmark in offering)
+    names = f"{', '.join(most)} and {last}" if most else last
     own = f"; give its Benchmark a function `{field}`" if asked.file else ""
     ones = "benchmarks" if len(offering) > 1 else "benchmark"
     can = "shown" if field == "show" else f"checked by {field!r}"
