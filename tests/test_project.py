@@ -203,6 +203,7 @@ def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_
         "perturbed-my-model",
         "items-my-model",
         "hitom-my-model",
+        "worlds-my-model",
         "mine",
         "notebook",
         "example",
