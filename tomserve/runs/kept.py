@@ -48,7 +48,7 @@ Record = Mapping[str, Any]
 """What a table was made from, as JSON holds it: the fields of Sources, `scorer` (see SCORER), and `table`, the digest
 of the table's file."""
 
-_CODE = ("items", "scoring", "benchmarks")
+_CODE = ("items", "beliefs", "scoring", "benchmarks")
 """The parts of the package whose code decides what a score is."""
 
 
