@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.metric import PLAIN, Scoring
 from tomserve.scoring.rules import Rule
+from tomserve.stability import Retell, text
 
 __all__ = [
     "ANYBODYS",
@@ -39,6 +40,7 @@ __all__ = [
     "known",
     "load",
     "names",
+    "retelling",
     "scoring",
 ]
 
@@ -102,6 +104,22 @@ def scoring(name: str) -> Scoring:
     """What the benchmark of that name adds to the standard scoring; nothing where the name is unknown."""
     found = known(name)
     return found.scoring if found is not None else PLAIN
+
+
+def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str], Retell]:
+    """What tells items of any benchmark otherwise, by the benchmark's name; see tomserve.stability.variants.
+
+    benchmark, path: what is asked, and the user's ``--path`` for it. Items that name a benchmark of their own are told
+    by that one, from its own data; items of a benchmark that keeps no records are changed by rules of text.
+    """
+
+    def teller(name: str) -> Retell:
+        found = benchmark if name == benchmark.name else known(name)
+        if found is None or found.retelling is None:
+            return text.retell
+        return found.retelling(path if found is benchmark else None)
+
+    return teller
 
 
 @cache

@@ -21,6 +21,7 @@ from tomserve.items import Item
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.metric import Metric, Scoring, columns_of
 from tomserve.scoring.rules import Rule
+from tomserve.stability import Retell
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
 """A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out."""
@@ -33,6 +34,9 @@ ANYBODYS = "items"
 """The name of the benchmark in an item that names none."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+
+_OPTIONAL = ("validate", "audit", "show", "generate", "retelling")
+"""The fields that hold a function or None."""
 
 
 def no_beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
@@ -94,6 +98,10 @@ class Benchmark:
     """The function behind ``tomserve generate NAME``; its parameters, annotated for typer, are the command's options.
     None where items cannot be generated."""
 
+    retelling: Callable[[Path | None], Retell] | None = None
+    """Gives, for the user's ``--path``, the function that tells an item of the benchmark otherwise from the record of
+    its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
+
     mixed: bool = False
     """Whether items may name other benchmarks than this one; if not, such an item is refused."""
 
@@ -113,9 +121,9 @@ class Benchmark:
             object.__setattr__(self, "draw", Draw(over=(stratum,)))
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise ConfigError(f"name is {self.name!r}; expected small letters, digits, '-' and '_'")
-        for field in ("load", "beliefs", "validate", "audit", "show", "generate"):
+        for field in ("load", "beliefs", *_OPTIONAL):
             value = getattr(self, field)
-            if not callable(value) and not (value is None and field in ("validate", "audit", "show", "generate")):
+            if not callable(value) and not (value is None and field in _OPTIONAL):
                 raise ConfigError(f"{field} is {value!r:.60}; expected a function")
         for field, kind, wanted in (
             ("strategies", str, "names"),

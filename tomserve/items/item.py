@@ -105,9 +105,10 @@ class Item(BaseModel):
     labels that can be answered, and `answer` is one of them. `gold` is the rationale, where there is one. `factors`
     hold the experimental design, as one flat mapping. `cluster` names the task or story that the item comes from, which
     is the unit of statistics. `canary` marks data that no model must be trained on; it goes with every export and never
-    into a prompt. `base` is the id of the item that this one is a version of (the factor `variant` says which). `world`
-    is the record that a generated item was rendered from, as JSON; neither goes into a prompt. `benchmark` is "items"
-    and `cluster` the id where they are left out.
+    into a prompt. `base` is the id of the item that this one is a version of (the factor `variant` says which), and `meanings`
+    says, for each of its choices, which choice of that item it stands for, where the choices are called otherwise.
+    `world` is the record that a generated item was rendered from, as JSON; none of these goes into a prompt.
+    `benchmark` is "items" and `cluster` the id where they are left out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -122,6 +123,7 @@ class Item(BaseModel):
     cluster: Text = ""
     canary: str | None = None
     base: str | None = None
+    meanings: tuple[Label, ...] | None = None
     world: dict[str, Any] | None = None
 
     if TYPE_CHECKING:  # lists, as one writes them, are taken for tuples; a type checker cannot know it by itself
@@ -140,6 +142,7 @@ class Item(BaseModel):
             cluster: str = ...,
             canary: str | None = None,
             base: str | None = None,
+            meanings: Sequence[str] | None = None,
             world: Mapping[str, Any] | None = None,
         ) -> None: ...
 
@@ -159,6 +162,10 @@ class Item(BaseModel):
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
         if clash := sorted(name for name in self.factors if name in RESERVED or name.startswith(RESERVED_BEGINNINGS)):
             raise ValueError(f"factor {clash[0]!r} has the name of a score column; rename it")
+        if self.meanings is not None and self.base is None:
+            raise ValueError("'meanings' are those of a variant, which names its original by 'base'")
+        if self.meanings is not None and not len(self.choices) == len(self.meanings) == len(set(self.meanings)):
+            raise ValueError("'meanings' must name another choice of the original for each of the choices")
         if self.gold is not None:
             layers = (
                 self.gold.sets if self.gold.sets is not None else tuple(zip(*(self.gold.chains or ()), strict=True))
@@ -169,6 +176,11 @@ class Item(BaseModel):
                 if strange := sorted(set(layer) - set(self.choices)):
                     raise ValueError(f"gold of sentence {number} has {strange[0]!r}, not among the choices")
         return self
+
+    def meaning(self, choice: str) -> str:
+        """Which choice of the original a choice of this variant stands for; the choice itself where the two have the
+        same choices. Raises ValueError for what is no choice."""
+        return choice if self.meanings is None else self.meanings[self.choices.index(choice)]
 
     def to_json(self) -> bytes:
         """The item as one line of JSON without the newline, with keys in a fixed order and ``schema`` first."""
@@ -186,6 +198,7 @@ class Item(BaseModel):
                 "cluster": self.cluster,
                 **({"canary": self.canary} if self.canary else {}),
                 **({"base": self.base} if self.base else {}),
+                **({"meanings": self.meanings} if self.meanings else {}),
                 **({"world": self.world} if self.world else {}),
             }
         )
