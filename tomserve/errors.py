@@ -8,6 +8,7 @@
     ├── ServerError              a server did not start, is not there, or is not what it should be
     │   └── ServerLostError      exit code 3: the server went away during a run, which can be resumed
     ├── JournalError             exit code 3: the run's files can no longer be written; it can be resumed
+    ├── InapplicableError        a variant of some kind cannot be made of an item; it is left out and counted
     └── StoppedError             exit code 130 or 143: Ctrl-C or SIGTERM; the run can be resumed
 
 The command line prints ``str(error)`` on one line and exits with ``error.exit_code``. A traceback means a bug.
@@ -22,6 +23,7 @@ from pathlib import Path
 __all__ = [
     "ConfigError",
     "ContentError",
+    "InapplicableError",
     "JournalError",
     "MachineError",
     "RunMismatchError",
@@ -82,6 +84,11 @@ class JournalError(TomserveError):
     """The run folder can no longer be written; all answers that were written before are kept."""
 
     exit_code = 3
+
+
+class InapplicableError(TomserveError):
+    """A variant of some kind cannot be made of an item. The text is the reason, in the same words for all items of one
+    sort, so that items can be counted by it."""
 
 
 class StoppedError(TomserveError):

@@ -105,8 +105,8 @@ class Item(BaseModel):
     labels that can be answered, and `answer` is one of them. `gold` is the rationale, where there is one. `factors`
     hold the experimental design, as one flat mapping. `cluster` names the task or story that the item comes from, which
     is the unit of statistics. `canary` marks data that no model must be trained on; it goes with every export and never
-    into a prompt. `base` is the id of the item that this one is a version of (the factor `variant` says which), and `meanings`
-    says, for each of its choices, which choice of that item it stands for, where the choices are called otherwise.
+    into a prompt. `base` is the id of the item that this one is a version of (the factor `variant` says which), and
+    `meanings` says, for each of its choices, which choice of that item it stands for, where they are called otherwise.
     `world` is the record that a generated item was rendered from, as JSON; none of these goes into a prompt.
     `benchmark` is "items" and `cluster` the id where they are left out.
     """

@@ -8,7 +8,7 @@ counted with the reason.
 """
 
 from tomserve.stability.kinds import AGAIN, CHOICES, CONDENSED, KINDS, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, named
-from tomserve.stability.making import Dropped, Inapplicable, Retell, variant, variants
+from tomserve.stability.making import Dropped, Retell, variant, variants
 
 __all__ = [
     "AGAIN",
@@ -20,7 +20,6 @@ __all__ = [
     "PARAPHRASE",
     "PERSON",
     "Dropped",
-    "Inapplicable",
     "Kind",
     "Retell",
     "named",

@@ -4,7 +4,7 @@
 ...             answer="tea")
 >>> def retell(item, kind):
 ...     if kind is not kinds.PARAPHRASE:
-...         raise Inapplicable("nothing to change")
+...         raise InapplicableError("nothing to change")
 ...     return variant(item, kind, by="rules", story=["What the box holds is tea."])
 >>> for made in variants([item], [kinds.PERSON, kinds.CHOICES, kinds.PARAPHRASE], lambda benchmark: retell):
 ...     print(made.kind.name if isinstance(made, Dropped) else (made.id, made.choices, made.story[0]))
@@ -18,14 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from tomserve.errors import InapplicableError
 from tomserve.items import Gold, Item
 from tomserve.stability import kinds
 from tomserve.stability.kinds import Kind
-
-
-class Inapplicable(Exception):
-    """A variant of that kind cannot be made of an item. Its text is the reason, the same for all items of one sort, so
-    that items can be counted by it."""
 
 
 class Dropped(NamedTuple):
@@ -37,7 +33,7 @@ class Dropped(NamedTuple):
 
 
 Retell = Callable[[Item, Kind], Item]
-"""A function that makes a variant of an item, by `variant`. It raises Inapplicable with the reason where it cannot."""
+"""A function that makes a variant of an item, by `variant`. It raises InapplicableError with the reason where it cannot."""
 
 RECORD, RULES = "record", "rules"
 """How a variant was made (its factor `variant_by`): from the record of its story with the truth computed again, or by
@@ -123,7 +119,7 @@ def variants(
                 continue
             try:
                 made = _reversed(item) if kind is kinds.CHOICES else tellers[item.benchmark](item, kind)
-            except Inapplicable as reason:
+            except InapplicableError as reason:
                 yield Dropped(item.id, kind, str(reason))
                 continue
             fault = _fault(item, made)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tomserve.errors import InapplicableError
 from tomserve.items import Item
 from tomserve.stability.kinds import Kind
-from tomserve.stability.making import Inapplicable
 
 
 def retell(item: Item, kind: Kind) -> Item:
-    """The variant of that kind. Raises Inapplicable where no rule is sure of it."""
-    raise Inapplicable("no rule tells a text alone otherwise")
+    """The variant of that kind. Raises InapplicableError where no rule is sure of it."""
+    raise InapplicableError("no rule tells a text alone otherwise")
