@@ -33,7 +33,7 @@ class Dropped(NamedTuple):
 
 
 Retell = Callable[[Item, Kind], Item]
-"""A function that makes a variant of an item, by `variant`. It raises InapplicableError with the reason where it cannot."""
+"""A function that makes a variant of an item, by `variant`. It raises InapplicableError where it cannot, and says why."""
 
 RECORD, RULES = "record", "rules"
 """How a variant was made (its factor `variant_by`): from the record of its story with the truth computed again, or by
@@ -89,10 +89,10 @@ def variant(
 def renamed(gold: Gold, labels: dict[str, str]) -> Gold:
     """The rationale with other labels. labels: the new label of each."""
     if gold.chains is not None:
-        return Gold(chains=[[labels[label] for label in chain] for chain in gold.chains])
+        return Gold(chains=tuple(tuple(labels[label] for label in chain) for chain in gold.chains))
     return Gold(
-        sets=[[labels[label] for label in layer] for layer in gold.sets or ()],
-        edges=[(t, labels[before], labels[after]) for t, before, after in gold.edges],
+        sets=tuple(tuple(labels[label] for label in layer) for layer in gold.sets or ()),
+        edges=tuple((t, labels[before], labels[after]) for t, before, after in gold.edges),
         policy=gold.policy,
     )
 
