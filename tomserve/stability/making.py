@@ -33,7 +33,7 @@ class Dropped(NamedTuple):
 
 
 Retell = Callable[[Item, Kind], Item]
-"""A function that makes a variant of an item, by `variant`. It raises InapplicableError where it cannot, and says why."""
+"""A function that makes a variant of an item, by `variant`. It raises InapplicableError where it cannot."""
 
 RECORD, RULES = "record", "rules"
 """How a variant was made (its factor `variant_by`): from the record of its story with the truth computed again, or by
