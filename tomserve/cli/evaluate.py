@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli import signals
-from tomserve.cli.options import BenchmarkOption, GoldOption, PathOption, StrategyOption, console
+from tomserve.cli.options import BenchmarkOption, GoldOption, PathOption, StrategyOption, VariantsOption, console
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def evaluate_command(
             help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
         ),
     ] = None,
+    variants: VariantsOption = None,
     patience: Annotated[
         float | None,
         typer.Option(
@@ -152,6 +153,7 @@ def evaluate_command(
         transport=transport,
         hedge=hedge,
         noise_check=noise_check,
+        variants=tuple(variants or ()),
         setup=setup,
         accept_change=accept_change,
         patience=patience,
