@@ -25,12 +25,12 @@ OTHER_AGENTS = _words(
 OTHER_CONTAINERS = _words(
     "tartan_suitcase birch_cupboard tweed_handbag bronze_strongbox ebony_cabinet mahogany_dresser denim_backpack "
     "travel_valise cotton_duffel army_footlocker lacquer_box felt_holdall lawyer_briefcase rosewood_armoire "
-    "parcel_crate cigar_humidor trumpet_case medicine_chest pewter_caddy powder_keg cider_barrel pepper_pot snuff_tin "
-    "film_canister tobacco_pouch flour_bag quilt_ottoman hemp_knapsack linen_pillowcase teak_bureau beech_drawer "
-    "zinc_tank rolltop_desk blanket_trunk corner_credenza bedside_nightstand hallway_tallboy suede_clutch nylon_sleeve "
-    "vinyl_folio poplar_casket plywood_hutch sandalwood_coffer chrome_breadbox titanium_safe ration_carton "
-    "lambskin_purse burlap_sack saddle_pannier mule_saddlebag postman_mailbag birthday_package seed_packet "
-    "fishing_creel hatter_bandbox apothecary_locker evening_reticule peat_bunker oil_drum harbour_container"
+    "spruce_crate oaken_humidor leatherette_case camphor_chest pewter_caddy hooped_keg larch_barrel stoneware_pot "
+    "oval_tin round_canister corduroy_pouch gingham_bag padded_ottoman hemp_knapsack linen_pillowcase teak_bureau "
+    "beech_drawer zinc_tank rolltop_desk voyage_trunk corner_credenza bedside_nightstand hallway_tallboy suede_clutch "
+    "nylon_sleeve vinyl_folio poplar_casket plywood_hutch sandalwood_coffer chrome_tube titanium_safe striped_carton "
+    "lambskin_purse burlap_sack saddle_pannier mule_saddlebag postman_mailbag ribboned_package waxed_packet "
+    "quilted_satchel oblong_bandbox apothecary_locker evening_reticule brick_bunker dented_drum harbour_container"
 )
 COLOURS = _words("yellow purple orange black brown pink grey white")
 """What takes the place of the colour in a container such as red_box."""
