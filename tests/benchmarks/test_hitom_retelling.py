@@ -45,7 +45,7 @@ Pair = tuple[Item, Item]
 @cache
 def originals(source: str) -> list[Item]:
     if source == "common_knowledge":
-        plan = Plan(stories=40, seed=5, semantics="common_knowledge", twins=True, agents=(4, 5, 6), tells=(2, 3))
+        plan = Plan(stories=24, seed=5, semantics="common_knowledge", twins=True, agents=(4, 5, 6), tells=(2, 3))
         return list(generated(plan))
     if source == "official":
         if not (DATA / "Hi-ToM_data.json").is_file():
@@ -91,7 +91,8 @@ def test_the_truth_of_the_text_is_the_original_truth(source: str, kind: Kind) ->
 
 @every_source
 def test_nearly_every_item_has_a_variant_of_every_kind(source: str) -> None:
-    least = dict.fromkeys(TOLD, 1.0) | {kinds.CONDENSED: 0.9, kinds.ORDER: 0.9}
+    short = 0.85 if source == "common_knowledge" else 0.97  # where every agent moves something little can be left out
+    least = dict.fromkeys(TOLD, 1.0) | {kinds.CONDENSED: short}
     for kind in TOLD:
         pairs, reasons = made(source, kind)
         assert len(pairs) >= least[kind] * len(originals(source)), kind
