@@ -78,6 +78,14 @@ _SEVERAL = (
 )
 
 
+SHOWS = re.compile(
+    r"\b(?:transparent|translucent|see-through|clear|open|opened|closed|shut|glass|label\w*|window\w*|mirror\w*|visible|"
+    r"invisible|lid)\b",
+    re.I,
+)
+"""Words by which one may see into something or learn what is in it."""
+
+
 def other(text: str, kept: Sequence[str], seed: str) -> str | None:
     """The text with a detail of one object changed; None where no object is surely harmless.
 

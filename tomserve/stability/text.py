@@ -69,7 +69,7 @@ class Cast(NamedTuple):
 
 def _of_person(item: Item) -> Item:
     """The item with another person in the place of its protagonist."""
-    cast, story = _retold(item.story, _protagonist(item), item.cluster)
+    cast, story = _retold(item.story, protagonist(item), item.cluster)
     asked = (item.question, *item.choices)
     if cast.gender is not None and any(map(pronouns.PRONOUN.search, asked)):
         before = pronouns.gender_of(" ".join(item.story))
@@ -82,7 +82,7 @@ def _of_person(item: Item) -> Item:
     return variant(item, PERSON, by=RULES, story=story, question=question, choices=choices)
 
 
-def _protagonist(item: Item) -> str:
+def protagonist(item: Item) -> str:
     """The name of the person whom the question or a choice names; else the first of the story."""
     of_story = _people(item.story)
     asked = (item.question, *item.choices)
@@ -103,7 +103,7 @@ def _people(story: tuple[str, ...]) -> tuple[str, ...]:
 def _recast(story: tuple[str, ...], old: str, seed: str) -> tuple[Cast, tuple[str, ...]] | str:
     """Who the person becomes, and the story told of that one; the reason where there is none."""
     others = tuple(name for name in _people(story) if name != old)
-    if _alike(old, others) or _titled(old, story):
+    if alike(old, others) or _titled(old, story):
         return UNSURE_NAME
     gender = pronouns.known(story, old, others)
     if gender is None:
@@ -125,7 +125,7 @@ def _retold(story: tuple[str, ...], old: str, seed: str) -> tuple[Cast, tuple[st
     return made
 
 
-def _alike(old: str, others: Sequence[str]) -> bool:
+def alike(old: str, others: Sequence[str]) -> bool:
     """Whether another name is nearly the same: a longer form of it, or a slip of the pen."""
     parts = set(old.split(" "))
     return any(parts & set(one.split(" ")) or difflib.SequenceMatcher(None, old, one).ratio() > 0.7 for one in others)
