@@ -126,6 +126,12 @@ def variants(
             yield made if fault is None else Dropped(item.id, kind, fault)
 
 
+def rewritten_by(items: Iterable[Item]) -> set[str]:
+    """The models that have rewritten any of these items: none of them may be evaluated on them."""
+    made_by = (item.factors.get("variant_by") for item in items)
+    return {one.removeprefix(REWRITER) for one in made_by if isinstance(one, str) and one.startswith(REWRITER)}
+
+
 def _reversed(item: Item) -> Item:
     """The item with its choices in reversed order."""
     made = variant(item, kinds.CHOICES, by=RECORD)

@@ -208,12 +208,6 @@ def orders(item: Item) -> tuple[Item, Item]:
     return item, item.model_copy(update={"choices": item.choices[::-1], "meanings": turned})
 
 
-def rewritten_by(items: Iterable[Item]) -> set[str]:
-    """The models that have rewritten any of these items: none of them may be evaluated on them."""
-    made_by = (item.factors.get("variant_by") for item in items)
-    return {one.removeprefix(REWRITER) for one in made_by if isinstance(one, str) and one.startswith(REWRITER)}
-
-
 _NUMBER = re.compile(
     r"\d+(?:[.,:]\d+)*|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|"
     r"seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|both|"
@@ -222,7 +216,7 @@ _NUMBER = re.compile(
 )
 _NEGATION = re.compile(
     r"\b(?:not|never|no|nobody|nothing|nowhere|none|neither|nor|without|cannot|unaware|unbeknownst|unknowingly|unnoticed|"
-    r"fails?|failed|misses|missed)\b|n['’]t\b",
+    r"fails\s+to|failed\s+to|misses|missed)\b|n['’]t\b",
     re.I,
 )
 
