@@ -17,7 +17,7 @@ from tests.conftest import ROOT, Endpoint, completion, running
 from tests.helpers.asking import FAST
 from tests.helpers.command import environment
 from tomserve.errors import InapplicableError
-from tomserve.items import Item, read_items
+from tomserve.items import Item, read_items, write_items
 from tomserve.runs.journal import read_rows
 from tomserve.runs.rewriting import Report, find_rewriter, find_verifier, journal_of, write_variants
 from tomserve.stability import KINDS, kinds, rewritten_by
@@ -253,11 +253,12 @@ def test_a_foreign_journal_is_not_trusted(endpoint: Endpoint, tmp_path: Path) ->
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.runs.test_rewriting import ITEM, retell
+from tomserve.items import read_items
 from tomserve.runs.rewriting import find_rewriter, write_variants
 from tomserve.stability import kinds
-items = [ITEM.model_copy(update={"id": f"own/{n}", "story": (f"Number {n} is it.", *ITEM.story)}) for n in range(6)]
-write_variants(items, [kinds.PARAPHRASE], lambda name: retell, find_rewriter(sys.argv[1]), Path(sys.argv[2]))
+from tomserve.stability.text import retell
+items = list(read_items(sys.argv[2]))
+write_variants(items, [kinds.PARAPHRASE], lambda name: retell, find_rewriter(sys.argv[1]), Path(sys.argv[3]))
 """
 
 
@@ -271,8 +272,10 @@ def test_kill_9_and_repeat(endpoint: Endpoint, tmp_path: Path) -> None:
         return reply({"story": (f"It is number {number}.", *PARAPHRASED)})
 
     endpoint.script, endpoint.delay = asking(script), 0.1
-    out = tmp_path / "out.jsonl"
-    command = [sys.executable, "-c", PROGRAM, endpoint.url, str(out)]
+    numbered = [(f"own/{n}", (f"Number {n} is it.", *STORY)) for n in range(6)]
+    given, out = tmp_path / "items.jsonl", tmp_path / "out.jsonl"
+    write_items(given, [ITEM.model_copy(update={"id": name, "story": story}) for name, story in numbered])
+    command = [sys.executable, "-c", PROGRAM, endpoint.url, str(given), str(out)]
     known = {**environment(tmp_path), "PYTHONPATH": str(ROOT), "TOMSERVE_CONTENT": str(ROOT)}
     with subprocess.Popen(command, env=known, stderr=-3) as process:
         deadline = time.monotonic() + 60

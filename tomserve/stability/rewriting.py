@@ -182,7 +182,7 @@ def _fits(job: Job, told: Sequence[str]) -> bool:
 def _fault_of_person(job: Job, told: Sequence[str]) -> str | None:
     for sentence, made in zip(job.story, told, strict=True):
         was = any(names.occurs(form, sentence) for form in job.old)
-        if any(_has(form, made) for form in job.old) or names.occurs(job.new, made) != was:
+        if any(names.occurs(form, made) for form in job.old) or names.occurs(job.new, made) != was:
             return NAMES
         if _entities(sentence) - set(job.old) != _entities(made) - {job.new}:
             return NAMES
