@@ -53,9 +53,9 @@ _DOES = re.compile(
 _IS = re.compile(
     rf"(?P<name>{_NAME})(?:,[^.,;]*,)?\s+(?:is|was)\s+(?:(?:currently|also|now)\s+)?(?:an?\s|working|\w+ing\b)"
 )
-_PREPOSITION = re.compile(
-    r"\b(?:[Ii]n|[Oo]f|[Aa]t|[Oo]ff|[Nn]ear|[Oo]n|[Tt]hrough|[Aa]cross|[Oo]utside|[Tt]he|[Aa]n?)\s+$"
-)
+_PLACE = r"[Ii]n|[Oo]f|[Aa]t|[Oo]ff|[Nn]ear|[Oo]n|[Tt]hrough|[Aa]cross|[Oo]utside|[Ff]rom|[Ii]nto"
+_PREPOSITION = re.compile(rf"\b(?:(?:{_PLACE}|[Tt]he|[Aa]n?)\s+|(?:{_PLACE})\s+{_NAME},\s+)$")
+"""What stands before the name of a place, but never before that of a person."""
 
 
 def people(story: Sequence[str]) -> tuple[str, ...]:
@@ -69,6 +69,21 @@ def people(story: Sequence[str]) -> tuple[str, ...]:
     found.update({_stripped(match["name"]): None for match in _IS.finditer(text)})
     names = [name for name in found if name and not _is_place(name, text)]
     return tuple(sorted(names, key=lambda name: _first(name, text)))
+
+
+_BESIDE = re.compile(
+    rf"(?:,|\b(?:and|or|with|by|that|while|when|as|because|if|before|after|until|unless|whether|tells?|told|asks?|asked|"
+    rf"calls?|called|gives?|gave|sees|saw|meets?|met|helps?|helped|friend|brother|sister|mother|father|son|daughter|"
+    rf"husband|wife|uncle|aunt|cousin|colleague|coworker|neighbou?r|assistant|boss|named))\s+(?P<name>{_CAPITAL})"
+)
+
+
+def perhaps(story: Sequence[str]) -> tuple[str, ...]:
+    """Words that may be names of persons besides those of `people`, since they stand where a name would, such as after
+    "and" or "her brother"; each in the order of its first mention."""
+    text = "\n".join(story)
+    found = dict.fromkeys(_stripped(match["name"]) for match in _BESIDE.finditer(text))
+    return tuple(name for name in found if name and not _is_place(name, text))
 
 
 def asked(question: str, story: Sequence[str]) -> tuple[str, ...]:
@@ -110,7 +125,7 @@ def _first(name: str, text: str) -> int:
 
 def _is_place(name: str, text: str) -> bool:
     found = (match for match in word(name).finditer(text) if text[match.end() : match.end() + 1] not in ("'", "’"))
-    return any(_PREPOSITION.search(text[max(0, match.start() - 12) : match.start()]) for match in found)
+    return any(_PREPOSITION.search(text[max(0, match.start() - 40) : match.start()]) for match in found)
 
 
 def others(names: Sequence[tuple[str, Gender]], seed: str, taken: Collection[str]) -> dict[str, str] | None:
