@@ -92,6 +92,7 @@ def test_the_person_who_is_asked_about_is_the_one_who_changes() -> None:
     assert retell(item(story, "What does Mark know?"), kinds.PERSON).story[0] == "John takes the cat."
     assert retell(item(story, "What does John know?"), kinds.PERSON).story[1] == "Mark sees the cat."
     assert people(["The Thames is in London.", "John believes Mary.", "Mary hears it."]) == ("John", "Mary")
+    assert people(["Ann is a cook in Rome.", "Ben looks at Ann.", "Rome is a city.", "Ann sees Ben."]) == ("Ann", "Ben")
 
 
 def test_a_detail_of_an_object_that_nobody_asks_about() -> None:
