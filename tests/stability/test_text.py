@@ -79,6 +79,8 @@ def test_a_form_that_cannot_be_told_keeps_the_pronouns() -> None:
         (["A lamp burns.", "The door is shut."], "no person of the text has a name"),
         (["Mrs Noor is a cook."], "it is not sure which words are the person's name"),
         (["Noor Haddad is a cook.", "Noor believes it."], "it is not sure which words are the person's name"),
+        (["Rose is a cook.", "A rose blooms."], "it is not sure which words are the person's name"),
+        (["NOOR IS A COOK.", "Noor believes it."], "it is not sure which words are the person's name"),
         (["Noor is a cook.", "Noori believes it."], "it is not sure which words are the person's name"),
         (["Noor is a cook.", "He sees her cap."], "it is not sure whose the pronouns are"),
     ],

@@ -75,7 +75,9 @@ def _of_person(item: Item) -> Item:
     if cast.gender is not None and not _sure(item.story, asked, cast):
         cast, story = _retold(item.story, old, item.cluster, False)
     question, *choices = map(cast.told, asked)
-    if any(names.occurs(old, text) for text in (*story, question, *choices)):
+    # A name that is a common word, too, as in "Will Will go?", cannot be told from it at the beginning of a sentence.
+    word = any(names.occurs(old.lower(), text) for text in (*item.story, *asked))
+    if word or any(names.occurs(one, text) for one in (old, old.upper()) for text in (*story, question, *choices)):
         raise InapplicableError(UNSURE_NAME)
     return variant(item, PERSON, by=RULES, story=story, question=question, choices=choices)
 
