@@ -16,7 +16,6 @@ from aiohttp import web
 from tests.conftest import ROOT, Endpoint, completion, running
 from tests.helpers.asking import FAST
 from tests.helpers.command import environment
-from tomserve.errors import InapplicableError
 from tomserve.items import Item, read_items, write_items
 from tomserve.runs.journal import read_rows
 from tomserve.runs.rewriting import Report, find_rewriter, find_verifier, journal_of, write_variants
@@ -190,7 +189,8 @@ def test_the_new_name_stands_in_every_place_of_the_old_one(endpoint: Endpoint, t
         story = [sentence.replace("Noor Haddad", new).replace("Noor", new) for sentence in full.story]
         return reply({"story": [*story[:-1], story[-1].replace(new, left)] if left else story})
 
-    for left, why in (("", None), ("Noor", "the names are others"), ("She", "the names are others")):
+    others = "the names are others"
+    for left, why in (("", None), ("Noor", others), ("She", others)):
         out = tmp_path / f"out{left}.jsonl"
         endpoint.script = asking(lambda body, n, left=left: renaming(body, left))
         report = write(endpoint, out, [full], kinds.PERSON)
@@ -206,21 +206,6 @@ def test_sentences_in_another_order_are_those_of_the_story(endpoint: Endpoint, t
     assert one(endpoint, tmp_path, kinds.ORDER, rewriter(turned)).made == {("order", "rewriter:tiny"): 1}
     report = one(endpoint, tmp_path / "other", kinds.ORDER, rewriter((turned[0], *turned[1:4], "Noor sleeps.")))
     assert report.dropped == {("order", "the sentences are not those of the story"): 1}
-
-
-def test_an_object_that_is_asked_about_stays(endpoint: Endpoint, tmp_path: Path) -> None:
-    rye = tuple(sentence.replace("rye", "oat") for sentence in STORY)
-    stove = tuple(sentence.replace("oven", "stove") for sentence in STORY)
-    for story, why in ((rye, None), (stove, "words of the question or the choices are missing")):
-        endpoint.script = rewriter(story)
-        report = write_variants(
-            [ITEM], (kinds.OBJECT,), lambda name: _nothing, find_rewriter(endpoint.url), tmp_path / f"{why}.jsonl"
-        )
-        assert report.dropped == ({("object", why): 1} if why else {})
-
-
-def _nothing(item: Item, kind: kinds.Kind) -> Item:
-    raise InapplicableError("no rule")
 
 
 def test_a_second_model_verifies(endpoint: Endpoint, tmp_path: Path) -> None:

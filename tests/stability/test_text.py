@@ -62,6 +62,11 @@ def test_only_the_name_where_a_pronoun_is_in_doubt() -> None:
     assert made.story[0].split()[0] in {both for of in NAMES.values() for both in of.get("either", "").split()}
 
 
+def test_a_name_that_begins_a_sentence_may_be_meant() -> None:
+    story = ["John takes the cat.", "Ben moves it.", "He smiles."]
+    assert reason(item(story, "What does John know?"), kinds.PERSON) == "it is not sure whose the pronouns are"
+
+
 def test_a_form_that_cannot_be_told_keeps_the_pronouns() -> None:
     made = retell(item(["Noor is a cook.", "Noor wants to make her tea."]), kinds.PERSON)
     assert made.story[1].endswith(" wants to make her tea.")

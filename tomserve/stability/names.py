@@ -82,12 +82,21 @@ _BESIDE = re.compile(
 )
 
 
+_BEGINS = re.compile(rf"({_CAPITAL})\s+\w+(?:s|ed)\b")
+
+
 def perhaps(story: Sequence[str]) -> tuple[str, ...]:
     """Words that may be names of persons besides those of `people`, since they stand where a name would, such as after
     "and" or "her brother"; each in the order of its first mention."""
     text = "\n".join(story)
     found = dict.fromkeys(_stripped(match["name"]) for match in _BESIDE.finditer(text))
     return tuple(name for name in found if name and not _is_place(name, text))
+
+
+def beginnings(story: Iterable[str]) -> set[str]:
+    """Words that begin a sentence and have a verb right after them, so that they may be names: "Ben moves"."""
+    found = (match[1] for match in map(_BEGINS.match, story) if match is not None)
+    return {word for word in found if word.lower() not in _NO_NAMES}
 
 
 def asked(question: str, story: Sequence[str]) -> tuple[str, ...]:

@@ -114,9 +114,8 @@ def _people(story: tuple[str, ...]) -> tuple[str, ...]:
 def _recast(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]] | str:
     """Who the person becomes, and the story told of that one; the reason where there is none. turn: whether the
     pronouns are turned where they are sure."""
-    others = tuple(
-        dict.fromkeys(name for name in (*_people(story), *names.perhaps(story)) if name not in old.split(" "))
-    )
+    found = dict.fromkeys((*_people(story), *names.perhaps(story), *sorted(names.beginnings(story))))
+    others = tuple(name for name in found if name not in old.split(" "))
     if alike(old, others) or _titled(old, story):
         return UNSURE_NAME
     gender = pronouns.known(story, old, others)
