@@ -210,8 +210,8 @@ def _check_rewriter(varied: Varied, chosen: Target) -> None:
     if same := sorted(names_of(stability.rewritten_by(varied.variants.entries())) & names_at(chosen)):
         raise ConfigError(
             f"variants of these items were rewritten by {same[0]}, the model that is to be asked, which would find its "
-            "own sentences easier than others'; have another model rewrite them (tomserve items --rewriter), or name other "
-            "kinds by --variants"
+            "own sentences easier than others'; have another model rewrite them (tomserve items --rewriter), or name "
+            "other kinds by --variants"
         )
 
 
