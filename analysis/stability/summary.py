@@ -18,8 +18,8 @@ above which expected agreement the answers are hardly more than a habit."""
 _READING = (
     "T0 is the same prompt among other requests, the noise floor. S: share of pairs of an original and its variant "
     "with the same answer, an unreadable one counting as another, with its 95% interval over stories. kappa: S after "
-    "what the habit of naming certain places would give by itself (0: no more than that; ?: all answers are one). The last "
-    "column is S minus that of T0, whose interval lies below 0 where more changes than by noise. left: originals "
+    "what the habit of naming certain places would give by itself (0: no more than that; ?: all answers are one). The "
+    "last column is S minus that of T0, whose interval lies below 0 where more changes than by noise. left: originals "
     "without such a variant."
 )
 _ACCURACY = (
