@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Endpoint, Outcome
-from tests.runs.test_rewriting import CONDENSED, ITEM, PARAPHRASED, asking, rewriter
+from tests.helpers.rewriters import CONDENSED, ITEM, PARAPHRASED, asking, rewriter
 from tomserve.items import read_items, write_items
 
 Cli = Callable[..., Outcome]
