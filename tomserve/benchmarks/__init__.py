@@ -47,7 +47,7 @@ __all__ = [
 DEFAULT = "perturbed-2"
 """Name of the benchmark that is asked or checked where the user names none."""
 
-_PARTS = ("benchmark", "findings")
+_PARTS = ("benchmark", "findings", "foreign")
 """Modules of this package that declare no benchmark."""
 
 _EXAMPLE = (
