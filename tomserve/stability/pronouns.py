@@ -203,3 +203,19 @@ def _related(before: str) -> bool:
 def _named(names: Collection[str]) -> re.Pattern[str] | None:
     """A pattern for any of these names; None without any."""
     return re.compile(rf"(?<!\w)(?:{alternatives(names)})(?!\w)") if any(names) else None
+
+
+def mirrored(text: str) -> str | None:
+    """The text with every pronoun of a man changed to that of a woman and every pronoun of a woman to that of a man.
+
+    Where all persons of a story change their gender at once, each pronoun still means whom it meant, whoever that is.
+    Returns None where a form cannot be told, as in `turned`.
+    """
+    parts, end = [], 0
+    for match in PRONOUN.finditer(text):
+        new = _other(text, match, WOMAN if match["word"].lower() in _OF_MAN else MAN)
+        if new is None:
+            return None
+        parts += [text[end : match.start()], new.capitalize() if match["word"][0].isupper() else new]
+        end = match.end()
+    return "".join((*parts, text[end:]))
