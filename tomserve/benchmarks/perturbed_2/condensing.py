@@ -40,3 +40,8 @@ def chosen(forms: Sequence[Form]) -> tuple[str, ...] | None:
             told[place], now = forms[place].full, now - short + full
     shorter = 1 - now / before
     return tuple(told) if LEAST <= shorter <= MOST else None
+
+
+def shortened(forms: Sequence[Form]) -> float:
+    """By which share a story has fewer words where all its sentences are short."""
+    return 1 - sum(len(form.short.split()) for form in forms) / sum(len(form.full.split()) for form in forms)

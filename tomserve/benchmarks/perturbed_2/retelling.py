@@ -129,6 +129,6 @@ def retelling(path: Path | None) -> Retell:
     """
     from tomserve.benchmarks.perturbed_2.benchmark import stages  # it imports this module
 
-    names = read_names()
+    names = read_names().pools()
     own = None if path is not None and path.suffix == ".jsonl" else path
     return Teller((Telling(stage, read(stage), names), stage.items()) for stage in stages(own)).retell

@@ -4,15 +4,16 @@ They lie in the folder ``retold`` beside the folder of the stage files: ``datase
 otherwise by ``dataset/perturbed-2/retold/C01.yaml``. Variants for `tomserve eval --variants condensed,paraphrase` are
 made from them (tomserve.benchmarks.perturbed_2.retelling). How to write one is in dataset/perturbed-2/WRITING.md.
 
->>> read(stage)["none", "story", "read"].short                     # doctest: +SKIP
+>>> read(stage).sentences["none", "story", "read"].short                     # doctest: +SKIP
 'She reads the sticker.'
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -20,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve.benchmarks.perturbed.prose import Prose
 from tomserve.benchmarks.perturbed.stagefile import SLOT
-from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.benchmarks.perturbed_2.derive import derive
+from tomserve.benchmarks.perturbed_2.stage import Stage, Story
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence, Task
 from tomserve.content.yamlfile import Lines, load, validate
 from tomserve.errors import ContentError, one_of
@@ -49,12 +51,16 @@ class Otherwise(_Strict):
 
 
 class _Task(_Strict):
+    """The sentences of a task told otherwise, and pairs of neighbours, written "first second", that may change places:
+    in the versions that are listed, or where none is listed in all in which the two are neighbours."""
+
     story: dict[str, Otherwise] = {}
     versions: dict[str, dict[str, Otherwise]] = {}
+    exchange: dict[Annotated[str, Field(pattern=r"^\w+ \w+$")], list[str]] = {}
 
 
 class RetoldFile(_Strict):
-    """A file as it is written: the sentences by task, by version and by name, as they are named in the stage file."""
+    """A file as it is written: by task, by version and by name of the sentence, as they are named in the stage file."""
 
     schema_: Literal[1] = Field(alias="schema")
     stage: str
@@ -71,8 +77,24 @@ class Fault(NamedTuple):
     grave: bool
 
 
-Retold = Mapping[Key, Otherwise]
-"""What a file holds, by sentence."""
+class Retold(NamedTuple):
+    """What a file holds.
+
+    sentences: each as it is told otherwise. exchange: for each pair of neighbours that may change places, by the task
+    and the names of the two, the versions in which they may; none for all.
+    """
+
+    sentences: Mapping[Key, Otherwise]
+    exchange: Mapping[Key, frozenset[str]]
+
+    def may_change(self, story: Story, first: str, second: str) -> bool:
+        """Whether the author of the file says that two neighbours of a story may change places."""
+        versions = self.exchange.get((story.task, first, second))
+        return versions is not None and (not versions or story.version in versions)
+
+
+NOTHING = Retold({}, {})
+"""What is told otherwise where there is no file."""
 
 
 def path_of(stage: Stage) -> Path:
@@ -84,12 +106,12 @@ def read(stage: Stage) -> Retold:
     """The retold sentences of a stage; none where there is no file. Raises ContentError with file, line and field for
     a mistake by which a variant might tell another story."""
     if not path_of(stage).is_file():
-        return {}
+        return NOTHING
     retold = Checked(stage)
     for fault in retold.faults():
         if fault.grave:
             raise fault.error
-    return retold.sentences
+    return retold.retold
 
 
 def sentences(task: Task) -> Iterator[tuple[str, str, Sentence]]:
@@ -119,8 +141,18 @@ class Checked:
     lines: Lines
 
     @cached_property
-    def sentences(self) -> Retold:
-        """What the file holds, by sentence."""
+    def retold(self) -> Retold:
+        """What the file holds."""
+        exchange = {
+            (task, *_pair(pair)): frozenset(versions)
+            for task, told in self.file.tasks.items()
+            for pair, versions in told.exchange.items()
+        }
+        return Retold(self.sentences, exchange)
+
+    @cached_property
+    def sentences(self) -> Mapping[Key, Otherwise]:
+        """The sentences told otherwise."""
         found: dict[Key, Otherwise] = {}
         for task, told in self.file.tasks.items():
             found |= {(task, STORY, name): one for name, one in told.story.items()}
@@ -152,6 +184,27 @@ class Checked:
                 yield from self._sentence(key, sentence)
             elif key in told:
                 yield self._fault(f"tells no {key[2]!r}, which a version uses; add it", *_place(key)[:-1])
+        for task, told_otherwise in self.file.tasks.items():
+            for pair, versions in told_otherwise.exchange.items() if task in self.stage.file.tasks else ():
+                yield from self._exchange(task, pair, versions)
+
+    def _exchange(self, task: str, pair: str, versions: Sequence[str]) -> Iterator[Fault]:
+        place, known = ("tasks", task, "exchange", pair), self.stage.file.tasks[task].versions
+        if strange := [one for one in versions if one not in known]:
+            yield self._fault(one_of("version", strange[0], known), *place, grave=True)
+            return
+        next_to = [
+            story for story in self.stage.stories if story.task == task and _pair(pair) in pairwise(story.sentences)
+        ]
+        told = [story for story in next_to if not versions or story.version in versions]
+        for version in versions or ([] if told else ["any version"]):
+            if version not in [story.version for story in told]:
+                reason = f"are no neighbours in {version}; give two names in the order of the story"
+                yield self._fault(reason, *place)
+        for story in told:
+            if not commute(self.stage, story, list(story.sentences).index(_pair(pair)[0])):
+                reason = f"cannot change places in version {story.version!r}: the events would give another answer"
+                yield self._fault(reason, *place)
 
     def _written(self) -> dict[Key, Sentence]:
         tasks = self.stage.file.tasks
@@ -200,6 +253,24 @@ class Checked:
             yield self._fault(f"names {found}; expected {wanted}, as the sentence itself", *place, grave=True)
         if not re.search(r"[.!?][\"”]?$", text):
             yield self._fault("does not end as a sentence does", *place)
+
+
+def _pair(pair: str) -> tuple[str, str]:
+    first, second = pair.split(" ")
+    return first, second
+
+
+def commute(stage: Stage, story: Story, place: int) -> bool:
+    """Whether the sentence at that place (from 0) and the next may change places as far as their events go: after both,
+    and from there on, reality and the belief must be the same."""
+    events = [sentence.events for sentence in story.sentences.values()]
+    events[place], events[place + 1] = events[place + 1], events[place]
+    try:
+        after = derive(events, stage.file.asked(story.task))
+    except ValueError:  # such as a mechanism that runs before it is set
+        return False
+    then = [(line.world.labels, line.belief.labels) for line in after[place + 1 :]]
+    return then == [(line.world.labels, line.belief.labels) for line in story.lines[place + 1 :]]
 
 
 def slots(text: str) -> set[str]:

@@ -11,15 +11,15 @@ everywhere, whichever of its questions is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tomserve.benchmarks.perturbed.stagefile import Questions, fill
 from tomserve.benchmarks.perturbed_2.condensing import Form, chosen
 from tomserve.benchmarks.perturbed_2.derive import Line, derive
-from tomserve.benchmarks.perturbed_2.fresh import Names, ordered, other_words, scope, texts
-from tomserve.benchmarks.perturbed_2.retoldfile import Retold, keys, slots
+from tomserve.benchmarks.perturbed_2.fresh import ordered, other_words, scope, texts
+from tomserve.benchmarks.perturbed_2.retoldfile import NOTHING, Retold, commute, keys, slots
 from tomserve.benchmarks.perturbed_2.stage import Stage, Story
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence
 from tomserve.errors import InapplicableError
@@ -35,7 +35,10 @@ NO_NAMES = "there are not enough other names"
 FIXED = "no sentence can change its place"
 
 OPEN_TO_VIEW = frozenset(
-    "glass jar bottle flask carafe vase window aquarium tank cage net basket bowl cup tray rack plate dish".split()
+    (
+        *("glass", "jar", "bottle", "flask", "carafe", "vase", "window", "aquarium", "tank", "cage", "net", "basket"),
+        *("bowl", "cup", "tray", "rack", "plate", "dish"),
+    )
 )
 """Things that one may see into by their nature. Where a story is about what a container holds, none of them takes the
 place of another thing, so that the content stays as hidden as it was, and none is replaced."""
@@ -77,11 +80,13 @@ class Told:
 class Telling:
     """Tells the stories of one stage otherwise.
 
-    retold: its sentences told otherwise, empty where nobody wrote them. names: to draw from, by pronoun.
+    retold: its sentences told otherwise, where somebody wrote them. names: to draw from, by pronoun.
     """
 
-    def __init__(self, stage: Stage, retold: Retold, names: Names) -> None:
-        self.stage, self.retold, self.names = stage, retold, names
+    def __init__(
+        self, stage: Stage, retold: Retold = NOTHING, names: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.stage, self.retold, self.names = stage, retold, names or {}
         self._drawn_names: dict[tuple[str, bool], dict[str, str]] = {}
         self._ways = {
             kinds.OBJECT: self._object,
@@ -138,7 +143,7 @@ class Telling:
     def _pools(self) -> dict[str, list[str]]:
         """Names by pronoun, without those that stand somewhere in the stage."""
         prose = " ".join(text for _, _, text in texts(self.stage.file)).casefold()
-        pools = self.names.pools().items()
+        pools = self.names.items()
         return {pronoun: [name for name in pool if name.casefold() not in prose] for pronoun, pool in pools}
 
     def _person(self, story: Story) -> Told:
@@ -168,7 +173,7 @@ class Telling:
             return found
         found, people = {}, self.stage.file.people
         for person, pronoun in people.items():
-            pool = self._pools[_TURNED[pronoun] if mirrored else pronoun]
+            pool = self._pools.get(_TURNED[pronoun] if mirrored else pronoun, [])
             if not (free := [name for name in pool if name not in found.values()]):
                 raise InapplicableError(NO_NAMES)
             options = self._drawn(free, task, "person", person)
@@ -183,70 +188,98 @@ class Telling:
         told = self.as_it_is(story)
         wordings = []
         for key, sentence in zip(keys(self.stage, story.task, story.version), told.sentences, strict=True):
-            own = self.retold.get(key)
+            own = self.retold.sentences.get(key)
             other = own.other if own is not None and own.other else next(iter(sentence.texts[1:]), None)
             if other is None:
-                raise InapplicableError(NOT_ALL_WRITTEN if self.retold else NOT_WRITTEN)
+                raise InapplicableError(NOT_ALL_WRITTEN if self.retold.sentences else NOT_WRITTEN)
             wordings.append(Sentence(texts=[other], events=sentence.events))
         return replace(told, sentences=tuple(wordings))
 
     def _condensed(self, story: Story) -> Told:
-        told, forms = self.as_it_is(story), []
-        for key, sentence in zip(keys(self.stage, story.task, story.version), told.sentences, strict=True):
-            if (own := self.retold.get(key)) is None:
-                raise InapplicableError(NOT_ALL_WRITTEN if self.retold else NOT_WRITTEN)
-            matters = 3 if sentence.events else 2 if slots(sentence.text) else bool(own.short)
-            forms.append(Form(sentence.text, own.short, int(matters)))
-        if (wordings := chosen(forms)) is None:
+        told = self.as_it_is(story)
+        if (wordings := chosen(self.forms(story))) is None:
             raise InapplicableError(NOT_SHORTENED)
         left = [(place, text) for place, text in enumerate(wordings) if text]
         sentences = (Sentence(texts=[text], events=told.sentences[place].events) for place, text in left)
         return replace(told, sentences=tuple(sentences), places=tuple(place for place, _ in left))
 
+    def forms(self, story: Story) -> list[Form]:
+        """Each sentence with its short form. What matters least is scenery that may be left out; then come sentences
+        without labels and events, those without events, all others. Raises InapplicableError where one has none."""
+        forms = []
+        for key, sentence in zip(keys(self.stage, story.task, story.version), story.sentences.values(), strict=True):
+            if (own := self.retold.sentences.get(key)) is None:
+                raise InapplicableError(NOT_ALL_WRITTEN if self.retold.sentences else NOT_WRITTEN)
+            matters = 3 if sentence.events else 2 if slots(sentence.text) else int(own.short != "")
+            forms.append(Form(sentence.text, own.short, matters))
+        return forms
+
     # Another order
 
     def _order(self, story: Story) -> Told:
         told = self.as_it_is(story)
-        places = [place for place in self._movable(told) if _commute(told, place)]
-        new = order.exchanged(len(told.places), order.chosen(places))
-        if list(new) == sorted(new):
+        by_rule, names = self._movable(told), list(story.sentences)
+        places = [
+            place
+            for place in range(len(names) - 1)
+            if place in by_rule or self.retold.may_change(story, *names[place : place + 2])
+            if commute(self.stage, story, place)
+        ]
+        if not places:
             raise InapplicableError(FIXED)
+        new = order.exchanged(len(told.places), order.chosen(places))
         return replace(told, sentences=tuple(told.sentences[place] for place in new), places=new)
 
-    def _movable(self, told: Told) -> tuple[int, ...]:
-        """Places of sentences that may change theirs with the next, as far as the text goes.
+    def _movable(self, told: Told) -> list[int]:
+        """Places of sentences that may change theirs with the next, as far as a rule can tell from the text.
 
-        A pronoun leans on nothing where only one person of the story has it: there the person's name stands for it.
+        One of the two must tell how things are and speak of no person: who is where and does what, and so who may see
+        it, is not in the events, so that other sentences keep their order.
         """
         labels = self.stage.file.labels
         said = [fill(text, labels, told.asked) for text in told.texts]
-        named = set(WORDS.findall(" ".join(said).replace("'s", "").replace("’s", "")))
-        about = {name for name in self.stage.file.people if name in named}
         known = {form.lower() for slot in labels.values() for form in slot.forms().values()}
-        return order.swaps(self._named(said, about), known if self.stage.file.kind == _CONTENTS else ())
+        free = order.swaps(said, known if self.stage.file.kind == _CONTENTS else ())
+        still = [self._still(text) for text in said]
+        return [
+            place
+            for place in free
+            if self._apart(told, place, still) and not _introduced(said[:place], said[place + 1])
+        ]
 
-    def _named(self, said: list[str], about: set[str]) -> list[str]:
-        """The sentences with a name for each pronoun that can be only one person's. about: whom the story names."""
-        people = self.stage.file.people
-        if {people[name] for name in about} - {"she", "he"} or any(persons.PERSON.search(text) for text in said):
-            return said
-        for pronoun, forms in (("she", "she|her|hers|herself"), ("he", "he|him|his|himself")):
-            if len(bearers := [name for name in about if people[name] == pronoun]) == 1:
-                said = [re.sub(rf"\b(?:{forms})\b", bearers[0], text, flags=re.I) for text in said]
-        return said
-
-
-def _commute(told: Told, place: int) -> bool:
-    """Whether the sentence at that place and the next may change places: after both, and from there on, reality and the
-    belief must be the same."""
-    turned = list(told.sentences)
-    turned[place], turned[place + 1] = turned[place + 1], turned[place]
-    try:
-        after = replace(told, sentences=tuple(turned)).lines
-    except ValueError:  # such as a mechanism that runs before it is set
+    def _apart(self, told: Told, place: int, still: Sequence[bool]) -> bool:
+        """Whether of two neighbours one tells how things are and the other tells nothing that depends on it."""
+        both = told.sentences[place], told.sentences[place + 1]
+        for one, other, quiet in ((*both, still[place]), (*both[::-1], still[place + 1])):
+            # What is so without an event may be what lets somebody see, or keeps somebody from it.
+            seen = {event.split(" ", 1)[0] for event in other.events}
+            if quiet and (one.events or seen.isdisjoint(_PERCEIVING)):
+                return True
         return False
-    return [_labels(line) for line in after[place + 1 :]] == [_labels(line) for line in told.lines[place + 1 :]]
+
+    def _still(self, text: str) -> bool:
+        """Whether a sentence says how things are, without any person."""
+        if _SAYS.search(text) or pronouns.PRONOUN.search(text) or persons.PERSON.search(text):
+            return False
+        named = set(WORDS.findall(re.sub(r"['’]s\b", "", text)))
+        return _IS.search(text) is not None and named.isdisjoint(self.stage.file.people)
 
 
-def _labels(line: Line) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return line.world.labels, line.belief.labels
+_IS = re.compile(r"\b(?:is|are|was|were|stands?|stood|hangs?|hung|lies?|lay|holds?|held|contains?|contained)\b", re.I)
+"""Verbs of sentences that tell how things are."""
+
+_SAYS = re.compile(
+    r"[\"“”]|\b(?:they|them|their|who|whose|nobody|somebody|everybody|everyone|no one|dark|light)\b", re.I
+)
+"""What makes a sentence tell of somebody's words or deeds all the same, or of what can be seen."""
+
+_THE = re.compile(r"\bthe\s+(?:[\w’'-]+\s+)?([\w’'-]+)", re.I)
+
+
+def _introduced(before: Sequence[str], text: str) -> bool:
+    """Whether a sentence speaks of "the lid" or the like of which no sentence before has spoken."""
+    told = set(WORDS.findall(" ".join(before).lower()))
+    return any(told.isdisjoint(WORDS.findall(match[0].lower())[1:]) for match in _THE.finditer(text))
+
+
+_PERCEIVING = frozenset(("see", "view", "read", "tell", "hear"))

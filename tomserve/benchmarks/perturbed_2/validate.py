@@ -18,6 +18,7 @@ from statistics import median
 
 from tomserve.benchmarks.findings import Findings, outcome
 from tomserve.benchmarks.perturbed.stagefile import SCENARIOS
+from tomserve.benchmarks.perturbed_2 import retoldcheck
 from tomserve.benchmarks.perturbed_2.check import AUTOMATIC
 from tomserve.benchmarks.perturbed_2.derive import parse
 from tomserve.benchmarks.perturbed_2.design import Design, load_design, of_design
@@ -44,6 +45,7 @@ def findings(stages: Sequence[Stage], own: bool) -> Findings:
     items = [item for stage in stages for item in stage.items()]
     listed = [problem for stage in stages for problem in of_stage(stage, design)]
     listed += [problem for check in (duplicates, exchanged, leaks) for problem in check(items)]
+    listed += [problem for stage in stages for problem in retoldcheck.problems(stage)]
     if own:
         listed += list(of_design(stages, items, design))
     lines = []
@@ -55,6 +57,7 @@ def findings(stages: Sequence[Stage], own: bool) -> Findings:
         lines.append(
             f"{len(edits)} minimal pairs, which differ in {median(edits):g} words (the median; at most {max(edits)})"
         )
+    lines.append(retoldcheck.counted(stages))
     lines.append(f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}")
     return Findings(lines=tuple(lines), code=1 if listed else 0)
 
