@@ -244,18 +244,10 @@ class Telling:
         return [
             place
             for place in free
-            if self._apart(told, place, still) and not _introduced(said[:place], said[place + 1])
+            if (still[place] or still[place + 1])
+            and not _lets_see(*told.sentences[place : place + 2])
+            and not _introduced(said[:place], said[place + 1])
         ]
-
-    def _apart(self, told: Told, place: int, still: Sequence[bool]) -> bool:
-        """Whether of two neighbours one tells how things are and the other tells nothing that depends on it."""
-        both = told.sentences[place], told.sentences[place + 1]
-        for one, other, quiet in ((*both, still[place]), (*both[::-1], still[place + 1])):
-            # What is so without an event may be what lets somebody see, or keeps somebody from it.
-            seen = {event.split(" ", 1)[0] for event in other.events}
-            if quiet and (one.events or seen.isdisjoint(_PERCEIVING)):
-                return True
-        return False
 
     def _still(self, text: str) -> bool:
         """Whether a sentence says how things are, without any person."""
@@ -280,6 +272,13 @@ def _introduced(before: Sequence[str], text: str) -> bool:
     """Whether a sentence speaks of "the lid" or the like of which no sentence before has spoken."""
     told = set(WORDS.findall(" ".join(before).lower()))
     return any(told.isdisjoint(WORDS.findall(match[0].lower())[1:]) for match in _THE.finditer(text))
+
+
+def _lets_see(first: Sentence, second: Sentence) -> bool:
+    """Whether somebody perceives something in one of two sentences, and the other has no events: what is so there may
+    let somebody see, or keep somebody from it."""
+    without, seen = not (first.events and second.events), (*first.events, *second.events)
+    return without and any(event.split(" ", 1)[0] in _PERCEIVING for event in seen)
 
 
 _PERCEIVING = frozenset(("see", "view", "read", "tell", "hear"))
