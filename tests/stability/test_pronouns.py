@@ -16,6 +16,8 @@ from tomserve.stability.pronouns import known, turned, whose
         ("Noor hurts herself; she's brave and SHE knows.", "Noor hurts himself; he's brave and HE knows."),
         ("Noor sees her coworker swapping the milk.", "Noor sees his coworker swapping the milk."),
         ("Her own cup waits for her in the room.", "His own cup waits for him in the room."),
+        ("She turns her back to see.", "He turns his back to see."),
+        ("The map that she carries with her indicates it.", "The map that he carries with him indicates it."),
         ("It belongs to her and the cat.", "It belongs to him and the cat."),
     ],
 )
@@ -24,7 +26,9 @@ def test_pronouns_are_turned_and_turned_back(woman: str, man: str) -> None:
     assert (turned(woman, to="woman"), turned(man, to="man")) == (woman, man)
 
 
-@pytest.mark.parametrize("text", ["Mark gives her stories.", "Mark sees her duck.", "Mark makes her tea."])
+@pytest.mark.parametrize(
+    "text", ["Mark gives her stories.", "Mark sees her duck.", "Mark makes her tea.", "Mark sends her back."]
+)
 def test_a_form_that_cannot_be_told_is_not_turned(text: str) -> None:
     assert turned(text, to="man") is None
 

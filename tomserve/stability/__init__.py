@@ -9,6 +9,7 @@ counted with the reason.
 
 from tomserve.stability.kinds import AGAIN, CHOICES, CONDENSED, KINDS, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, named
 from tomserve.stability.making import Dropped, Retell, variant, variants
+from tomserve.stability.rewriting import rewritten_by
 
 __all__ = [
     "AGAIN",
@@ -23,6 +24,7 @@ __all__ = [
     "Kind",
     "Retell",
     "named",
+    "rewritten_by",
     "variant",
     "variants",
 ]

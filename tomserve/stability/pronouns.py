@@ -15,7 +15,8 @@ Everything here is cautious: where a text leaves a doubt, the answer is None.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 
 from tomserve.stability.persons import EITHER, GENDERED, MAN, PERSON, TITLE, WOMAN, Gender
 from tomserve.stability.wordlists import alternatives, listed
@@ -29,15 +30,18 @@ THEY = re.compile(r"(?<![\w'’-])(?:they|them|their|theirs|themselves|themself)
 
 _WORD = re.compile(r"\w[\w'’-]*|[^\w\s]")
 
+_NOBODY = re.compile(r"\b(?:farmer|baker|teacher|children|men|women)['’]s?\s+(?:market|day|dozen)", re.I)
+"""Words for persons that mean a place or a number."""
+
 _FUNCTION = listed("""
     a an the this that these those my your our its their his her some any no every each both all another i you he
     she it we they me him us them himself herself itself themselves and or but nor so yet if whether because since
     although though while when where why how who whom whose what which than as until unless before after once in
     on at by to of for from with without within into onto upon over under above below behind beside between among
-    near off out up down away back through across along around about against during toward towards inside outside
+    near off out up down away through across along around about against during toward towards inside outside
     is are was were be been being am has have had does do did will would can could may might must shall should not
     never always often sometimes still just only even also too again now then soon later today yesterday tomorrow
-    there here alone home instead anyway together
+    there here alone instead anyway together
 """)
 """Words that are no beginning of what somebody owns, so that the "her" before them is somebody seen or helped. Words
 that may also be adjectives, as in "her own", are left out."""
@@ -53,7 +57,18 @@ _TWO_OBJECTS = re.compile(
 """Verbs after which "her" may be a person although a word follows that could be hers: "gave her stories", "saw her
 duck", "made her signature dish"."""
 
-_OWN = re.compile(r"own|hands?|eyes?|back|head|arms?|mind|way|name|house|room|work|job|shift|turn|.*['’]s", re.I)
+_EITHER_WAY = listed("back home right left best first last like past present most more very")
+"""Words that may be hers, or belong to the verb before: "sends her back"."""
+
+_TURN = re.compile(r"turn(?:s|ed|ing)?", re.I)
+_SAYS = listed("""
+    indicates says tells contains becomes seems appears remains belongs lies stands goes comes leaves takes gives gets
+    brings keeps lets puts sees knows thinks believes wants begins starts stops ends opens closes falls breaks grows
+    makes causes allows helps leads reads fits matches reveals suggests proves confirms displays
+""")
+"""Verbs that no noun looks like, or hardly one: "the map with her indicates"."""
+
+_OWN = re.compile(r"own|hands?|eyes?|head|arms?|mind|way|name|house|room|work|job|shift|turn|.*['’]s", re.I)
 """Words that are hers whatever verb stands before."""
 
 
@@ -93,8 +108,13 @@ def _standing(text: str, match: re.Match[str], forms: tuple[str, str]) -> str | 
         return forms[1]
     if match["word"].lower() == "his":
         return forms[0]
-    before = _WORD.findall(text[: match.start()])[-1:]
-    if before and _TWO_OBJECTS.fullmatch(before[0]) and not _owned(text, following):
+    before = (_WORD.findall(text[: match.start()])[-1:] or [""])[0]
+    word = following[0].lower()
+    if word in _EITHER_WAY:
+        return forms[0] if word == "back" and _TURN.fullmatch(before) else None
+    if word in _SAYS:
+        return forms[1]
+    if _TWO_OBJECTS.fullmatch(before) and not _owned(text, following):
         return None
     return forms[0]
 
@@ -115,57 +135,45 @@ def gender_of(text: str) -> Gender | None:
 def whose(story: Sequence[str], name: str, others: Collection[str] = ()) -> Gender | None:
     """MAN or WOMAN where every "he" or "she" of a story is surely one person's, and nothing else tells the gender.
 
-    story: its sentences, and those of the question and the choices. name: the person's name. others: names of all
+    story: its sentences; those of a question or of choices may follow. name: the person's name. others: names of all
     other persons, who might be meant as well.
 
-    A pronoun is sure where no other person is named before it in its sentence and, unless the person is named there
-    before it, none in the sentence before, which must itself be about the person. None without any pronoun, with
-    pronouns of both genders, and where a word such as "fisherman" or "Mrs" tells the gender in another way.
+    A pronoun is sure where the person is named before it and nobody else has been mentioned in its sentence, nor,
+    unless the person is named there, in the sentence before. None without any pronoun, with pronouns of both genders,
+    and where a word such as "fisherman" or "Mrs" tells the gender in another way.
     """
-    gender = gender_of(" ".join(story))
-    named = _named((name,))
+    gender, named = gender_of(" ".join(story)), _named((name,))
     if gender is None or named is None or any(_tells(sentence, named) for sentence in story):
         return None
-    return gender if all(sure for sure in _each(story, named, _named(others))) else None
+    return gender if all(sure for _, sure in _each(story, named, _named(others))) else None
 
 
 def known(story: Sequence[str], name: str, others: Collection[str] = ()) -> Gender | None:
-    """MAN or WOMAN where at least one pronoun of the story is surely the person's, EITHER where there is no pronoun
-    that could be, None where it is in doubt. story, name, others: as in `whose`."""
-    text = " ".join(story)
+    """MAN or WOMAN where some pronouns of a story are surely that person's and all of these agree, EITHER where there
+    are no pronouns, None where it is in doubt. story, name, others: as in `whose`."""
     named = _named((name,))
-    if not PRONOUN.search(text) or named is None:
+    if named is None or not any(map(PRONOUN.search, story)):
         return EITHER
-    found = set()
-    other = _named(others)
-    for sentence, before in zip(story, ("", *story), strict=False):
-        for match in PRONOUN.finditer(sentence):
-            if _sure(sentence, before, match, named, other):
-                found.add(MAN if match["word"].lower() in _OF_MAN else WOMAN)
+    found = {gender for gender, sure in _each(story, named, _named(others)) if sure}
     return found.pop() if len(found) == 1 else None
 
 
-def _each(story: Sequence[str], named: re.Pattern[str], others: re.Pattern[str] | None) -> list[bool]:
-    """For each pronoun of the story whether it is surely that person's."""
-    return [
-        _sure(sentence, before, match, named, others)
-        for sentence, before in zip(story, ("", *story), strict=False)
-        for match in PRONOUN.finditer(sentence)
-    ]
-
-
-def _sure(
-    sentence: str, before: str, match: re.Match[str], named: re.Pattern[str], others: re.Pattern[str] | None
-) -> bool:
-    """Whether a pronoun of a sentence is surely the named person's. before: the sentence before."""
-    first = sentence[: match.start()]
-    if _somebody_else(first, named, others):
-        return False
-    if named.search(first):
-        return True
-    own = PRONOUN.search(first) is not None  # an earlier pronoun, which was looked at by itself
-    about = named.search(before) or PRONOUN.search(before)
-    return own or (about is not None and not _somebody_else(before, named, others))
+def _each(
+    story: Sequence[str], named: re.Pattern[str], others: re.Pattern[str] | None
+) -> Iterator[tuple[Gender, bool]]:
+    """For each pronoun of the story its gender, and whether it is surely that person's."""
+    about = alone = True  # whether the sentence before is about the person alone; whether nobody else was mentioned yet
+    mentioned = False
+    for sentence in story:
+        for match in PRONOUN.finditer(sentence):
+            here = named.search(sentence, 0, match.start()) is not None
+            sure = here or (mentioned and (about or alone))
+            sure = sure and not _somebody_else(sentence, match.start(), named, others)
+            yield MAN if match["word"].lower() in _OF_MAN else WOMAN, sure
+        mentioned = mentioned or named.search(sentence) is not None
+        else_here = _somebody_else(sentence, len(sentence), named, others)
+        about = not else_here and (named.search(sentence) is not None or PRONOUN.search(sentence) is not None)
+        alone = alone and not else_here
 
 
 _ROLE = re.compile(
@@ -175,17 +183,26 @@ _ROLE = re.compile(
 """What stands before a word that says what the person is: "Noor is a skilled", "working as a", ", a"."""
 
 
-def _somebody_else(text: str, named: re.Pattern[str], others: re.Pattern[str] | None) -> bool:
-    """Whether a text speaks of a person besides the named one. What this one is said to be ("a skilled chef") is not
-    somebody else."""
-    if others is not None and others.search(text):
+def _somebody_else(text: str, end: int, named: re.Pattern[str], others: re.Pattern[str] | None) -> bool:
+    """Whether a text speaks, before that place, of a person besides the named one. What this one is said to be ("a
+    skilled chef") is not somebody else."""
+    if others is not None and others.search(text, 0, end):
         return True
-    for match in PERSON.finditer(text):
-        before = text[: match.start()]
+    for start, stop in _persons(text):
+        if stop > end:
+            return False
+        before = text[:start]
         owner = named.search(before) is not None or PRONOUN.match(text.lstrip()) is not None
-        if not owner or not _ROLE.search(before) or text[match.end() :].startswith(("'s ", "’s ")):
+        if not owner or not _ROLE.search(before) or text.startswith(("'s ", "’s "), stop):
             return True
     return False
+
+
+@lru_cache(maxsize=4096)
+def _persons(text: str) -> tuple[tuple[int, int], ...]:
+    """Where the words for persons begin and end in a text."""
+    text = _NOBODY.sub(lambda match: " " * len(match[0]), text)
+    return tuple(match.span() for match in PERSON.finditer(text))
 
 
 def _tells(sentence: str, named: re.Pattern[str]) -> bool:
@@ -201,6 +218,11 @@ def _related(before: str) -> bool:
 
 
 def _named(names: Collection[str]) -> re.Pattern[str] | None:
+    return _pattern(tuple(names))
+
+
+@lru_cache(maxsize=4096)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
     """A pattern for any of these names; None without any."""
     return re.compile(rf"(?<!\w)(?:{alternatives(names)})(?!\w)") if any(names) else None
 
