@@ -104,10 +104,15 @@ def _standing(text: str, match: re.Match[str], forms: tuple[str, str]) -> str | 
     """The first of the two forms where a noun follows that the person owns, the second where nothing owned follows,
     None where both may be."""
     following = _WORD.match(text, match.end() + len(text[match.end() :]) - len(text[match.end() :].lstrip()))
-    if following is None or not following[0][0].isalnum() or following[0].lower() in _FUNCTION:
+    if following is None or not following[0][0].isalnum():
+        return forms[1]
+    word = following[0].replace("’", "'").partition("'")[0].lower()
+    if word in _FUNCTION:
         return forms[1]
     if match["word"].lower() == "his":
         return forms[0]
+    if following[0][0].isupper() or word in ("right", "wrong") or re.fullmatch(r"(?!red$|bed$)\w+ed", word):
+        return None  # "next to her Ann sat", "with her right there", "the one before her emptied it"
     before = (_WORD.findall(text[: match.start()])[-1:] or [""])[0]
     word = following[0].lower()
     if word in _EITHER_WAY:
