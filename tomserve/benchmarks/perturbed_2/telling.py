@@ -114,7 +114,7 @@ class Telling:
     # Other things
 
     @cached_property
-    def _words(self) -> dict[str, tuple[list[str], set[str | None]]]:
+    def other_things(self) -> dict[str, tuple[list[str], set[str | None]]]:
         """By each thing of the stage that may get another word: these words, and the tasks in which it gets one."""
         file, found = self.stage.file, {}
         for word in file.words:
@@ -128,7 +128,7 @@ class Telling:
     def _object(self, story: Story) -> Told:
         told = self.as_it_is(story)
         new: dict[str, str] = {}
-        for word, (others, tasks) in self._words.items():
+        for word, (others, tasks) in self.other_things.items():
             if story.task in tasks:
                 options = self._drawn(others, story.task, "object", word)
                 new[word] = next((one for one in options if one not in new.values()), options[0])
@@ -238,7 +238,7 @@ class Telling:
         """
         labels = self.stage.file.labels
         said = [fill(text, labels, told.asked) for text in told.texts]
-        known = {form.lower() for slot in labels.values() for form in slot.forms().values()}
+        known = {word for slot in labels.values() for form in slot.forms().values() for word in order.content(form)}
         free = order.swaps(said, known if self.stage.file.kind == _CONTENTS else ())
         still = [self._still(text) for text in said]
         return [
