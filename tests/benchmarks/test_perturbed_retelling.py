@@ -42,7 +42,7 @@ lacks:
       rain: "Rain has been falling on the old town since the early hours of Monday."
       find: ["Ann walks into the quiet kitchen and finds a box beside a cup.", "In the quiet kitchen Ann finds a box beside a cup."]
       holds: "The box holds {{x}} and no {{y}}. @ world x"
-      read: 'Ann takes it to the window with her left hand and reads "{{y}}" on it. @ read Ann y'
+      read: 'Ann takes it to the window with her small hand and reads "{{y}}" on it. @ read Ann y'
     versions:
       plain: {{answers: y/x, ground: unstated}}
       told: {{answers: x/x, ground: stated, insert: {{after read: {{told: "Then Bob, whom she trusts, quietly tells her that it holds {{x}}. @ tell Ann x"}}}}}}
@@ -59,7 +59,7 @@ tasks:
       rain: {short: "", other: "It has been raining on the old town since Monday, before dawn."}
       find: {short: "Ann finds a box beside a cup."}
       holds: {short: "It holds {x}, not {y}.", other: "What is in the box are {x}, and {y} are not."}
-      read: {short: 'Ann reads "{y}" on it.', other: 'With her left hand Ann takes it to the window, where she reads "{y}".'}
+      read: {short: 'Ann reads "{y}" on it.', other: 'With her small hand Ann takes it to the window, where she reads "{y}".'}
     versions:
       told: {told: {short: "Bob, whom she trusts, tells her it holds {x}.", other: "Then she quietly hears of {x} in it from Bob, whom she trusts."}}
       father: {told: {short: "Her father, whom she trusts, tells her it holds {x}.", other: "Then she quietly hears of {x} from her father, whom she trusts."}}
@@ -97,7 +97,7 @@ def test_another_wording_of_every_sentence_is_told_and_the_second_of_the_stage_w
         "It has been raining on the old town since Monday, before dawn.",
         "In the quiet kitchen Ann finds a box beside a cup.",
         "What is in the box are screws, and nails are not.",
-        'With her left hand Ann takes it to the window, where she reads "nails".',
+        'With her small hand Ann takes it to the window, where she reads "nails".',
     )
     assert (after.question, after.choices, after.gold) == (before.question, before.choices, before.gold)
     assert (after.id, after.base, after.answer) == (f"{before.id}/paraphrase", before.id, "nails")
@@ -151,7 +151,7 @@ def test_everybody_gets_another_name_and_with_it_another_gender_unless_a_word_te
         assert after.question == f"What does {name} believe is in the box?"
         assert (
             after.story[3]
-            == f'{name} takes it to the window with {pronouns_then[2]} left hand and reads "screws" on it.'
+            == f'{name} takes it to the window with {pronouns_then[2]} small hand and reads "screws" on it.'
         )
         assert f"whom {pronouns_then[0]} trusts, quietly tells {pronouns_then[1]} that" in after.story[4]
         said = " ".join((*after.story, after.question))
@@ -192,7 +192,7 @@ def test_neighbours_change_places_where_the_author_says_so_and_the_events_agree(
 def test_by_rule_only_what_is_so_changes_places_with_what_happens(tmp_path: Path) -> None:
     def moved(second: str, third: str) -> bool:
         stage = STAGE.replace("The box holds {x} and no {y}.", second).replace(
-            'Ann takes it to the window with her left hand and reads "{y}" on it. @ read Ann y', third
+            'Ann takes it to the window with her small hand and reads "{y}" on it. @ read Ann y', third
         )
         try:
             before, after = told(written(tmp_path, retold=None, stage=stage), ORDER)
@@ -250,7 +250,10 @@ def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_
 ) -> None:
     path = written(tmp_path)
     assert list(retoldcheck.problems(load_stage(path))) == []
-    assert "1 of 1 stages are told otherwise" in cli("dataset", "validate", "perturbed-2", "--path", str(path)).out
+    assert (
+        "Z1: 1 tasks, 6 stories, 24 questions, told otherwise as well\n"
+        in cli("dataset", "validate", "perturbed-2", "--path", str(path)).out
+    )
     long = [
         ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other'),
         ('short: "Ann finds a box beside a cup."', 'short: "Ann walks into the kitchen and finds a box beside a cup."'),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tomserve.benchmarks.perturbed_2.condensing import shortened
 from tomserve.benchmarks.perturbed_2.retoldfile import Checked, path_of
@@ -40,9 +40,3 @@ def _lengths(checked: Checked) -> Iterator[str]:
                 f"{where}: All sentences in their short form have {share:.0%} fewer words; expected {LEAST:.0%} at "
                 f"least, and full ones beside them that make it {MOST:.0%} at most."
             )
-
-
-def counted(stages: Sequence[Stage]) -> str:
-    """A line that says how many of these stages are told otherwise."""
-    count = sum(path_of(stage).is_file() for stage in stages)
-    return f"{count} of {len(stages)} stages are told otherwise, in fewer words and in other words"

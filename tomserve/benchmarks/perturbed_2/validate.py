@@ -22,6 +22,7 @@ from tomserve.benchmarks.perturbed_2 import retoldcheck
 from tomserve.benchmarks.perturbed_2.check import AUTOMATIC
 from tomserve.benchmarks.perturbed_2.derive import parse
 from tomserve.benchmarks.perturbed_2.design import Design, load_design, of_design
+from tomserve.benchmarks.perturbed_2.retoldfile import path_of
 from tomserve.benchmarks.perturbed_2.stage import Stage, Story
 from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, ROLES
 from tomserve.items import UNKNOWN, Item, items_digest
@@ -51,13 +52,14 @@ def findings(stages: Sequence[Stage], own: bool) -> Findings:
     lines = []
     for stage in stages:
         count = len(stage.stories)
-        lines.append(f"{stage.file.stage}: {len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions")
+        otherwise = ", told otherwise as well" if path_of(stage).is_file() else ""
+        counts = f"{len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions"
+        lines.append(f"{stage.file.stage}: {counts}{otherwise}")
     lines += [f"problem: {problem}" for problem in listed]
     if edits := [words for stage in stages for _, words in pairs(stage)]:
         lines.append(
             f"{len(edits)} minimal pairs, which differ in {median(edits):g} words (the median; at most {max(edits)})"
         )
-    lines.append(retoldcheck.counted(stages))
     lines.append(f"{len(items)} questions in {len(stages)} stages, {items_digest(iter(items))[:19]}: {outcome(listed)}")
     return Findings(lines=tuple(lines), code=1 if listed else 0)
 
