@@ -37,6 +37,6 @@ def _lengths(checked: Checked) -> Iterator[str]:
             share = shortened(telling.forms(story))
             where = f"{checked.path}:{checked.lines.at(('tasks', story.task))}: {story.task}/{story.version}"
             yield (
-                f"{where}: All sentences in their short form have {share:.0%} fewer words; expected {LEAST:.0%} at "
+                f"{where}: All sentences in their short form have {share:.1%} fewer words; expected {LEAST:.0%} at "
                 f"least, and full ones beside them that make it {MOST:.0%} at most."
             )
