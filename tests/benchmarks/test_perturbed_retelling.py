@@ -13,12 +13,14 @@ from tomserve import benchmarks
 from tomserve.benchmarks import perturbed, perturbed_2
 from tomserve.benchmarks.perturbed import retelling as first_edition
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stagefile import Stage as FirstStage
 from tomserve.benchmarks.perturbed_2 import retoldcheck, telling
 from tomserve.benchmarks.perturbed_2.check import load_stage
 from tomserve.benchmarks.perturbed_2.condensing import Form, chosen
 from tomserve.benchmarks.perturbed_2.fresh import read_names
 from tomserve.benchmarks.perturbed_2.retelling import retelling
 from tomserve.benchmarks.perturbed_2.retoldfile import RetoldFile
+from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ContentError, InapplicableError
 from tomserve.items import Item, write_items
 from tomserve.stability import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, kinds, text, variants
@@ -70,6 +72,18 @@ tasks:
       open_container: {look: {short: "Ann looks inside.", other: "The box is looked into by Ann."}}
     exchange: {find holds: [], holds read: [told]}
 """
+
+
+@pytest.fixture(scope="module")
+def second_edition() -> list[Stage]:
+    """The stages of the second edition, read once for all tests."""
+    return perturbed_2.stages()
+
+
+@pytest.fixture(scope="module")
+def first_stages() -> list[FirstStage]:
+    """The stages of the first edition, read once for all tests."""
+    return perturbed.stages()
 
 
 def written(tmp_path: Path, *edits: tuple[str, str], retold: str | None = RETOLD, stage: str = STAGE) -> Path:
@@ -255,8 +269,8 @@ def test_the_guide_shows_a_file_that_can_be_read() -> None:
     assert file.tasks["late_label"].exchange["fill months"] == ["forgot"]
 
 
-def test_what_is_told_otherwise_in_the_dataset_has_no_problems() -> None:
-    assert [problem for stage in perturbed_2.stages() for problem in retoldcheck.problems(stage)] == []
+def test_what_is_told_otherwise_in_the_dataset_has_no_problems(second_edition: list[Stage]) -> None:
+    assert [problem for stage in second_edition for problem in retoldcheck.problems(stage)] == []
 
 
 def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(
@@ -316,15 +330,17 @@ def test_a_file_of_items_is_told_from_the_stages_of_the_dataset(tmp_path: Path) 
     assert made.story != item.story
 
 
-def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second() -> None:
-    both = list(first_edition.second(perturbed.stages()))
-    assert len(both) == len(perturbed.stages())
+def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
+    first_stages: list[FirstStage],
+) -> None:
+    both = list(first_edition.second(first_stages))
+    assert len(both) == len(first_stages)
     for stage, made in both:
         again = {item.id: item for item in made.items()}
         for item in stage.items("perturbed"):
             other = again[item.id]
             assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
-    assert list(first_edition.problems(perturbed.stages())) == []
+    assert list(first_edition.problems(first_stages)) == []
 
 
 @pytest.mark.parametrize(
@@ -341,12 +357,17 @@ def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
     ],
 )
 def test_words_of_the_first_edition_are_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first_stages: list[FirstStage],
+    old: str,
+    new: str,
+    message: str,
 ) -> None:
     path, _, _ = first_edition.read_words()
     (tmp_path / "words.yaml").write_text(path.read_text("utf-8").replace(old, new, 1), encoding="utf-8")
     monkeypatch.setattr(first_edition.content, "find", lambda name: tmp_path / "words.yaml")
-    assert any(message in problem for problem in first_edition.problems(perturbed.stages()[:1]))
+    assert any(message in problem for problem in first_edition.problems(first_stages[:1]))
 
 
 REASONS = {
@@ -355,11 +376,12 @@ REASONS = {
 
 
 @pytest.mark.parametrize(("edition", "person", "thing"), [("perturbed", 1.0, 1.0), ("perturbed-2", 1.0, 0.9)])
-def test_of_every_story_each_kind_is_made_or_dropped_with_a_reason_and_the_answer_stays(
+def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason_and_the_answer_stays(
     edition: str, person: float, thing: float
 ) -> None:
     benchmark = benchmarks.get(edition)
-    own = [item for item in benchmark.items() if item.id.endswith(("belief/original", "reality/swapped"))]
+    asked = [item for item in benchmark.items() if item.id.endswith(("belief/original", "reality/swapped"))]
+    own = asked[::3]
     originals = {item.id: item for item in own}
     made: Counter[str] = Counter()
     for one in variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), benchmarks.retelling(benchmark)):
@@ -372,7 +394,9 @@ def test_of_every_story_each_kind_is_made_or_dropped_with_a_reason_and_the_answe
         _holds(before, one)
     assert made["person"] >= person * len(own)
     assert made["object"] >= thing * len(own)
-    assert made["order"] > 0
+    assert made["order"] >= 0.1 * len(own)
+    told_otherwise = edition == "perturbed-2"
+    assert min(made["condensed"], made["paraphrase"]) >= told_otherwise * 0.98 * len(own)
 
 
 def _holds(before: Item, after: Item) -> None:
@@ -400,9 +424,9 @@ def _holds(before: Item, after: Item) -> None:
         assert after.gold == before.gold
 
 
-def test_no_name_and_no_thing_of_a_stage_is_left() -> None:
+def test_no_name_and_no_thing_of_a_stage_is_left(second_edition: list[Stage]) -> None:
     names = read_names().pools()
-    for stage in perturbed_2.stages():
+    for stage in second_edition:
         way = telling.Telling(stage, names=names)
         people = {person.lower() for person in stage.file.people}
         for story in stage.stories[::3]:
