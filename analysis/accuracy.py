@@ -12,15 +12,13 @@ and a failure counts as wrong; with published ones every item counts as independ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import polars as pl
 
 from tomserve.scoring.metric import BEGINNING
-from tomserve.stats.published import accuracy_interval
 from tomserve.studies import Excerpt, Study, baselines, metrics, samples
-from tomserve.studies.contrasts import contrast, pair, share
+from tomserve.studies.contrasts import prompting_effects
 from tomserve.studies.noise import shown as shown_noise
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
 from tomserve.studies.showing import Tables
@@ -62,13 +60,13 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     kinds = baselines.Kinds.of(scores)
     rows = prepared(scores, (*REQUIRED, *computed, *kinds.columns, *samples.columns(scores))).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    listed = [{"model": key[0], "strategy": key[1], **_share(part, kinds, intervals)} for key, part in arms]
+    listed = [{"model": key[0], "strategy": key[1], **baselines.accuracy(part, kinds, intervals)} for key, part in arms]
     shares = pl.DataFrame(listed, infer_schema_length=None)
     rules = list(baselines.table(rows, kinds, ("model",)))
     ruled = {baselines.TABLE: pl.DataFrame(rules)} if rules else {}
     if intervals == "published":
         return {"accuracy": shares, **ruled}
-    effects = list(_effects(rows))
+    effects = list(prompting_effects(rows))
     means, repeated = metrics.means(rows), samples.table(rows)
     return {
         "accuracy": shares,
@@ -77,22 +75,6 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         **({metrics.TABLE: means} if means.height else {}),
         **({samples.TABLE: repeated} if repeated.height else {}),
     }
-
-
-def _share(rows: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> dict[str, Any]:
-    if intervals == "recommended":
-        return {**share(rows), **baselines.beside(rows, kinds)}
-    correct, total = int(rows["correct"].sum()), rows.height
-    low, high = accuracy_interval(correct, total)
-    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
-    return {**found, "unread": int(rows["unread"].sum())}
-
-
-def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        pairs = pair(treated, rows.filter(model=model, strategy=BASELINE))
-        if strategy != BASELINE and pairs.height:
-            yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
 
 
 _EFFECTS = (

@@ -24,10 +24,9 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.stats.published import accuracy_interval
 from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.contrasts import Record, contrast, matched, pair, share
-from tomserve.studies.rows import BASELINE, REQUIRED, prepared, with_columns
+from tomserve.studies.contrasts import Record, matched, pair, prompting_effects, share
+from tomserve.studies.rows import REQUIRED, prepared, with_columns
 from tomserve.studies.showing import Tables
 
 from .notes import NOTES, PUBLISHED
@@ -55,7 +54,9 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     kinds = baselines.Kinds.of(scores)
     rows = prepared(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
     arms = rows.group_by(["model", "strategy"], maintain_order=True)
-    accuracy = [{"model": key[0], "strategy": key[1], **_share(part, kinds, intervals)} for key, part in arms]
+    accuracy = [
+        {"model": key[0], "strategy": key[1], **baselines.accuracy(part, kinds, intervals)} for key, part in arms
+    ]
     made: dict[str, list[Record]] = {
         "accuracy": accuracy,
         baselines.TABLE: [
@@ -73,19 +74,9 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         made |= {
             "false_minus_true": list(_false_minus_true(rows)),
             "joint": list(_joint(rows)),
-            "prompting_effects": list(_effects(rows)),
+            "prompting_effects": list(prompting_effects(rows)),
         }
     return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
-
-
-def _share(rows: pl.DataFrame, kinds: baselines.Kinds, intervals: str, *, brief: bool = False) -> Record:
-    """The share of right answers, beside the best rule; `brief` leaves out the interval of the difference to it."""
-    if intervals == "recommended":
-        return {**share(rows), **baselines.beside(rows, kinds, interval=not brief)}
-    correct, total = int(rows["correct"].sum()), rows.height
-    low, high = accuracy_interval(correct, total)
-    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
-    return {**found, "unread": int(rows["unread"].sum())}
 
 
 def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str) -> Iterator[Record]:
@@ -93,7 +84,7 @@ def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, interva
     named = ["model", "strategy", *keys]
     for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
         chance = part.select((1 / pl.col("options")).mean()).item()
-        found = _share(part, kinds, intervals, brief=True)
+        found = baselines.accuracy(part, kinds, intervals, brief=True)
         yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
 
 
@@ -139,13 +130,6 @@ def _joint(rows: pl.DataFrame) -> Iterator[Record]:
                 **{"false_belief": false, "true_belief": true, "product": false * true, "worlds": found["tasks"]},
                 "chance": some.select((1 / pl.col("options") ** 2).mean()).item(),
             }
-
-
-def _effects(rows: pl.DataFrame) -> Iterator[Record]:
-    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        pairs = pair(treated, rows.filter(model=model, strategy=BASELINE))
-        if strategy != BASELINE and pairs.height:
-            yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
 
 
 def notes(intervals: str) -> Mapping[str, str]:

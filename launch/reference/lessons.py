@@ -215,11 +215,7 @@ def _make(job: tuple[Recipe, int, int, int]) -> list[Batch]:
         asked = drawn_story.items if bare else rng.sample(drawn_story.items, min(len(drawn_story.items), questions))
         compact = bare or rng.random() < 0.85
         trees.append(_packer.tree(asked, strategy, told=drawn_story, bare=bare, compact=compact, change=recipe.change))
-    trees.sort(key=lambda tree: len(tree.story))
-    shown = [common.randrange(720) for _ in range(GROUP)]
-    batches = [collate(form, trees[n * size : (n + 1) * size], shown[n]) for n in range(GROUP)]
-    common.shuffle(batches)
-    return batches
+    return _shuffled(form, trees, common)
 
 
 def _social(rng: random.Random, common: random.Random, recipe: Recipe, named: tuple[int, int, int]) -> list[Batch]:
@@ -240,9 +236,18 @@ def _social(rng: random.Random, common: random.Random, recipe: Recipe, named: tu
         asked = offered if bare else rng.sample(offered, min(len(offered), 3))
         compact = bare or rng.random() < 0.85
         trees.append(_packer.tree(asked, strategy, told=told, bare=bare, compact=compact, change=recipe.change))
-    trees.sort(key=lambda tree: len(tree.story))
+    return _shuffled(form, trees, common)
+
+
+def _shuffled(form: str, trees: list[Tree], common: random.Random) -> list[Batch]:
+    """The trees of one group as GROUP batches in random order, each of trees of about the same length.
+
+    common: draws first the opening of each batch, then the order; so it stays the same in all processes.
+    """
+    size = len(trees) // GROUP
+    ranked = sorted(trees, key=lambda tree: len(tree.story))
     shown = [common.randrange(720) for _ in range(GROUP)]
-    made = [collate(form, trees[n * size : (n + 1) * size], shown[n]) for n in range(GROUP)]
+    made = [collate(form, ranked[n * size : (n + 1) * size], shown[n]) for n in range(GROUP)]
     common.shuffle(made)
     return made
 

@@ -130,10 +130,10 @@ def drawn_words(rng: random.Random, held_out: bool) -> dict[str, Any]:
             pass
         return made
 
-    def several(pool: Sequence[str], count: int) -> list[str]:
+    def several(draw: Callable[[], str], count: int) -> list[str]:
         found: list[str] = []
         while len(found) < count:
-            one = word(pool)
+            one = draw()
             if not any(one in other or other in one for other in found):
                 found.append(one)
         return found
@@ -141,24 +141,16 @@ def drawn_words(rng: random.Random, held_out: bool) -> dict[str, Any]:
     def place() -> str:
         return f"{word(words.OBJECTS)} {word(words.PLACES)}" if rng.random() < 0.5 else word(words.PLACES)
 
-    def places() -> list[str]:
-        found: list[str] = []
-        while len(found) < 6:
-            one = place()
-            if not any(one in other or other in one for other in found):
-                found.append(one)
-        return found
-
     def names(pool: Sequence[str]) -> list[str]:
         return [word(pool).capitalize() for _ in range(12)]
 
-    things = several([*words.OBJECTS], 8)
-    purposes = [f"to {rng.choice(PURPOSES)} the {thing}" for thing in several(words.OBJECTS, 4)]
-    contents = [one if one.endswith("s") else f"{one}s" for one in several(words.CONTENTS, 8)]
-    containers = several(words.CLOSED, 4)
+    things = several(lambda: word(words.OBJECTS), 8)
+    purposes = [f"to {rng.choice(PURPOSES)} the {thing}" for thing in several(lambda: word(words.OBJECTS), 4)]
+    contents = [one if one.endswith("s") else f"{one}s" for one in several(lambda: word(words.CONTENTS), 8)]
+    containers = several(lambda: word(words.CLOSED), 4)
     return {
         "names": [{"culture": "", "women": names(words.WOMEN), "men": names(words.MEN)}],
-        "surroundings": [{"in": word(words.ROOMS), "places": places()} for _ in range(2)],
+        "surroundings": [{"in": word(words.ROOMS), "places": several(place, 6)} for _ in range(2)],
         "objects": [{"name": thing, "for": purposes} for thing in things],
         "containers": containers,
         "contents": [{"theme": "any", "containers": containers, "contents": contents}],

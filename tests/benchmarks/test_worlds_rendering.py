@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from tests.helpers.small_worlds import ask, small
+from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.rendering import asked, items, label, sentences
+from tomserve.benchmarks.worlds.surface import all_knowing, reality
 from tomserve.items import UNKNOWN, Item
 
 
@@ -62,6 +64,21 @@ def test_what_the_rules_do_not_settle_is_left_out_and_the_ids_of_the_others_stay
 def test_some_questions_can_be_asked_alone() -> None:
     whole = list(items(world(), built_in()))
     assert [item.id for item in items(world(), built_in(), questions=[1, 3])] == [whole[1].id, whole[3].id]
+
+
+def test_what_happened_is_read_once_for_all_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, times = rules.read, list[int]()
+    monkeypatch.setattr(rules, "read", lambda *given: times.append(1) or read(*given))
+    assert len(list(items(world(), built_in()))) > 1
+    assert len(times) == 1
+
+
+def test_the_reader_who_takes_everybody_to_know_all_answers_beliefs_with_what_is_so() -> None:
+    for scenario, right in (("false_belief", False), ("informed_protagonist", True)):
+        asked_of = [item for item in items(world(scenario), built_in()) if item.factors["asked"] == "P"]
+        (belief,) = [item for item in asked_of if item.factors["kind"] == "belief"]
+        assert all_knowing(belief) == reality(belief)
+        assert (all_knowing(belief) == belief.answer) is right
 
 
 @pytest.mark.parametrize(

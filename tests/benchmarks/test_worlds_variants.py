@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 
 from tests.helpers import possible_worlds
 from tomserve.benchmarks.worlds import rules
+from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.record import Key, Question, World
@@ -336,7 +338,26 @@ def test_items_without_a_readable_record_are_refused_by_name() -> None:
     item = next(items(world, built_in()))
     with pytest.raises(ConfigError, match=f"item {item.id!r} has no record of a world"):
         record(item.model_copy(update={"world": None}))
-    with pytest.raises(ConfigError, match="its record of a world: people: Field required"):
+    with pytest.raises(ConfigError, match="its record of a world: people: is missing; expected a mapping"):
         record(item.model_copy(update={"world": {key: value for key, value in item.world.items() if key != "people"}}))
     with pytest.raises(ConfigError, match="unknown family 'transfers'; did you mean 'transfer'"):
         second_person(world.model_copy(update={"family": "transfers"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"peeple": {}}, "peeple: unknown key; did you mean 'people'? Known: "),
+        ({"people": 3}, "people: expected a mapping of keys to values; found 3"),
+        ({"second": "Z"}, "world: the story is told to 'Z', who is nobody of this world"),
+    ],
+)
+def test_a_file_whose_record_cannot_be_read_is_refused_in_plain_words(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    (world,) = drawn("transfer", "false_belief", 1)
+    item, path = next(items(world, built_in())), tmp_path / "worlds.jsonl"
+    path.write_bytes(item.model_copy(update={"world": item.world | change}).to_json())
+    with pytest.raises(ContentError) as raised:
+        list(load(path))
+    assert str(raised.value).startswith(f"{path}: item {item.id!r}: its record of a world: {said}")

@@ -261,7 +261,7 @@ class Asked:
             return act == UNKNOWN
         if "match" in plan:
             return wish != "" and act == plan["match" if belief == wish else "mismatch"]
-        return act == plan.get(belief)
+        return bool(act == plan.get(belief))
 
 
 def _belief(asked: Asked, choice: str) -> bool:

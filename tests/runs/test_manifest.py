@@ -12,7 +12,8 @@ from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import write_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import opened
-from tomserve.runs.manifest import AskedStrategy, Manifest
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest_parts import AskedStrategy
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.runfolder import RunFolder
 

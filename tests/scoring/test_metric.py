@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import ROOT, make_item
 from tomserve.errors import ConfigError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
+from tomserve.scoring import originals
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED
@@ -54,10 +55,11 @@ def test_columns_follow_from_the_declarations() -> None:
 
 def test_no_factor_may_have_the_name_of_a_column() -> None:
     """Items know nothing of scoring; what they reserve covers what scoring declares, and no more."""
-    assert [name for name in COLUMNS if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
+    columns = (*COLUMNS, *originals.ITEM, *originals.REPLY)
+    assert [name for name in columns if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
     assert {*COLUMNS, *SAMPLED, *PEOPLE} >= RESERVED >= {*SAMPLED, *PEOPLE}
     assert BEGINNING in RESERVED_BEGINNINGS
-    assert all(any(name.startswith(one) for name in (*COLUMNS, BEGINNING)) for one in RESERVED_BEGINNINGS)
+    assert all(any(name.startswith(one) for name in (*columns, BEGINNING)) for one in RESERVED_BEGINNINGS)
 
 
 def test_every_standard_metric_gives_only_what_it_declares() -> None:

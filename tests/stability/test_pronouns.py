@@ -61,6 +61,7 @@ def test_pronouns_that_are_surely_hers(story: list[str]) -> None:
         ["Noor is a cook.", "Her son takes his cap."],
         ["Mrs Noor smiles.", "She waits."],
         ["Noor is a waitress.", "She waits."],
+        ["Noor waits.", "She calls her husband."],
         ["Noor waits.", "They smile."],
     ],
 )

@@ -59,6 +59,9 @@ class AskOptions(TypedDict, total=False):
         further columns such as `samples_right` [1].
     noise_check
         The share of the items, such as 0.02, that is asked again to see how often an answer changes by chance [none].
+    variants
+        The kinds of variants to ask besides each item, such as "all" or ["person", "choices"], to see whether answers
+        survive changes that should not matter (see tomserve.stability.KINDS) [none].
 
     These options say how it is done:
 
@@ -94,6 +97,7 @@ class AskOptions(TypedDict, total=False):
     seed: int
     repeats: int
     noise_check: float | None
+    variants: str | Sequence[str] | None
     run: Place | None
     timeout: float
     concurrency: int | None
@@ -215,7 +219,8 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         raise TypeError(f"ask() got an unexpected keyword argument {unknown[0]!r}")
     options_given = {name: value for name, value in given.items() if value is not None}
     progress = cast("bool | Listener", options_given.pop("progress", False))
-    base_urls = _addresses(options_given.pop("base_url", ()))
+    base_urls = _texts(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
+    variants = _texts(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = () if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
@@ -225,6 +230,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         items=items,
         strategies=tuple(map(_strategy, _several(strategies))),
         base_urls=base_urls,
+        variants=variants,
         path=None if path is None else Path(path).expanduser(),
         run=str(run.absolute()) if isinstance(run, Path) else run,
         **options_given,  # type: ignore[arg-type]  # these options have the names of the fields
@@ -232,11 +238,11 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
     return options, _listener(progress)
 
 
-def _addresses(given: object) -> tuple[str, ...]:
-    """The addresses of the servers. Raises ConfigError for anything but one text or several."""
+def _texts(given: object, name: str, wanted: str) -> tuple[str, ...]:
+    """The texts of an option that takes one or several. Raises ConfigError for anything else."""
     several = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else None
     if several is None or not all(isinstance(one, str) for one in several):
-        raise ConfigError(f"base_url is {given!r:.60}; expected an address such as 'http://host:8000/v1', or a list")
+        raise ConfigError(f"{name} is {given!r:.60}; expected {wanted}, or a list")
     return several
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tomserve.cli import signals
-from tomserve.cli.options import BenchmarkOption, GoldOption, PathOption, StrategyOption, console
+from tomserve.cli.options import BenchmarkOption, GoldOption, PathOption, StrategyOption, VariantsOption, console
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tomserve.runs import planning
+    from tomserve.runs.evaluation import EvalResult
     from tomserve.studies import Analysis
 
 
@@ -95,6 +100,7 @@ def evaluate_command(
             help="Share of the questions, from 0 to 1, to ask again in other batches, to see how many answers flip.",
         ),
     ] = None,
+    variants: VariantsOption = None,
     patience: Annotated[
         float | None,
         typer.Option(
@@ -123,39 +129,75 @@ def evaluate_command(
     where it was and asks no answered question again. The exit code is 1 where a request failed, or where more than one
     in ten of the answers could not be read.
     """
+    return asked(
+        as_options(
+            benchmark=benchmark,
+            path=path,
+            gold=gold,
+            strategy=strategy,
+            model=model,
+            base_url=base_url,
+            run=run,
+            limit=limit,
+            revision=revision,
+            max_tokens=max_tokens,
+            thinking=thinking,
+            temperature=temperature,
+            seed=seed,
+            repeats=repeats,
+            timeout=timeout,
+            concurrency=concurrency,
+            transport=transport,
+            hedge=hedge,
+            noise_check=noise_check,
+            variants=variants,
+            setup=setup,
+            accept_change=accept_change,
+            patience=patience,
+        ),
+        report=report,
+        opened=opened,
+        quiet=quiet,
+    )
+
+
+def as_options(
+    *,
+    strategy: Sequence[str] | None,
+    base_url: Sequence[str] | None,
+    variants: Sequence[str] | None,
+    **options: Any,
+) -> planning.EvalOptions:
+    """What is given on the command line as the options of an evaluation."""
+    from tomserve.runs.planning import EvalOptions
+
+    return EvalOptions(
+        strategies=tuple(strategy or ()), base_urls=tuple(base_url or ()), variants=tuple(variants or ()), **options
+    )
+
+
+def asked(
+    options: planning.EvalOptions,
+    *,
+    report: bool,
+    opened: bool,
+    quiet: bool,
+    show: Callable[[EvalResult, Analysis, Console], None] | None = None,
+) -> int:
+    """Ask what the options say, score the answers, print tables, write the report; returns the exit code.
+
+    report, opened: whether to write the report, and to open it. quiet: whether to show no progress. show: prints what
+    is to be seen of the analysis, None for all of it. Raises TomserveError.
+    """
     from tomserve.cli.rescore import tell_unread, warn
     from tomserve.reporting import tables
     from tomserve.reporting.progress import Screen
-    from tomserve.runs import evaluation, planning
+    from tomserve.runs import evaluation
     from tomserve.runs.scores import scores_of
     from tomserve.status import FINAL, REFUSAL, listed
     from tomserve.studies import compute, gaps, noise
 
     screen = console()
-    options = planning.EvalOptions(
-        benchmark=benchmark,
-        path=path,
-        gold=gold,
-        strategies=tuple(strategy or ()),
-        model=model,
-        base_urls=tuple(base_url or ()),
-        run=run,
-        limit=limit,
-        revision=revision,
-        max_tokens=max_tokens,
-        thinking=thinking,
-        temperature=temperature,
-        seed=seed,
-        repeats=repeats,
-        timeout=timeout,
-        concurrency=concurrency,
-        transport=transport,
-        hedge=hedge,
-        noise_check=noise_check,
-        setup=setup,
-        accept_change=accept_change,
-        patience=patience,
-    )
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)
     if result.added:
@@ -163,12 +205,15 @@ def evaluate_command(
     else:
         screen.print("nothing left to ask", highlight=False)
     lacking = gaps.of_source(result.folder, scores)
-    for said in gaps.sentences(lacking):
-        warn(said)
+    for gap in gaps.sentences(lacking):
+        warn(gap)
     analysis = compute(scores)
     for doubt in analysis.warnings:
         warn(doubt)
-    tables.show_analysis(analysis, screen)
+    if show is not None:
+        show(result, analysis, screen)
+    else:
+        tables.show_analysis(analysis, screen)
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)

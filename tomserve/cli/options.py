@@ -93,6 +93,14 @@ StrategyOption = Annotated[
     list[str] | None,
     typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
 ]
+VariantsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KINDS",
+        help="Variants of each question to ask as well, in which something changes that should not matter: all, or "
+        "some of again, object, person, condensed, choices, paraphrase and order, with commas between them.",
+    ),
+]
 StudyOption = Annotated[
     str | None, typer.Option(help="Name or path of a study. If left out: the study of the benchmark.")
 ]

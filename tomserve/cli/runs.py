@@ -1,42 +1,14 @@
-"""The commands `tomserve items`, which exports a benchmark's items, and `tomserve runs`, which lists the runs."""
+"""The command `tomserve runs`, which lists the runs."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tomserve.cli.options import GoldOption, PathOption, console
+from tomserve.cli.options import PathOption, console
 from tomserve.errors import ConfigError
-
-
-def items(
-    benchmark: Annotated[str, typer.Argument(help="Name of a benchmark, or a FILE.py that declares one.")],
-    path: PathOption = None,
-    gold: GoldOption = None,
-    where: Annotated[
-        list[str] | None, typer.Option(help="Keep only items with this factor=value; repeat it for several conditions.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write. If left out: standard output.")] = None,
-) -> None:
-    """Export the items of a benchmark as JSONL.
-
-    Each line is one question. `tomserve eval --benchmark items --path FILE` asks such a file.
-    """
-    from tomserve import benchmarks
-    from tomserve import items as items_module
-
-    found = items_module.where(benchmarks.load(benchmark, path, gold), where or [])
-    if out is None:
-        for item in found:
-            sys.stdout.buffer.write(item.to_json() + b"\n")
-        return
-    kept = list(found)
-    items_module.write_items(out, kept)
-    print(f"written: {len(kept)} items to {out}")
-
 
 UNREAD = 10
 """How many replies that could not be read are listed where no number is given."""

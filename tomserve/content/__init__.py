@@ -2,6 +2,6 @@
 safely.
 """
 
-from tomserve.content.find import PACKAGE, checkout, code_digest, data_file, digest, find, names, roots
+from tomserve.content.find import PACKAGE, checkout, code_digest, data_file, digest, find, names, required, roots
 
-__all__ = ["PACKAGE", "checkout", "code_digest", "data_file", "digest", "find", "names", "roots"]
+__all__ = ["PACKAGE", "checkout", "code_digest", "data_file", "digest", "find", "names", "required", "roots"]

@@ -56,6 +56,13 @@ def find(relative: str) -> Path | None:
     return next((root / relative for root in roots() if (root / relative).exists()), None)
 
 
+def required(relative: str) -> Path:
+    """What `find` finds. Raises ConfigError where no root has it, which says how to name another one."""
+    if (found := find(relative)) is None:
+        raise ConfigError(f"{relative} is in none of the content folders; name one that has it by --content")
+    return found
+
+
 def names(folder: str, suffix: str) -> dict[str, Path]:
     """All files ``<name><suffix>`` in `folder` of any root, by name and sorted by it; the first root that has a name
     wins.

@@ -36,7 +36,7 @@ RESERVED = frozenset(
         *("people", "people_right"),
     )
 )
-RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_")
+RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_", "original_")
 """Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
 that these two cover all columns that scoring declares, because items know nothing of scoring.
 """

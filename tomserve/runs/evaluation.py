@@ -168,11 +168,11 @@ class Evaluation:
 
     def noise_check(self) -> NoiseCheck:
         """The noise check; it has no questions where none is wanted."""
-        again, options = self.plan.again, self.plan.options
+        again = self.plan.again
         return NoiseCheck(
             again,
-            options.noise_check or 0.0,
-            len(self.plan.questions.items),
+            self.plan.again_share,
+            len(self.plan.varied.originals),
             self.folder.path,
             self.journal,
             self.request,
@@ -280,14 +280,15 @@ def _resumed(
         manifest.take_over(old, folder.path, journal.asked)
     elif journal.asked:
         raise runfolder.without_manifest(journal.path)
-    if journal.asked and (options.limit or options.noise_check):
+    if journal.asked and (options.limit or made.again_share):
         made = made.resumed(*runfolder.asked_items(folder.path))
     known = runfolder.keep_items(folder.path, made.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
         listener.message(f"the journal's last line was torn by a crash; moved to {journal.torn.name}")
-    if made.drawn is not None:
-        listener.message(made.drawn)
+    manifest.note_variants(made.varied.record())
+    for said in filter(None, (made.drawn, made.varied.described())):
+        listener.message(said)
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 
 

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import orjson
 import pydantic
-from pydantic import BaseModel, ConfigDict
 
 import tomserve
 from tomserve.content import files
@@ -23,6 +22,7 @@ from tomserve.content.wording import explain, first_error, place_of
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.prompting.strategy import Strategy
+from tomserve.runs.manifest_parts import AskedStrategy, NoiseRecord, Part, VariantsRecord
 from tomserve.serving.target import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
@@ -31,43 +31,11 @@ WAY_OUT = "restore the file, or use --run NEW"
 FIXED = ("benchmark", "benchmark_digest", "model", "revision", "sampling")
 """Fields that must stay the same within a run. Prompts must, too; they are compared strategy by strategy."""
 
-HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise")
+HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "python", "platform", "noise", "variants")
 """Fields that say who answered, and when. They are taken over when a run is resumed in which something was asked."""
 
 
-class _Record(BaseModel):
-    """A part of the manifest. When it is written, it holds the fields that were given, also unknown ones, and no
-    others."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class AskedStrategy(_Record):
-    """What the manifest keeps of a strategy.
-
-    digest: a digest of everything that shapes its requests.
-    max_tokens: how many tokens a reply may have.
-    chain: whether its replies are asked to hold a belief chain.
-    turns: how many requests one question takes, 0 where a program decides; written only where it is not one.
-    lettered: whether it shows the choices as A, B, C; written only where it does.
-    """
-
-    digest: str | None = None
-    max_tokens: int | None = None
-    chain: bool = False
-    turns: int = 1
-    lettered: bool = False
-
-    @classmethod
-    def of(cls, strategy: Strategy) -> AskedStrategy:
-        """The record of a loaded strategy."""
-        several = {"turns": strategy.turns or 0} if strategy.several else {}
-        letters = {"lettered": True} if strategy.lettered else {}
-        fields = {"digest": strategy.digest, "max_tokens": strategy.max_tokens, "chain": strategy.chain}
-        return cls.model_validate({**fields, **several, **letters})
-
-
-class Session(_Record):
+class Session(Part):
     """One call of the command that had something to ask.
 
     What the server reports of itself (engine_version, root, hardware, ...) stands beside these fields.
@@ -86,7 +54,7 @@ class Session(_Record):
     """
 
     time: str | None = None
-    endpoints: list[str] = []
+    endpoints: list[str] = pydantic.Field(default_factory=list)
     model: str | None = None
     revision: str | None = None
     asked: bool = True
@@ -134,24 +102,7 @@ class Session(_Record):
         setattr(self, name, value)
 
 
-class NoiseRecord(_Record):
-    """What the noise check asks again.
-
-    share: the share of the items that was drawn. seed: that of the draw.
-    items, of: how many items were drawn, of how many.
-    concurrencies: the numbers of requests in flight at which they are asked again.
-    other_engines: engines that answers of the run came from and that differ from the engine of the last session.
-    """
-
-    share: float | None = None
-    seed: int | None = None
-    items: int = 0
-    of: int | None = None
-    concurrencies: list[int] = []
-    other_engines: list[str] = []
-
-
-class Manifest(_Record):
+class Manifest(Part):
     """The whole manifest; its fields are written in the order in which they stand here."""
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
@@ -165,18 +116,19 @@ class Manifest(_Record):
     model: str
     revision: str | None = None
     preset: str | None = None
-    sampling: dict[str, Any] = {}
+    sampling: dict[str, Any] = pydantic.Field(default_factory=dict)
     strategies: dict[str, AskedStrategy]
-    content: dict[str, str] = {}
-    endpoints: list[str] = []
-    server: dict[str, Any] = {}
-    sessions: list[Session] = []
+    content: dict[str, str] = pydantic.Field(default_factory=dict)
+    endpoints: list[str] = pydantic.Field(default_factory=list)
+    server: dict[str, Any] = pydantic.Field(default_factory=dict)
+    sessions: list[Session] = pydantic.Field(default_factory=list)
     tomserve: str | None = None
     python: str | None = None
     platform: str | None = None
     created: str | None = None
     limit: int | None = None
     noise: NoiseRecord | None = None
+    variants: VariantsRecord | None = None
     complete: bool = False
 
     @classmethod
@@ -274,6 +226,17 @@ class Manifest(_Record):
         if session.asked:
             self.limit = session.limit
         self.sessions = [*self.sessions, session]
+
+    def note_variants(self, record: VariantsRecord | None) -> None:
+        """Note the variants of this session; kinds that only an earlier session wanted keep what was noted of them."""
+        if record is None:
+            return
+        before = self.variants or VariantsRecord()
+        self.variants = VariantsRecord(
+            kinds=list(dict.fromkeys([*before.kinds, *record.kinds])),
+            made={**before.made, **record.made},
+            dropped={**before.dropped, **record.dropped},
+        )
 
     @property
     def repeats(self) -> int:

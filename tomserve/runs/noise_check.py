@@ -22,7 +22,8 @@ from tomserve.errors import ConfigError
 from tomserve.items.draw import LIMIT_SEED
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener
-from tomserve.runs.manifest import Manifest, NoiseRecord, Session
+from tomserve.runs.manifest import Manifest, Session
+from tomserve.runs.manifest_parts import NoiseRecord
 from tomserve.runs.phases import Phase
 from tomserve.runs.questions import Question, Questions, answered, finished
 from tomserve.runs.talking import Build, Talks

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tomserve import benchmarks
+from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
@@ -20,7 +20,9 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
 from tomserve.runs.phases import TRANSPORTS
 from tomserve.runs.questions import Questions
+from tomserve.runs.reader import names_at, names_of
 from tomserve.runs.stock import Stock
+from tomserve.runs.varying import Varied, varied
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
@@ -55,6 +57,7 @@ class EvalOptions:
     transport: how requests are sent, "aiohttp" or "openai".
     hedge: seconds after which a second server is asked, too.
     noise_check: the share of the items that is asked again.
+    variants: the kinds of variants that are asked besides the items, by their names; see tomserve.stability.
     setup: whether vLLM may be installed where it is needed and missing.
     accept_change: whether to go on where another server or model answers than before.
     temperature: how much chance there is in the choice of a token; 0 for the likeliest token always.
@@ -82,6 +85,7 @@ class EvalOptions:
     transport: str = "aiohttp"
     hedge: float | None = None
     noise_check: float | None = None
+    variants: tuple[str, ...] = ()
     setup: bool = False
     accept_change: bool = False
     temperature: float = 0.0
@@ -103,6 +107,7 @@ class Plan:
     options: what the user wants.
     benchmark: the benchmark that the items belong to.
     every: all items of the benchmark.
+    varied: the questions of the run, and their variants.
     target: the server and the model.
     questions: what is asked.
     again: what the noise check asks again.
@@ -113,6 +118,7 @@ class Plan:
     options: EvalOptions
     benchmark: Benchmark
     every: Stock
+    varied: Varied
     target: Target
     questions: Questions
     again: Questions
@@ -127,10 +133,15 @@ class Plan:
     @property
     def drawn(self) -> str | None:
         """What the limit draws, in words; None where it leaves nothing out."""
-        items = self.questions.items
-        if len(items) == len(self.every):
+        items, (every, _) = self.varied.originals, self.every.apart()
+        if len(items) == len(every):
             return None
-        return f"limit {self.options.limit}: asks {items.described(self.every)}"
+        return f"limit {self.options.limit}: asks {items.described(every)}"
+
+    @property
+    def again_share(self) -> float:
+        """The share of the originals that is asked again."""
+        return self.varied.again(self.options.noise_check)
 
     def resumed(self, asked: Collection[str], again: Collection[str]) -> Plan:
         """The plan for a run that was begun: a limit, and a noise check, first take the items that the run took before.
@@ -139,11 +150,11 @@ class Plan:
 
         asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
         """
-        items = self.every.limited(self.options.limit, asked)
-        share = self.options.noise_check
-        repeated = items.drawn(share, again) if share else Stock()
-        questions = replace(self.questions, items=items)
-        return replace(self, questions=questions, again=replace(self.questions, items=repeated))
+        told = _varied(self.options, self.benchmark, self.every, asked)
+        share = told.again(self.options.noise_check)
+        repeated = told.originals.drawn(share, again) if share else Stock()
+        questions = replace(self.questions, items=told.items)
+        return replace(self, varied=told, questions=questions, again=replace(self.questions, items=repeated))
 
 
 def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
@@ -165,14 +176,17 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
     _check_chance(options, strategies)
-    items = every.limited(options.limit)
-    again = items.drawn(options.noise_check) if options.noise_check else Stock()
+    told = _varied(options, benchmark, every)
+    _check_rewriter(told, chosen)
+    share = told.again(options.noise_check)
+    again = told.originals.drawn(share) if share else Stock()
     return Plan(
         options,
         benchmark,
         every,
+        told,
         chosen,
-        Questions(items, strategies, options.repeats),
+        Questions(told.items, strategies, options.repeats),
         Questions(again, strategies, options.repeats),
         Sampling(
             float(options.temperature),
@@ -182,6 +196,23 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
         ),
         _named(options, chosen, thinking),
     )
+
+
+def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Collection[str] = frozenset()) -> Varied:
+    """The questions that are asked, and their variants. asked: ids of items that the run was ever to ask."""
+    originals, given = every.apart()
+    kinds = stability.named(options.variants) if options.variants else ()
+    return varied(originals.limited(options.limit, asked), given, kinds, benchmarks.retelling(benchmark, options.path))
+
+
+def _check_rewriter(varied: Varied, chosen: Target) -> None:
+    """Raise ConfigError where some variants were rewritten by the model that is to be asked."""
+    if same := sorted(names_of(stability.rewritten_by(varied.variants.entries())) & names_at(chosen)):
+        raise ConfigError(
+            f"variants of these items were rewritten by {same[0]}, the model that is to be asked, which would find its "
+            "own sentences easier than others'; have another model rewrite them (tomserve items --rewriter), or name "
+            "other kinds by --variants"
+        )
 
 
 def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
@@ -196,7 +227,11 @@ def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
 
 def _check_lists(options: EvalOptions) -> None:
     """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
-    several: dict[str, object] = {"base_urls": options.base_urls, "strategies": options.strategies}
+    several: dict[str, object] = {
+        "base_urls": options.base_urls,
+        "strategies": options.strategies,
+        "variants": options.variants,
+    }
     for name, given in several.items():
         if isinstance(given, str):
             raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")

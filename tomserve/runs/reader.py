@@ -70,9 +70,7 @@ class Reader:
     @property
     def names(self) -> set[str]:
         """All names by which the model is known: as it is served, of its preset, and of its weights."""
-        preset = self.target.preset
-        own = (preset.name, preset.model) if preset is not None else ()
-        return _names([self.target.model, self.target.server.get("root"), *own])
+        return names_at(self.target)
 
     def request(self, identity: Identity, turn: Turn) -> Request:
         """The request of a turn to the reader."""
@@ -123,14 +121,20 @@ def check_other(reader: Reader, evaluated: Iterable[Any], answering: Iterable[st
     evaluated: the names of that model. answering: further names of the reader, such as its replies give. Names are
     compared without their folders and without regard to letter case.
     """
-    if same := sorted((reader.names | _names(answering)) & _names(evaluated)):
+    if same := sorted((reader.names | names_of(answering)) & names_of(evaluated)):
         raise ConfigError(
             f"--reader: {reader.target.model} is the evaluated model ({same[0]}), which would read its own replies; "
             "give another model, or say --reader-may-be-evaluated-model"
         )
 
 
-def _names(given: Iterable[Any]) -> set[str]:
+def names_at(at: Target) -> set[str]:
+    """All names by which the model of a server is known: as it is served, of its preset, and of its weights."""
+    own = (at.preset.name, at.preset.model) if at.preset is not None else ()
+    return names_of([at.model, at.server.get("root"), *own])
+
+
+def names_of(given: Iterable[Any]) -> set[str]:
     several = [one for value in given for one in (value if isinstance(value, list) else [value])]
     return {PurePath(one).name.casefold() for one in several if isinstance(one, str) and one}
 

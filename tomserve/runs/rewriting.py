@@ -20,6 +20,7 @@ import orjson
 from tomserve.content import files
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.listening import Listener, Silent
@@ -37,8 +38,8 @@ from tomserve.stability.rewriting import Job, Wanted
 from tomserve.status import ANSWERS, FINAL, listed
 
 REWRITER, VERIFIER = "rewriter", "verifier"
-"""The strategies whose prompts are sent, the field of a row that tells one model and prompt from another (REWRITER), and
-the options that name the models."""
+"""The strategies whose prompts are sent, and the options that name the models; REWRITER is also the field of a row that
+tells one model and prompt from another."""
 
 
 def find_rewriter(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
@@ -237,7 +238,7 @@ def write_variants(
         work.listener, work.stop = listener or Silent(), stop or Stop()
         work.policy = policy or RetryPolicy()
         if work.jobs:
-            files.check(work.journal, alone=True)
+            _prepare(work.journal)
             drive(work)
         dropped = {key: work.dropped.get(key, why) for key, why in dropped.items() if key not in work.made}
         made |= work.made
@@ -245,6 +246,17 @@ def write_variants(
     ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
     reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
     return Report(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
+
+
+def _prepare(journal: Path) -> None:
+    """Make the journal's folder. Raises ConfigError where it cannot be, or where the journal is a link or the like."""
+    try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{journal.parent}: cannot be made ({error.strerror}); choose another place by --out"
+        ) from None
+    files.check(journal, alone=True)
 
 
 def journal_of(out: Path) -> Path:

@@ -17,12 +17,19 @@ from tomserve.items import Factor, Item
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
 
 
-class _Entry(NamedTuple):
-    """What a draw needs to know of an item, read from its line without making the whole item."""
+class Entry(NamedTuple):
+    """What a draw needs to know of an item, read from its line without making the whole item; and the id of its
+    original, where it is a variant."""
 
     id: str
     cluster: str
     factors: Mapping[str, Factor]
+    base: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of variant that it is; empty for what is none, or does not say."""
+        return str(self.factors.get("variant") or "") if self.base is not None else ""
 
 
 class Stock(Sequence[Item]):
@@ -74,7 +81,10 @@ class Stock(Sequence[Item]):
         """
         if limit is None or limit >= len(self):
             return self
-        places = chosen(self._entries(), limit, self.draw, asked)
+        return self.part(chosen(self.entries(), limit, self.draw, asked))
+
+    def part(self, places: Sequence[int]) -> Stock:
+        """The items at these places."""
         part = Stock(draw=self.draw)
         part.ids = [self.ids[place] for place in places]
         part.lines = [self.lines[place] for place in places]
@@ -82,15 +92,31 @@ class Stock(Sequence[Item]):
         part.parts = array("L", (self.parts[place] for place in places))
         return part
 
+    def joined(self, other: Stock) -> Stock:
+        """These items and then the others, drawn as these are."""
+        joined = Stock(draw=self.draw)
+        joined.ids, joined.lines = self.ids + other.ids, self.lines + other.lines
+        joined.characters, joined.parts = self.characters + other.characters, self.parts + other.parts
+        return joined
+
+    def apart(self) -> tuple[Stock, Stock]:
+        """The items that are no variants, and those that are."""
+        if not any(b'"base":' in line for line in self.lines):
+            return self, Stock(draw=self.draw)
+        variants = [place for place, entry in enumerate(self.entries()) if entry.base is not None]
+        others = sorted(set(range(len(self))).difference(variants))
+        return self.part(others), self.part(variants)
+
     def drawn(self, share: float, asked: Collection[str] = frozenset()) -> Stock:
         """That share of the items, from above 0 to 1, chosen in the same way as `limited` does."""
         return self.limited(share_of(len(self), share), asked)
 
     def described(self, every: Stock) -> str:
         """In words, which of all items these are (see items.draw.describe)."""
-        return describe(self._entries(), every._entries(), self.draw)
+        return describe(self.entries(), every.entries(), self.draw)
 
-    def _entries(self) -> Iterator[_Entry]:
+    def entries(self) -> Iterator[Entry]:
+        """What a draw needs to know of each item."""
         for line in self.lines:
             data = orjson.loads(line)
-            yield _Entry(data["id"], data["cluster"], data["factors"])
+            yield Entry(data["id"], data["cluster"], data["factors"], data.get("base"))

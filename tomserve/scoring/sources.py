@@ -42,6 +42,7 @@ class ItemFile:
         self.path = path
         self.factors: dict[str, set[type]] = {}
         self.benchmarks: set[str] = set()
+        self.varied = False  # whether any item is a variant of another one
         self.ids: list[str] = []
         self._place: dict[str, int] = {}
         self._lines: list[tuple[int, int, int]] = []  # line number, offset, hash of the story
@@ -77,6 +78,7 @@ class ItemFile:
         self._lines.append((number, offset, story))
         self._told.setdefault(story, []).append(place)
         self.benchmarks.add(str(data.get("benchmark")))
+        self.varied = self.varied or data.get("base") is not None
         for name, value in factors.items():
             self.factors.setdefault(name, set()).add(type(value))
 
@@ -87,6 +89,10 @@ class ItemFile:
     def _load(self, place: int) -> Item:
         number, offset, _ = self._lines[place]
         return read_line(self.path, number, self.file.line(offset).removeprefix(_BOM))
+
+    def original(self, item: Item) -> Item | None:
+        """The item that a variant was made from; None for what is no variant, and where the file does not hold it."""
+        return None if item.base is None or (place := self.place(item.base)) is None else self.item(place)
 
     def others(self, place: int) -> list[Automaton]:
         """The compiled gold rationales of the other questions about the story of the item at `place`, each once."""

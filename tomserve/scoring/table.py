@@ -24,6 +24,7 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.automaton import Automaton
+from tomserve.scoring import originals
 from tomserve.scoring.choices import Choices
 from tomserve.scoring.metric import Kind, Metric, Rules, columns_of, plain
 from tomserve.scoring.samples import PEOPLE, SAMPLED, grouped, majority, people_fields, sample_fields, sample_of
@@ -76,6 +77,7 @@ def write_scored(
     ConfigError or ContentError where a metric of a benchmark fails, OSError where the file cannot be written.
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
+    columns = columns.beside(items.original) if items.varied else columns
     if again is not None:
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
@@ -163,6 +165,9 @@ def table(
             factors.setdefault(name, set()).add(type(value))
     pairs: list[Answered] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
     columns = _Columns.of(factors, {item.benchmark for item, *_ in pairs}, rules, sampled)
+    if any(item.base is not None for item, *_ in pairs):
+        known = {item.id: item for item, *_ in pairs}
+        columns = columns.beside(lambda item: known.get(item.base) if item.base is not None else None)
     return _table(run, pairs, chains, lettered, columns)
 
 
@@ -172,6 +177,7 @@ class _Columns:
 
     factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
     compute from each reply. rules: what each benchmark adds. samples: those of questions that were asked several times.
+    original: gives the original of a variant, where some items are variants; None where none is.
     """
 
     factors: Mapping[str, Kind]
@@ -179,6 +185,12 @@ class _Columns:
     replies: Mapping[str, Kind]
     rules: Rules
     samples: Mapping[str, Kind]
+    original: originals.Original | None = None
+
+    def beside(self, original: originals.Original) -> _Columns:
+        """The columns with those of variants. original: gives the original of a variant."""
+        items, replies = {**originals.ITEM, **self.items}, {**originals.REPLY, **self.replies}
+        return replace(self, items=items, replies=replies, original=original)
 
     @classmethod
     def of(
@@ -233,8 +245,11 @@ def _table(
         if rows[0]["strategy"] in lettered and not scoring.lettered:
             scoring = replace(scoring, lettered=True)
         place = places.setdefault(item.id, len(fields))
+        original = columns.original(item) if columns.original is not None else None
         if place == len(fields):
             fields.append(item_fields(item, scoring))
+            if columns.original is not None:
+                fields[-1].update(originals.item_fields(item, original, scoring))
         place_of.append(place)
         chain = rows[0]["strategy"] in chains
         scored = [score_row(run, row["model"], item, row, chain, others, scoring, reader=reader) for row in rows]
@@ -243,6 +258,8 @@ def _table(
         if again:
             same = [(level, other) for level, other in again if sample_of(other) == sample_of(row)]
             record.update(noise_fields(item, row, same, scoring.lettered))
+        if columns.original is not None:
+            record.update(originals.reply_fields(item, original, record["answer"]))
         if columns.samples:
             record.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
             record.update(people_fields(scored, rows))

@@ -32,7 +32,7 @@ _THINGS = listed("""
     whiteboard hammer saw drill ladder rope toolbox shovel spade rake wheelbarrow hose broom mop boat canoe kayak
     ship bicycle bike car truck van bus tractor wagon cart tent kite ball racket helmet skateboard surfboard door
     gate fence roof wall mailbox parcel package telescope trowel net thermos pitcher vest robe dress skirt shirt
-    sweater uniform cloth tablecloth napkin doorstep porch bookshelf bookcase wardrobe dresser floor counter
+    sweater uniform cloth tablecloth napkin doorstep porch bookshelf bookcase wardrobe dresser counter
     workbench closet sink bathtub trolley stall kiosk booth container case tin
 """)
 """Things that may have any colour, which would tell nothing of what is in them or what they do."""

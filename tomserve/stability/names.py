@@ -47,28 +47,56 @@ _ASKED = re.compile(
     rf"\b(?:[Dd]oes|[Dd]id|[Dd]o|[Ww]ill|[Ww]ould|[Ii]s|[Ww]as|[Cc]an|[Cc]ould|[Hh]as)\s+(?P<name>{_NAME})"
 )
 _DOES = re.compile(
-    rf"(?P<name>{_NAME})(?:,[^.,;]*,|\s+(?:also|still|always|then|now|never|only|really|firmly|quickly|carefully|immediately|accidentally))?"
-    rf"\s+(?:(?:does|did|do|will|would|can|could|has|had)(?:\s+not|n['’]t)?\s+\w+|(?:{alternatives(_MIND)})\b)"
+    rf"(?P<name>{_NAME})(?:,[^.,;]*,|\s+(?:also|still|always|then|now|never|only|really|firmly|quickly|carefully|"
+    rf"immediately|accidentally))?"
+    rf"\s+(?:(?:does|did|do|will|would|can|could|has|had)(?:\s+not|n['’]t)?\s+\w+|(?P<mind>{alternatives(_MIND)})\b)"
 )
 _IS = re.compile(
     rf"(?P<name>{_NAME})(?:,[^.,;]*,)?\s+(?:is|was)\s+(?:(?:currently|also|now)\s+)?(?:an?\s|working|\w+ing\b)"
 )
-_PREPOSITION = re.compile(
-    r"\b(?:[Ii]n|[Oo]f|[Aa]t|[Oo]ff|[Nn]ear|[Oo]n|[Tt]hrough|[Aa]cross|[Oo]utside|[Tt]he|[Aa]n?)\s+$"
-)
+_PLACE = r"[Ii]n|[Oo]f|[Aa]t|[Oo]ff|[Nn]ear|[Oo]n|[Tt]hrough|[Aa]cross|[Oo]utside|[Ff]rom|[Ii]nto"
+_PREPOSITION = re.compile(rf"\b(?:(?:{_PLACE}|[Tt]he|[Aa]n?)\s+|(?:{_PLACE})\s+{_NAME},\s+)$")
+_ARTICLE = re.compile(r"\b(?:[Tt]he|[Aa]n?)\s+$")
+"""What stands before the name of a place, but never before that of a person."""
 
 
 def people(story: Sequence[str]) -> tuple[str, ...]:
     """The names of the persons of a story, in the order in which they are mentioned first.
 
-    A word with a capital letter is a name where it has a verb that only persons have ("believes"), or is said to be
-    something or to do something, and never follows "in", "of" or an article.
+    A word with a capital letter is a name where it has a verb that only persons have ("believes"), or where it is said
+    to be something or to do something and never follows "in", "of" or the like; never after an article.
     """
     text = "\n".join(story)
-    found = {_stripped(match["name"]): None for match in _DOES.finditer(text)}
-    found.update({_stripped(match["name"]): None for match in _IS.finditer(text)})
-    names = [name for name in found if name and not _is_place(name, text)]
+    found: dict[str, bool] = {}
+    for match in (*_DOES.finditer(text), *_IS.finditer(text)):
+        name = _stripped(match["name"])
+        found[name] = found.get(name, False) or match.groupdict().get("mind") is not None
+    names = [name for name, sure in found.items() if name and not _is_place(name, text, sure=sure)]
     return tuple(sorted(names, key=lambda name: _first(name, text)))
+
+
+_BESIDE = re.compile(
+    rf"(?:,|\b(?:and|or|with|by|that|while|when|as|because|if|before|after|until|unless|whether|tells?|told|asks?|asked|"
+    rf"calls?|called|gives?|gave|sees|saw|meets?|met|helps?|helped|friend|brother|sister|mother|father|son|daughter|"
+    rf"husband|wife|uncle|aunt|cousin|colleague|coworker|neighbou?r|assistant|boss|named))\s+(?P<name>{_CAPITAL})"
+)
+
+
+_BEGINS = re.compile(rf"({_CAPITAL})\s+\w+(?:s|ed)\b")
+
+
+def perhaps(story: Sequence[str]) -> tuple[str, ...]:
+    """Words that may be names of persons besides those of `people`, since they stand where a name would, such as after
+    "and" or "her brother"; each in the order of its first mention."""
+    text = "\n".join(story)
+    found = dict.fromkeys(_stripped(match["name"]) for match in _BESIDE.finditer(text))
+    return tuple(name for name in found if name and not _is_place(name, text))
+
+
+def beginnings(story: Iterable[str]) -> set[str]:
+    """Words that begin a sentence and have a verb right after them, so that they may be names: "Ben moves"."""
+    found = (match[1] for match in map(_BEGINS.match, story) if match is not None)
+    return {word for word in found if word.lower() not in _NO_NAMES}
 
 
 def asked(question: str, story: Sequence[str]) -> tuple[str, ...]:
@@ -108,9 +136,12 @@ def _first(name: str, text: str) -> int:
     return found.start() if found else len(text)
 
 
-def _is_place(name: str, text: str) -> bool:
+def _is_place(name: str, text: str, *, sure: bool = False) -> bool:
+    """Whether a name stands where only that of a place does. sure: whether it has the verb of a person, so that only
+    an article speaks against it."""
+    before = _ARTICLE if sure else _PREPOSITION
     found = (match for match in word(name).finditer(text) if text[match.end() : match.end() + 1] not in ("'", "’"))
-    return any(_PREPOSITION.search(text[max(0, match.start() - 12) : match.start()]) for match in found)
+    return any(before.search(text[max(0, match.start() - 40) : match.start()]) for match in found)
 
 
 def others(names: Sequence[tuple[str, Gender]], seed: str, taken: Collection[str]) -> dict[str, str] | None:

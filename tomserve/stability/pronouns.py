@@ -210,9 +210,16 @@ def _persons(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(match.span() for match in PERSON.finditer(text))
 
 
+_HINTS = re.compile(
+    r"\b(?:pregnan\w*|beard\w*|mo?ustache\w*|maternity|paternity|husband|wife|boyfriend|girlfriend|bride|groom|lipstick)\b",
+    re.I,
+)
+"""Words that make one gender likely, although they are no words for the person."""
+
+
 def _tells(sentence: str, named: re.Pattern[str]) -> bool:
     """Whether a sentence tells the person's gender by another word than a pronoun."""
-    if any(TITLE.search(sentence[: match.start()]) for match in named.finditer(sentence)):
+    if _HINTS.search(sentence) or any(TITLE.search(sentence[: match.start()]) for match in named.finditer(sentence)):
         return True
     return any(not _related(sentence[: match.start()]) for match in GENDERED.finditer(sentence))
 

@@ -43,11 +43,17 @@ NAMES = "the names are others"
 LABELS = "words of the question or the choices are missing"
 PRONOUNS = "the pronouns are others"
 LOOKS = "something became or stopped being transparent, open or labelled"
+WORDS = "other words than those that should change did"
 SENTENCES = "the sentences are not those of the story"
 UNCHANGED = "nothing or not everything was changed"
 ANSWER = "the answer was not kept"
 NOT_ASKED = "the verifier did not reply"
 """Reasons for which a rewriting is dropped."""
+
+_FEW = 3
+"""How many different words an object or its detail may take away, and how many it may bring."""
+
+_ARTICLES = {"a", "an", "the"}
 
 _LONGEST = 4
 """A rewriting has at most this many times as many characters as the story, so that no endless text is kept."""
@@ -153,6 +159,8 @@ def fault(job: Job, told: Sequence[str]) -> str | None:
         return NEGATIONS
     if kind is PERSON:
         return _fault_of_person(job, told)
+    if not all(_has(word, after) for word in names.beginnings(job.story)):
+        return NAMES
     lost = set(names.people(job.story)) if kind is CONDENSED else _entities(before)
     if not all(names.occurs(name, after) for name in lost):
         return NAMES
@@ -162,6 +170,12 @@ def fault(job: Job, told: Sequence[str]) -> str | None:
         return LABELS
     if kind is OBJECT and _looks(before) != _looks(after):
         return LOOKS
+    if kind is OBJECT:
+        lost, new = (
+            set(_bare(one)) - set(_bare(other)) - _ARTICLES for one, other in ((before, after), (after, before))
+        )
+        if max(len(lost), len(new)) > _FEW or not _same_besides(job, told, lost, new):
+            return WORDS
     return None if _changed(job, told) else UNCHANGED
 
 
@@ -182,13 +196,22 @@ def _fits(job: Job, told: Sequence[str]) -> bool:
 def _fault_of_person(job: Job, told: Sequence[str]) -> str | None:
     for sentence, made in zip(job.story, told, strict=True):
         was = any(names.occurs(form, sentence) for form in job.old)
-        if any(_has(form, made) for form in job.old) or names.occurs(job.new, made) != was:
+        if any(names.occurs(form, made) for form in job.old) or names.occurs(job.new, made) != was:
             return NAMES
         if _entities(sentence) - set(job.old) != _entities(made) - {job.new}:
             return NAMES
         if _pronouns(sentence) != _pronouns(made):
             return PRONOUNS
+    if not _same_besides(job, told, set(_bare(" ".join(job.old))), set(_bare(job.new))):
+        return WORDS
     return None if _changed(job, told) else UNCHANGED
+
+
+def _same_besides(job: Job, told: Sequence[str], lost: set[str], new: set[str]) -> bool:
+    """Whether each sentence has the words of the original in their order, besides the lost ones and the new ones."""
+    left = ([word for word in _bare(one) if word not in lost | _ARTICLES] for one in job.story)
+    kept = ([word for word in _bare(one) if word not in new | _ARTICLES] for one in told)
+    return all(a == b for a, b in zip(left, kept, strict=True))
 
 
 def made(wanted: Wanted, job: Job, told: Sequence[str], model: str) -> Item:
@@ -208,12 +231,6 @@ def orders(item: Item) -> tuple[Item, Item]:
     return item, item.model_copy(update={"choices": item.choices[::-1], "meanings": turned})
 
 
-def rewritten_by(items: Iterable[Item]) -> set[str]:
-    """The models that have rewritten any of these items: none of them may be evaluated on them."""
-    made_by = (item.factors.get("variant_by") for item in items)
-    return {one.removeprefix(REWRITER) for one in made_by if isinstance(one, str) and one.startswith(REWRITER)}
-
-
 _NUMBER = re.compile(
     r"\d+(?:[.,:]\d+)*|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|"
     r"seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|both|"
@@ -222,7 +239,7 @@ _NUMBER = re.compile(
 )
 _NEGATION = re.compile(
     r"\b(?:not|never|no|nobody|nothing|nowhere|none|neither|nor|without|cannot|unaware|unbeknownst|unknowingly|unnoticed|"
-    r"fails?|failed|misses|missed)\b|n['’]t\b",
+    r"fails\s+to|failed\s+to|misses|missed)\b|n['’]t\b",
     re.I,
 )
 

@@ -58,28 +58,39 @@ class Cast(NamedTuple):
     gender: Gender | None
     others: tuple[str, ...]
 
+    def can_tell(self, text: str) -> bool:
+        """Whether the pronouns of a text can be turned as this needs."""
+        return self.gender is None or pronouns.turned(text, to=self.gender) is not None
+
     def told(self, text: str) -> str:
-        """A text of the story, its question or its choices told of the new person. Raises InapplicableError where a
-        pronoun cannot be turned."""
+        """A text of the story, its question or its choices told of the new person."""
         made = pronouns.turned(text, to=self.gender) if self.gender is not None else text
-        if made is None:
-            raise InapplicableError(UNSURE_PRONOUNS)
-        return People({self.old: self.new}).replaced(made)
+        return People({self.old: self.new}).replaced(text if made is None else made)
 
 
 def _of_person(item: Item) -> Item:
     """The item with another person in the place of its protagonist."""
-    cast, story = _retold(item.story, protagonist(item), item.cluster)
-    asked = (item.question, *item.choices)
-    if cast.gender is not None and any(map(pronouns.PRONOUN.search, asked)):
-        before = pronouns.gender_of(" ".join(item.story))
-        for text in asked:  # each follows the story by itself
-            if pronouns.whose((*item.story, text), cast.old, cast.others) != before:
-                raise InapplicableError(UNSURE_PRONOUNS)
+    old, asked = protagonist(item), (item.question, *item.choices)
+    cast, story = _retold(item.story, old, item.cluster, True)
+    if cast.gender is not None and not _sure(item.story, asked, cast):
+        cast, story = _retold(item.story, old, item.cluster, False)
     question, *choices = map(cast.told, asked)
-    if any(names.occurs(cast.old, text) for text in (*story, question, *choices)):
+    # A name that is a common word, too, as in "Will Will go?", cannot be told from it at the beginning of a sentence.
+    word = any(names.occurs(old.lower(), text) for text in (*item.story, *asked))
+    if word or any(names.occurs(one, text) for one in (old, old.upper()) for text in (*story, question, *choices)):
         raise InapplicableError(UNSURE_NAME)
     return variant(item, PERSON, by=RULES, story=story, question=question, choices=choices)
+
+
+def _sure(story: Sequence[str], asked: Sequence[str], cast: Cast) -> bool:
+    """Whether the pronouns of the question and the choices, each of which follows the story by itself, are surely the
+    person's and can be turned."""
+    before = pronouns.gender_of(" ".join(story))
+    return all(
+        pronouns.PRONOUN.search(text) is None
+        or (pronouns.whose((*story, text), cast.old, cast.others) == before and cast.can_tell(text))
+        for text in asked
+    )
 
 
 def protagonist(item: Item) -> str:
@@ -100,15 +111,17 @@ def _people(story: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _recast(story: tuple[str, ...], old: str, seed: str) -> tuple[Cast, tuple[str, ...]] | str:
-    """Who the person becomes, and the story told of that one; the reason where there is none."""
-    others = tuple(name for name in _people(story) if name != old)
+def _recast(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]] | str:
+    """Who the person becomes, and the story told of that one; the reason where there is none. turn: whether the
+    pronouns are turned where they are sure."""
+    found = dict.fromkeys((*_people(story), *names.perhaps(story), *sorted(names.beginnings(story))))
+    others = tuple(name for name in found if name not in old.split(" "))
     if alike(old, others) or _titled(old, story):
         return UNSURE_NAME
     gender = pronouns.known(story, old, others)
     if gender is None:
         return UNSURE_PRONOUNS
-    turned = {MAN: WOMAN, WOMAN: MAN}.get(pronouns.whose(story, old, others) or "")
+    turned = {MAN: WOMAN, WOMAN: MAN}.get(pronouns.whose(story, old, others) or "") if turn else None
     if turned is not None and any(pronouns.turned(sentence, to=turned) is None for sentence in story):
         turned = None
     made = names.others([(old, turned or gender)], seed, names.capitals(story))
@@ -118,8 +131,8 @@ def _recast(story: tuple[str, ...], old: str, seed: str) -> tuple[Cast, tuple[st
     return cast, tuple(map(cast.told, story))
 
 
-def _retold(story: tuple[str, ...], old: str, seed: str) -> tuple[Cast, tuple[str, ...]]:
-    made = _recast(story, old, seed)
+def _retold(story: tuple[str, ...], old: str, seed: str, turn: bool) -> tuple[Cast, tuple[str, ...]]:
+    made = _recast(story, old, seed, turn)
     if isinstance(made, str):
         raise InapplicableError(made)
     return made

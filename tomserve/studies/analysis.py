@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import polars as pl
 
@@ -11,8 +12,12 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.studies import noise, people
 from tomserve.studies.checking import check
 from tomserve.studies.loading import default_study, failure, load_study
+from tomserve.studies.rows import has_variants, originals
 from tomserve.studies.showing import Context, Excerpt, Verdict
 from tomserve.studies.study import Study
+
+BESIDE = "stability"
+"""The study of variants, whose tables stand beside those of any other study where variants were asked."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Analysis:
     `intervals`: the way to count. `tables`: by name, with the noise floor (how far the server's batching could move an
     effect) beside every effect. `notes`: what a reader must know of a table, by its name. `warnings`: a line for each
     reason to doubt the numbers. `by_default`: neither the study nor the way to count was chosen by the caller.
+    `beside`: the same of the study of variants, whose tables are among the tables, where variants were asked.
     """
 
     study: Study
@@ -30,13 +36,16 @@ class Analysis:
     notes: Mapping[str, str]
     warnings: tuple[str, ...]
     by_default: bool = False
+    beside: Analysis | None = None
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
-        own = (noise.TABLE, people.TABLE, people.EFFECTS)
+        own = (noise.TABLE, people.TABLE, people.EFFECTS, *(self.beside.tables if self.beside else ()))
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
         excerpts += people.excerpts(self.tables)
+        if self.beside is not None:
+            excerpts += self.beside.summary()
         if noise.TABLE in self.tables:
             excerpts.append(Excerpt(noise.TITLE, self.tables[noise.TABLE], ("noise", noise.TABLE)))
         return excerpts
@@ -44,7 +53,9 @@ class Analysis:
     def summary_notes(self) -> dict[str, str]:
         """The notes of the tables that the summary shows without saying how to read them (Excerpt.reading), by name;
         what noise is stands there once, where it was measured."""
-        own = self.study.notes(self.intervals)
+        own = {**self.study.notes(self.intervals)}
+        if self.beside is not None:
+            own |= self.beside.study.notes(self.beside.intervals)
         noted = {name: note for name, note in self.notes.items() if name not in self.tables or name == noise.TABLE}
         names = dict.fromkeys(name for one in self.summary() if not one.reading for name in one.notes)
         return {name: known[name] for name in names for known in (own, noted) if name in known}
@@ -54,14 +65,16 @@ class Analysis:
 
         Raises ContentError where the study fails.
         """
-        try:
-            return tuple(self.study.verdicts(self.tables, Context()))
-        except ConfigError:
-            raise
-        except Exception as error:
-            if self.study.path is None:
-                raise
-            raise failure(error, self.study.path, "failed") from None
+        return tuple(self.told(Context()))
+
+    def told(self, context: Context) -> list[Verdict]:
+        """The study's verdicts, each with the cards that the study of variants has for the same model.
+
+        context: what a guesser scores. Raises ContentError where the study fails.
+        """
+        own = _guarded(self.study, lambda: self.study.verdicts(self.tables, context))
+        more = {one.model: one.cards for one in self.beside.told(context)} if self.beside is not None else {}
+        return [replace(one, cards=(*one.cards, *more.get(one.model, ()))) for one in own]
 
 
 def compute(
@@ -77,24 +90,52 @@ def compute(
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
     if not isinstance(study, Study):
         study = load_study(default_study(frame) if study is None else study)
+    if study.variants or not has_variants(frame):
+        return _computed(frame, study, intervals, by_default)
+    own = _computed(originals(frame), study, intervals, by_default)
+    beside = _computed(frame, load_study(BESIDE), None, False)
+    more = {name: table for name, table in beside.tables.items() if name not in own.tables}
+    return replace(
+        own,
+        tables={**own.tables, **more},
+        notes={**{name: note for name, note in beside.notes.items() if name in more}, **own.notes},
+        warnings=tuple(dict.fromkeys((*own.warnings, *beside.warnings))),
+        beside=replace(beside, tables=more),
+    )
+
+
+def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
+    """What one study says of a score table, as `compute` does."""
     check(frame, study.required, study.values)
-    intervals = study.intervals[0] if intervals is None else intervals
-    if intervals not in study.intervals:
-        raise ConfigError(one_of("intervals", intervals, study.intervals))
-    try:
-        tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), intervals), frame), frame)
-        notes = {**study.notes(intervals)}
-        warnings = (*study.warnings(tables), *people.warnings(tables))
-    except ConfigError:
-        raise
-    except Exception as error:  # a study is the user's code: say where it failed rather than how we called it
-        if study.path is None:
-            raise
-        raise failure(error, study.path, "failed") from None
+    chosen = study.intervals[0] if intervals is None else intervals
+    if chosen not in study.intervals:
+        raise ConfigError(one_of("intervals", chosen, study.intervals))
+
+    def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
+        tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
+        return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
+
+    tables, notes, warnings = _guarded(study, made)
     for name, more in noise.notes(tables).items():
         notes[name] = f"{notes[name]} {more}" if name in notes else more
     notes |= people.notes(tables)
-    return Analysis(study, intervals, tables, notes, warnings, by_default)
+    return Analysis(study, chosen, tables, notes, warnings, by_default)
+
+
+Made = TypeVar("Made")
+
+
+def _guarded(study: Study, compute: Callable[[], Made]) -> Made:
+    """What a function of a study returns. A study is the user's code: an error of it says where it failed rather than
+    how it was called."""
+    try:
+        return compute()
+    except ConfigError:
+        raise
+    except Exception as error:
+        if study.path is None:
+            raise
+        raise failure(error, study.path, "failed") from None
 
 
 def analyze(

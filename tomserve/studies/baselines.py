@@ -22,7 +22,8 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.scoring.rules import BEGINNING, GENERIC, KINDS, name_of
-from tomserve.studies.contrasts import NEW, Record, contrast
+from tomserve.stats.published import accuracy_interval
+from tomserve.studies.contrasts import NEW, Record, contrast, share
 from tomserve.studies.showing import Excerpt, Figure, Row, Tables
 from tomserve.studies.words import cell, finite, percent, signed
 
@@ -159,6 +160,21 @@ def beside(rows: pl.DataFrame, kinds: Kinds, stratum: str | None = None, interva
         "p_over_rule": effect["p"],
     }
     return {name: _defined(found[name]) for name in names.split()}
+
+
+def accuracy(rows: pl.DataFrame, kinds: Kinds, intervals: str, *, brief: bool = False) -> Record:
+    """The share of right answers of these rows with its interval, as `intervals` has it.
+
+    rows: prepared rows of one model and strategy. intervals: "recommended", for the `share` over clusters and what
+    stands `beside` it, or "published", for the interval that takes the questions as independent and nothing beside it.
+    brief: whether the interval of the difference to the best rule is left out.
+    """
+    if intervals == "recommended":
+        return {**share(rows), **beside(rows, kinds, interval=not brief)}
+    correct, total = int(rows["correct"].sum()), rows.height
+    low, high = accuracy_interval(correct, total)
+    found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
+    return {**found, "unread": int(rows["unread"].sum())}
 
 
 def _defined(value: Any) -> Any:

@@ -30,7 +30,7 @@ from tomserve.studies.loading import default_study, load_study
 from tomserve.studies.matching import matched
 from tomserve.studies.noise import line
 from tomserve.studies.noise import shown as shown_noise
-from tomserve.studies.rows import REQUIRED, prepared
+from tomserve.studies.rows import REQUIRED, originals, prepared
 from tomserve.studies.words import points, readable, sign
 
 SHOWN = 20
@@ -96,7 +96,7 @@ def compare(
     scores.append(scores[0] if second in (None, first) else load_scores(second, note=note))
     sources = (first, first if second is None else second)
     a, b = sides = _sides(sources, scores, strategies, second is None)
-    tables, caption = matched(scores, sources)
+    tables, caption = matched([originals(table) for table in scores], sources)
     rows = [_rows(side, table) for side, table in zip(sides, tables, strict=True)]
     keys = ["item", "strategy"]
     left_out = _left_out(sides, rows, keys, common)

@@ -14,7 +14,7 @@ counts as wrong, and how far all failures could move a number is given as bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tomserve.stats.intraclass import intraclass
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
 from tomserve.studies import sides
 from tomserve.studies.families import WORTH
-from tomserve.studies.rows import counted_unread
+from tomserve.studies.rows import BASELINE, counted_unread
 
 Record = dict[str, Any]
 NEW, THESE = "new stages", "these stages"
@@ -191,6 +191,19 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
         "tango_high": tango.high,
         "n": pairs.height,
     }
+
+
+def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, each strategy against the baseline on the items that both were asked: the `contrast` of the two with
+    the columns model, treatment and control before it.
+
+    rows: prepared rows with the columns model, strategy and item. A strategy that has no item in common with the
+    baseline is left out.
+    """
+    for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
+        pairs = pair(treated, rows.filter(model=model, strategy=BASELINE))
+        if strategy != BASELINE and pairs.height:
+            yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
 
 
 def _effect(effect: Effect, target: str) -> Record:

@@ -50,6 +50,21 @@ def prepared(
     )
 
 
+ORIGINAL = "original_item"
+"""The column of a score table that names the original of a variant; it is null for what is no variant, and a table
+without variants lacks it."""
+
+
+def originals(scores: pl.DataFrame) -> pl.DataFrame:
+    """The rows of questions that are no variants of others: what every study counts that does not ask for variants."""
+    return scores.filter(pl.col(ORIGINAL).is_null()) if has_variants(scores) else scores
+
+
+def has_variants(scores: pl.DataFrame) -> bool:
+    """Whether some of the questions are variants of others."""
+    return ORIGINAL in scores.columns and bool(scores[ORIGINAL].is_not_null().any())
+
+
 def _any(name: str) -> pl.Expr:
     """Whether a column of lists holds something in this row."""
     return (pl.col(name).list.len() > 0).fill_null(False)

@@ -108,6 +108,10 @@ class Study:
     """Factors by which a reader of the report filters the answers, in order, each with its name on the page. Without
     them the report offers the first factors that vary."""
 
+    variants: bool = False
+    """Whether the study counts variants of questions (see tomserve.stability), beside their originals; any other is
+    given the originals alone."""
+
     path: Path | None = None
     """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.generating import generate
 from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.release import released
 from tomserve.benchmarks.worlds.rendering import NAME, items
 from tomserve.benchmarks.worlds.showing import shown
 from tomserve.benchmarks.worlds.surface import RULES
+from tomserve.benchmarks.worlds.variants import record
 from tomserve.errors import ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
@@ -48,13 +46,7 @@ def checked(item: Item, path: Path) -> None:
         raise ContentError(
             f"item {item.id!r}: its factor family is {family!r}; expected the name of a family", path=path
         )
-    try:
-        World.model_validate(item.world or {})
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "world"
-        reason = f"item {item.id!r}: its record `world` is not one of a world: {place}: {first['msg']}"
-        raise ContentError(reason, path=path) from None
+    record(item, path)
 
 
 def audit(path: Path | None, say: Say) -> Findings:

@@ -53,23 +53,15 @@ class Draft:
                 raise ContentError("names: too few that begin with different letters", path=self.lexicon.words_file)
             self.people[key] = Person(name=name, gender=gender, culture=block["culture"])
 
-    def scene(
-        self,
-        role: str,
-        slots: Mapping[str, Key] | None = None,
-        *events: str,
-        part: Part = "plain",
-        at: int | None = None,
-    ) -> None:
-        """Add a scene (see Scene) at the end, or before the scene at the position `at`.
+    def scene(self, role: str, slots: Mapping[str, Key] | None = None, *events: str, part: Part = "plain") -> None:
+        """Add a scene (see Scene) at the end.
 
         Its phrasing is one that no scene of this role has yet, while there is one. Every role has a random generator of
         its own for its phrasings, so that a scene more in one of two twins leaves the other scenes as they are.
         """
         count = len(self.lexicon.phrasings(self.family, role))
         number = self._phrasing(role, count)
-        scene = Scene(role=role, slots=dict(slots or {}), events=events, phrasing=number, part=part)
-        self.scenes.insert(len(self.scenes) if at is None else at, scene)
+        self.scenes.append(Scene(role=role, slots=dict(slots or {}), events=events, phrasing=number, part=part))
 
     def ask(
         self,

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from tomserve import content
 from tomserve.benchmarks.worlds.wording import expanded
 from tomserve.content import yamlfile
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ContentError
 
 FOLDER = "dataset/worlds"
 SHARED = "shared"
@@ -142,10 +142,7 @@ class Lexicon:
 @cache
 def built_in() -> Lexicon:
     """The words and phrasings that come with tomserve. Raises ConfigError where they are not installed."""
-    folder = content.find(FOLDER)
-    if folder is None:
-        raise ConfigError(f"{FOLDER} is in none of the content folders; name one that has it by --content")
-    return Lexicon(folder)
+    return Lexicon(content.required(FOLDER))
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from tomserve import content
 from tomserve.benchmarks.worlds.lexicon import FOLDER
 from tomserve.content import yamlfile
-from tomserve.errors import ConfigError
 
 
 class Release(BaseModel):
@@ -35,7 +34,4 @@ def released() -> Release:
 
     Raises ConfigError where the file is not installed, ContentError by line for a mistake in it.
     """
-    path = content.find(f"{FOLDER}/release.yaml")
-    if path is None:
-        raise ConfigError(f"{FOLDER}/release.yaml is in none of the content folders; name one that has it by --content")
-    return yamlfile.load_model(path, Release)
+    return yamlfile.load_model(content.required(f"{FOLDER}/release.yaml"), Release)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tomserve.benchmarks.worlds.events import Happened
 from tomserve.benchmarks.worlds.lexicon import Lexicon
 from tomserve.benchmarks.worlds.record import Key, Question, World
 from tomserve.benchmarks.worlds.rules import answer, answers, happened
@@ -68,7 +69,7 @@ def items(
             choices=tuple(labels.values()),
             answer=labels[right],
             gold=gold,
-            factors=_factors(world, question, right, known.lines),
+            factors=_factors(world, question, right, known),
             cluster=world.name,
             world=_record(world, question),
         )
@@ -79,13 +80,13 @@ def _record(world: World, question: Question) -> dict[str, object]:
     return world.model_copy(update={"questions": (question,)}).to_dict()
 
 
-def _factors(world: World, question: Question, right: Key, lines: int) -> dict[str, Factor]:
-    """The item's place in the design."""
+def _factors(world: World, question: Question, right: Key, known: Happened) -> dict[str, Factor]:
+    """The item's place in the design. right: the key of the right choice. known: what happened."""
     probe = question.model_copy(update={"kind": "belief", "choices": (*world.facts[question.fact], UNKNOWN)})
     condition: str | None = None
-    real = answer(world, probe.model_copy(update={"kind": "reality", "who": ()}))
+    real = answer(world, probe.model_copy(update={"kind": "reality", "who": ()}), known)
     if question.who:
-        believed = answer(world, probe.model_copy(update={"who": question.who[-1:]}))
+        believed = answer(world, probe.model_copy(update={"who": question.who[-1:]}), known)
         if believed == UNKNOWN:
             condition = "ignorance"
         elif real not in (None, UNKNOWN):
@@ -101,5 +102,5 @@ def _factors(world: World, question: Question, right: Key, lines: int) -> dict[s
         "answer_key": right,
         "reality": label(world, real) if real is not None else None,
         "options": len(question.choices),
-        "sentences": lines,
+        "sentences": known.lines,
     }

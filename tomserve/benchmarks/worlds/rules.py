@@ -219,18 +219,26 @@ def happened(world: World) -> Happened:
     return read([scene.events for scene in world.scenes], world.facts, world.people)
 
 
-def answer(world: World, question: Question, known: Happened | None = None, at: int | None = None) -> Key | None:
+def answer(
+    world: World,
+    question: Question,
+    known: Happened | None = None,
+    at: int | None = None,
+    *,
+    case: type[Case] = Case,
+) -> Key | None:
     """The key of the right choice, or None where the rules do not settle the question or its answer is no choice.
 
     known: what happened, where it was read before. at: the 0-based line after which the answer is wanted; by default
-    that of the question, or the end. Raises ValueError for an event that makes no sense, and for an unknown kind.
+    that of the question, or the end. case: who reads the world; another reader overrides what people believe in it.
+    Raises ValueError for an event that makes no sense, and for an unknown kind.
     """
     known = known or happened(world)
     if at is None:
         at = question.at if question.at is not None else known.lines - 1
     if question.kind not in KINDS:
         raise ValueError(one_of("kind of question", question.kind, KINDS))
-    found = KINDS[question.kind](Case(world, known, question, at))
+    found = KINDS[question.kind](case(world, known, question, at))
     return found if found in question.choices else None
 
 

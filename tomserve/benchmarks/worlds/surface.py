@@ -12,7 +12,7 @@ from zlib import crc32
 
 from tomserve.benchmarks.perturbed.fitting import held_out
 from tomserve.benchmarks.worlds.record import World
-from tomserve.benchmarks.worlds.rules import KINDS, Case, happened
+from tomserve.benchmarks.worlds.rules import Case, answer
 from tomserve.items import UNKNOWN, Item
 from tomserve.scoring.rules import Rule, first_mentioned, last_mentioned, mentions, most_mentioned
 
@@ -23,7 +23,6 @@ BAG = "bag of words"
 """The name of the reader that is learned."""
 
 _WORD = re.compile(r"\w+")
-Key = tuple[str, ...]
 
 
 def reality(item: Item) -> str | None:
@@ -74,11 +73,9 @@ def all_knowing(item: Item) -> str | None:
     if not item.world:
         return None
     world = World.model_validate(item.world)
-    question, known = world.questions[0], happened(world)
-    found = KINDS[question.kind](
-        _AllKnow(world, known, question, known.lines - 1 if question.at is None else question.at)
-    )
-    return item.choices[question.choices.index(found)] if found in question.choices else None
+    question = world.questions[0]
+    found = answer(world, question, case=_AllKnow)
+    return item.choices[question.choices.index(found)] if found is not None else None
 
 
 def second_mentioned(item: Item) -> str | None:

@@ -20,6 +20,7 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,6 +30,7 @@ from tomserve.benchmarks.worlds.lexicon import Lexicon
 from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
 from tomserve.benchmarks.worlds.rendering import items, label
 from tomserve.benchmarks.worlds.rules import answer, happened
+from tomserve.content.wording import explain, first_error, place_of
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.items import UNKNOWN, Item
 
@@ -40,16 +42,22 @@ def protagonist(world: World) -> Key:
     return BY_NAME[world.family].protagonist
 
 
-def record(item: Item) -> World:
-    """The world of an item. Raises ConfigError for an item without one, or with one that cannot be read."""
+def record(item: Item, path: Path | None = None) -> World:
+    """The world that an item was made from.
+
+    path: the file of the item, to be named in an error. Raises ConfigError for an item without a record, or with one
+    that cannot be read; ContentError where the file is known.
+    """
     if item.world is None:
-        raise ConfigError(f"item {item.id!r} has no record of a world; only generated items can be told otherwise")
-    try:
-        return World.model_validate(item.world)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "world"
-        raise ConfigError(f"item {item.id!r}: its record of a world: {place}: {first['msg']}") from None
+        reason = f"item {item.id!r} has no record of a world; `tomserve generate worlds` writes items that have one"
+    else:
+        try:
+            return World.model_validate(item.world)
+        except ValidationError as error:
+            first = first_error(error)
+            place = ".".join(map(str, place_of(first, item.world))) or "world"
+            reason = f"item {item.id!r}: its record of a world: {place}: {explain(first, item.world, World)}"
+    raise ConfigError(reason) if path is None else ContentError(reason, path=path)
 
 
 def version(

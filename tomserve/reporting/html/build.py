@@ -29,7 +29,7 @@ from tomserve.serving.provenance import told_flags
 from tomserve.status import UNANSWERED
 from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise, people
 from tomserve.studies.combining import as_one
-from tomserve.studies.rows import answered
+from tomserve.studies.rows import answered, originals
 
 
 def write_report(
@@ -103,7 +103,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
         facts=tuple(_facts(sources, scores, analysis, chance)),
         warnings=(*_warnings(sources, scores), *_of_people(tables)),
         intervals=analysis.intervals,
-        verdicts=tuple(study.verdicts(tables, context)),
+        verdicts=tuple(analysis.told(context)),
         sections=pages.sections(_figures(scores, analysis, context, list(outlined.factors))),
         tables=tuple(pages.shown(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=tuple(_failures(scores)),
@@ -170,15 +170,24 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
 
 
 def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
-    """The study's own figures, or where it has none those that can be drawn of any study."""
+    """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
+    beside = analysis.beside
+    more = _figures(scores, beside, context, factors) if beside is not None else ()
     if analysis.study.figures is not None:
-        return analysis.study.figures(analysis.tables, context)
+        return [*analysis.study.figures(analysis.tables, context), *more]
     known = [name for name in factors if name in scores.columns]
     order = {
         **load_study(default_study(scores)).values,
         **analysis.study.values,
     }  # the benchmark's, and the study's own
-    return generic.figures(analysis.tables, scores, known, context.chance, order)
+    own = originals(scores) if not analysis.study.variants else scores
+    return [*generic.figures(analysis.tables, own, known, context.chance, order), *more]
+
+
+def _questions(scores: pl.DataFrame) -> str:
+    """How many questions were asked and, where there are any, how many variants of them."""
+    own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
+    return f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"
 
 
 def _facts(
@@ -188,7 +197,7 @@ def _facts(
     strategies = ", ".join(sorted(scores["strategy"].unique(), key=lambda name: (not name.endswith("vanilla"), name)))
     facts = [
         ("benchmark", benchmarks or "unknown"),
-        ("questions", f"{scores['item'].n_unique():,}"),
+        ("questions", _questions(scores)),
         ("strategies", strategies),
         ("answers", f"{scores.height:,}"),
         ("complete", _complete(sources)),

@@ -16,7 +16,7 @@ import polars as pl
 
 from tomserve.items.draw import spread
 from tomserve.studies import Versions
-from tomserve.studies.rows import answered
+from tomserve.studies.rows import ORIGINAL, answered, has_variants
 
 ANSWERS = 20_000
 """How many answers a page may hold; it holds a few more where the last question drawn has more."""
@@ -43,6 +43,7 @@ def choose(
         return Choice()
     if versions is not None and not {versions.factor, *versions.matched} <= set(scores.columns):
         versions = None
+    told = has_variants(scores)
     names = [n for n in strata if n in scores.columns and (versions is None or n in versions.matched)]
     asked = (
         scores.lazy()
@@ -52,7 +53,7 @@ def choose(
             "failed",
             pl.concat_str(pl.col(versions.matched).cast(pl.String).fill_null(""), separator="/").alias("question")
             if versions is not None
-            else pl.col("item").alias("question"),
+            else (pl.coalesce(ORIGINAL, "item") if told else pl.col("item")).alias("question"),
             pl.concat_str(pl.lit(""), *(pl.col(name).cast(pl.String).fill_null("") for name in names)).alias("stratum"),
         )
         .collect()
@@ -65,7 +66,7 @@ def choose(
     kept = asked.filter(pl.col("question").is_in(list(drawn)))
     what = (
         "questions, each with all its versions and answers"
-        if versions is not None
+        if versions is not None or told
         else "questions, each with all its answers"
     )
     among = f"{len(drawn & failed.keys()):,} of the {len(failed):,} of which an answer failed"

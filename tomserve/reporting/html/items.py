@@ -55,6 +55,7 @@ class Browser:
     def __init__(self, versions: Versions | None) -> None:
         self._versions = versions
         self._kinds: list[tuple[int, tuple[Any, ...] | None, bool]] = []  # of each item: see _kind
+        self._origins: list[tuple[str, str | None]] = []  # of each item its id and, of a variant, that of its original
         self.words = Pool()  # labels, factor values, statuses, names
         self.sentences, self.texts, self.chains, self.golds = Pool(), Pool(), Pool(), Pool()
         self.talks: list[list[tuple[int, ...]]] = []  # of each row with several replies: see _talk
@@ -148,6 +149,7 @@ class Browser:
         number = self._ids[item.id] = self._ids.get(item.id, 0) + 1
         place = self._known[text] = len(self.items)
         self._kinds.append((number, *self._kind(item)))
+        self._origins.append((item.id, item.base))
         self.items.append(
             {
                 "id": item.id if number == 1 else f"{item.id} (version {number})",
@@ -215,9 +217,14 @@ class Browser:
         for place, (number, shared, original) in enumerate(self._kinds):
             if shared is not None and original:
                 originals.setdefault((number, shared), place)
+        places = {
+            (kind[0], own): place for place, (kind, (own, _)) in enumerate(zip(self._kinds, self._origins, strict=True))
+        }
         bases = []
         for place, (number, shared, _) in enumerate(self._kinds):
             base = -1 if shared is None else originals.get((number, shared), -1)
+            if (origin := self._origins[place][1]) is not None:
+                base = places.get((number, origin), -1)
             bases.append(-1 if base == place else base)
         return bases
 

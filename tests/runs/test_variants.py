@@ -1,0 +1,166 @@
+"""Variants of a run's questions: made, asked beside their originals, limited with them, resumed, recorded and scored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, completion, make_item
+from tomserve.errors import ConfigError, InapplicableError
+from tomserve.items import Item, write_items
+from tomserve.runs.journal import read_rows
+from tomserve.runs.stock import Stock
+from tomserve.runs.varying import varied
+from tomserve.stability import CHOICES, KINDS, OBJECT, PARAPHRASE, Kind, variant
+
+ITEMS = [make_item(number) for number in range(4)]
+
+
+def first_choice(body: dict[str, Any], number: int) -> dict[str, Any] | None:
+    """The scripted model: it always takes the choice that the schema names first."""
+    if body.get("preflight"):
+        return None
+    prompt = body["messages"][-1]["content"]
+    first = min(("tea", "salt"), key=prompt.rfind)
+    return completion(f'{{"answer": "{first}"}}')
+
+
+def retell(item: Item, kind: Kind) -> Item:
+    """Tells odd items otherwise, with other names for the choices."""
+    if item.id.endswith(("1", "3")):
+        choices = [f"the {choice}" for choice in item.choices]
+        return variant(item, kind, by="rules", question=f"And {item.question}", choices=choices)
+    raise InapplicableError("it is even")
+
+
+def asked(endpoint: Endpoint, **options: Any) -> tomserve.Run:
+    endpoint.script = first_choice
+    return tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, **{"run": "r", "variants": "choices", **options})
+
+
+def test_variants_are_asked_in_the_run_of_their_originals(endpoint: Endpoint) -> None:
+    run = asked(endpoint)
+    rows = Counter(row["item"] for _, row in read_rows(run.folder / "responses.jsonl"))
+    assert rows == {name: 1 for item in ITEMS for name in (item.id, f"{item.id}/choices")}
+    assert run.manifest.benchmark_items == len(ITEMS)
+    assert run.manifest.complete
+    record = run.manifest.variants
+    assert record is not None
+    assert (record.kinds, record.made, record.dropped) == (["choices"], {"choices": 4}, {"choices": {}})
+
+
+def test_the_table_says_each_answer_in_the_words_of_the_original(endpoint: Endpoint) -> None:
+    scores = asked(endpoint).scores().sort("item")
+    told = scores.filter(pl.col("original_item").is_not_null())
+    assert told["original_item"].to_list() == [item.id for item in ITEMS]
+    assert set(told["variant"]) == {"choices"}
+    assert set(told["variant_by"]) == {"record"}
+    first, last = ITEMS[0].choices.index("tea"), ITEMS[0].choices.index("salt")
+    own = scores.filter(pl.col("original_item").is_null())
+    assert set(own["original_place"]) == {min(first, last)}  # always the first of the two, whatever stands there
+    assert set(told["original_place"]) == {max(first, last)}
+    assert "rule_first_choice" in told["original_rules_other"][0]
+    assert "rule_always_unknown" in told["original_rules_same"][0]
+    assert own["original_rules_same"].null_count() == own.height
+
+
+def test_a_table_without_variants_has_none_of_their_columns(endpoint: Endpoint) -> None:
+    assert not [name for name in asked(endpoint, variants=None).scores().columns if name.startswith("original_")]
+
+
+def test_other_studies_count_the_originals_alone(endpoint: Endpoint) -> None:
+    with_variants = tomserve.analyze(asked(endpoint).scores(), "accuracy")
+    without = tomserve.analyze(asked(endpoint, variants=None, run="plain").scores(), "accuracy")
+    for name, table in without.items():
+        assert with_variants[name].equals(table), name
+
+
+def test_a_limit_draws_originals_with_their_variants(endpoint: Endpoint) -> None:
+    run = asked(endpoint, limit=2)
+    names = {row["item"] for _, row in read_rows(run.folder / "responses.jsonl")}
+    assert len(names) == 4
+    originals = {name for name in names if not name.endswith("/choices")}
+    assert names == originals | {f"{name}/choices" for name in originals}
+
+
+def test_a_run_can_grow_by_variants_and_asks_nothing_twice(endpoint: Endpoint) -> None:
+    asked(endpoint, variants=None)
+    endpoint.requests.clear()
+    run = asked(endpoint)
+    assert len([body for body in endpoint.requests if not body.get("preflight")]) == 4
+    endpoint.requests.clear()
+    asked(endpoint)
+    asked(endpoint, variants=None)
+    assert not endpoint.requests
+    assert run.manifest.complete
+
+
+def test_t0_asks_originals_again_among_other_numbers_of_requests(endpoint: Endpoint) -> None:
+    run = asked(endpoint, variants=["again", "choices"])
+    again = [row for _, row in read_rows(run.folder / "noise.jsonl")]
+    assert {row["item"] for row in again} == {item.id for item in ITEMS}
+    assert len({row["concurrency"] for row in again}) == 2
+
+
+def test_variants_that_came_with_the_items_are_asked_rather_than_made_again(tmp_path: Path, endpoint: Endpoint) -> None:
+    own = [variant(item, PARAPHRASE, by="rewriter:other", question="And what is in it?") for item in ITEMS]
+    write_items(tmp_path / "items.jsonl", [*ITEMS, *own])
+    endpoint.script = first_choice
+    run = tomserve.ask(
+        "items", "vanilla", base_url=endpoint.url, run="r", path=tmp_path / "items.jsonl", variants="paraphrase,choices"
+    )
+    scores = run.scores()
+    assert Counter(scores["variant"].drop_nulls()) == {"paraphrase": 4, "choices": 4}
+    assert set(scores.filter(variant="paraphrase")["variant_by"]) == {"rewriter:other"}
+
+
+def test_kinds_have_names_and_short_names(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigError, match=r"unknown kind 'colour'.*Known: again, all, choices"):
+        asked(endpoint, variants="colour")
+    with pytest.raises(ConfigError, match="no kind of variant is named"):
+        asked(endpoint, variants=" , ")
+    with pytest.raises(ConfigError, match="variants is"):
+        asked(endpoint, variants=5)
+
+
+def test_what_cannot_be_told_otherwise_is_left_out_and_counted_by_reason() -> None:
+    found = varied(Stock(ITEMS), Stock(), (OBJECT, CHOICES), lambda name: retell)
+    assert found.made == {"object": 2, "choices": 4}
+    assert found.dropped == {"object": {"it is even": 2}, "choices": {}}
+    assert found.described() == "variants of 4 questions: object 2, choices 4; left out: object 2"
+    by_id = {item.id: item for item in found.items}
+    told = by_id[f"{ITEMS[1].id}/object"]
+    assert told.base == ITEMS[1].id
+    assert told.meaning(told.answer) == ITEMS[1].answer
+    assert told.cluster == ITEMS[1].cluster
+
+
+def test_a_variant_with_another_right_answer_is_left_out() -> None:
+    def wrong(item: Item, kind: Kind) -> Item:
+        other = next(choice for choice in item.choices if choice != item.answer)
+        return variant(item, kind, by="record", question="And?", answer=other)
+
+    found = varied(Stock(ITEMS), Stock(), (OBJECT,), lambda name: wrong)
+    assert found.dropped == {"object": {"the right answer would change": 4}}
+
+
+def test_a_variant_that_changes_nothing_is_left_out() -> None:
+    found = varied(Stock(ITEMS), Stock(), (OBJECT,), lambda name: lambda item, kind: variant(item, kind, by="rules"))
+    assert found.dropped == {"object": {"nothing to change": 4}}
+
+
+def test_a_variant_is_written_and_read_back() -> None:
+    told = variant(ITEMS[0], KINDS[1], by="record", choices=[f"a {choice}" for choice in ITEMS[0].choices])
+    assert Item.from_json(told.to_json()) == told
+    assert orjson.loads(told.to_json())["meanings"] == list(ITEMS[0].choices)
+    for wrong in (["tea"], ["tea"] * len(told.choices)):
+        with pytest.raises(ValueError, match="meanings"):
+            Item.from_json(orjson.dumps({**orjson.loads(told.to_json()), "meanings": wrong}))
+    with pytest.raises(ValueError, match="names its original"):
+        Item.from_json(orjson.dumps({**orjson.loads(told.to_json()), "base": None}))

@@ -1,0 +1,68 @@
+"""The parts of a run's manifest: what it keeps of a strategy, of the noise check and of the variants."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from tomserve.prompting.strategy import Strategy
+
+
+class Part(BaseModel):
+    """A part of the manifest. When it is written, it holds the fields that were given, also unknown ones, and no
+    others."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class AskedStrategy(Part):
+    """What the manifest keeps of a strategy.
+
+    digest: a digest of everything that shapes its requests.
+    max_tokens: how many tokens a reply may have.
+    chain: whether its replies are asked to hold a belief chain.
+    turns: how many requests one question takes, 0 where a program decides; written only where it is not one.
+    lettered: whether it shows the choices as A, B, C; written only where it does.
+    """
+
+    digest: str | None = None
+    max_tokens: int | None = None
+    chain: bool = False
+    turns: int = 1
+    lettered: bool = False
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> AskedStrategy:
+        """The record of a loaded strategy."""
+        several = {"turns": strategy.turns or 0} if strategy.several else {}
+        letters = {"lettered": True} if strategy.lettered else {}
+        fields = {"digest": strategy.digest, "max_tokens": strategy.max_tokens, "chain": strategy.chain}
+        return cls.model_validate({**fields, **several, **letters})
+
+
+class NoiseRecord(Part):
+    """What the noise check asks again.
+
+    share: the share of the items that was drawn. seed: that of the draw.
+    items, of: how many items were drawn, of how many.
+    concurrencies: the numbers of requests in flight at which they are asked again.
+    other_engines: engines that answers of the run came from and that differ from the engine of the last session.
+    """
+
+    share: float | None = None
+    seed: int | None = None
+    items: int = 0
+    of: int | None = None
+    concurrencies: list[int] = []
+    other_engines: list[str] = []
+
+
+class VariantsRecord(Part):
+    """The variants of the run's questions (see tomserve.stability).
+
+    kinds: the kinds that were wanted. made: how many variants there are of each. dropped: how many were left out of
+    each, by reason.
+    """
+
+    kinds: list[str] = []
+    made: dict[str, int] = {}
+    dropped: dict[str, dict[str, int]] = {}

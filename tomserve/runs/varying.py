@@ -1,0 +1,120 @@
+"""The variants of a run's questions (`eval --variants`): made before anything is asked, and asked in the same run.
+
+A variant belongs to an original, so that a limit draws originals and every drawn original brings its variants. A file
+of items may hold variants already, such as rewritten ones; these are asked rather than made again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from tomserve import stability
+from tomserve.items import Item
+from tomserve.runs.manifest_parts import VariantsRecord
+from tomserve.runs.stock import Stock
+from tomserve.stability import Dropped, Kind, Retell
+
+AGAIN_ITEMS = 200
+"""Of so many originals T0 asks the same prompt again, where --noise-check names no share."""
+
+REASONS = 20
+"""So many reasons for which variants were left out are recorded of each kind; further ones are counted together."""
+
+
+@dataclass(frozen=True)
+class Varied:
+    """The items of a run: the originals, and the variants that go with them.
+
+    originals, variants: in the order in which they are asked. kinds: the kinds that were wanted. dropped: for each
+    kind, how many variants were left out, by reason.
+    """
+
+    originals: Stock
+    variants: Stock = field(default_factory=Stock)
+    kinds: Sequence[Kind] = ()
+    dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def items(self) -> Stock:
+        """All of them, the originals first."""
+        return self.originals.joined(self.variants) if len(self.variants) else self.originals
+
+    @property
+    def made(self) -> dict[str, int]:
+        """How many variants there are of each kind that was wanted."""
+        counted = Counter(entry.kind for entry in self.variants.entries())
+        return {kind.name: counted[kind.name] for kind in self.kinds if kind is not stability.AGAIN}
+
+    def again(self, share: float | None) -> float:
+        """The share of the originals that is asked again: what --noise-check says, else what T0 needs, else 0."""
+        if share or stability.AGAIN not in self.kinds or not len(self.originals):
+            return share or 0.0
+        return min(1.0, AGAIN_ITEMS / len(self.originals))
+
+    def record(self) -> VariantsRecord | None:
+        """What the manifest keeps of the variants; None where none were wanted."""
+        if not self.kinds:
+            return None
+        dropped = {}
+        for kind, reasons in self.dropped.items():
+            most = dict(Counter(reasons).most_common(REASONS))
+            rest = sum(reasons.values()) - sum(most.values())
+            dropped[kind] = most | ({"other reasons": rest} if rest else {})
+        return VariantsRecord(kinds=[kind.name for kind in self.kinds], made=self.made, dropped=dropped)
+
+    def described(self) -> str | None:
+        """In one line, how many variants of each kind there are, and how many were left out; None without variants."""
+        if not self.kinds:
+            return None
+        made = ", ".join(f"{kind} {count:,}" for kind, count in self.made.items())
+        left = {kind: sum(reasons.values()) for kind, reasons in self.dropped.items() if reasons}
+        without = ", ".join(f"{kind} {count:,}" for kind, count in left.items())
+        many = f"{len(self.originals):,} question{'s' * (len(self.originals) != 1)}"
+        text = f"variants of {many}: {made}" if made else ""
+        return (f"{text}; left out: {without}" if without else text) or None
+
+
+def varied(originals: Stock, given: Stock, kinds: Sequence[Kind], retelling: Callable[[str], Retell]) -> Varied:
+    """The originals with their variants.
+
+    originals: the questions of the run. given: variants that came with the items, some of other questions perhaps.
+    kinds: the kinds of variants that are wanted; empty for those that were given. retelling: what tells the items of a
+    benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling).
+    """
+    chosen = frozenset(originals.ids)
+    wanted = {kind.name for kind in kinds}
+    there = [
+        (place, entry)
+        for place, entry in enumerate(given.entries())
+        if entry.base in chosen and (not wanted or entry.kind in wanted)
+    ]
+    known = given.part([place for place, _ in there])
+    if not kinds:
+        return Varied(originals, known)
+    have = {(entry.base, entry.kind) for _, entry in there}
+    made: list[Item] = []
+    dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not stability.AGAIN}
+    for one in _made(originals, kinds, retelling, have):
+        if isinstance(one, Dropped):
+            dropped[one.kind.name][one.reason] += 1
+        else:
+            made.append(one)
+    return Varied(
+        originals, known.joined(Stock(made)), tuple(kinds), {kind: dict(one) for kind, one in dropped.items()}
+    )
+
+
+def _made(
+    originals: Stock,
+    kinds: Sequence[Kind],
+    retelling: Callable[[str], Retell],
+    have: Collection[tuple[str | None, str]],
+) -> Iterator[Item | Dropped]:
+    """The variants of the originals that are not there already, or why there is none. have: ids with kinds."""
+    teller = cache(retelling)
+    for item in originals:
+        left = [kind for kind in kinds if (item.id, kind.name) not in have]
+        yield from stability.variants([item], left, teller)
