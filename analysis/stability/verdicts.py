@@ -97,9 +97,9 @@ def _lead(again: Sequence[Row], rows: Sequence[Row]) -> str:
 
 def _said(row: Row) -> str:
     interval = f" [{percent(row['s_low'])} to {percent(row['s_high'])}]" if finite(row["s_low"]) is not None else ""
-    text = f"S {percent(row['s'])}{interval} of {row['pairs']:,}"
+    text = f"S {percent(row['s'])}{interval}"
     if finite(row.get("minus_floor")) is not None:
-        text += f"; S minus T0 {signed(row['minus_floor'])} [{signed(row['minus_low'])}, {signed(row['minus_high'])}]"
+        text += f"; minus T0 {signed(row['minus_floor'])} [{signed(row['minus_low'])}, {signed(row['minus_high'])}]"
         text += " points"
     if finite(row.get("kappa")) is None:
         return f"{text}; kappa is undefined, since all answers are one and the same"
