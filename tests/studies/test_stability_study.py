@@ -276,7 +276,9 @@ def test_the_verdict_is_good_open_or_bad() -> None:
     assert card(keeps(0.2)).verdict == "No: with no kind of change"
     assert card(keeps(0.2), again=False).tone == OPEN  # what noise does is not known
     assert card(right, again=False).tone == GOOD
-    assert "kappa 1.00 [" in dict(card(right).grounds)["vanilla, T1 object"]
+    assert "T1 object 100%, 0 [" in dict(card(right).grounds)["vanilla, survives"]
+    assert dict(card(first).grounds)["vanilla, does not survive"].startswith("T4 choices 0%, −100 [")
+    assert "all answers are one" in dict(card(unknown).grounds)["vanilla, may be a habit"]
 
 
 def test_stable_and_wrong_is_warned_of() -> None:
