@@ -16,10 +16,10 @@ from functools import cached_property
 
 from tomserve.benchmarks.perturbed.stagefile import SLOT
 from tomserve.benchmarks.perturbed_2.fresh import Place, other_words, scope, sentences, texts
-from tomserve.benchmarks.perturbed_2.rewording import Found, Things, as_verbs, looks_plural, made_of, within
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.validate import WORDS_A_SENTENCE
 from tomserve.errors import ContentError
+from tomserve.stability.rewording import Found, Things, as_verbs, looks_plural, made_of, within
 
 
 def problems(stage: Stage) -> list[ContentError]:
