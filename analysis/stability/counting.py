@@ -44,9 +44,11 @@ def by_kind(asked: Asked) -> Iterator[Record]:
         kinds = in_order(asked.variants.filter(**arm)["variant"])
         records = [_kind(part.filter(variant=kind), asked, arm, kind, floor) for kind in kinds]
         yield from records
+        before: list[Record] = []
         for short, members in MEANS.items():
             there = [record for record in records if record["short"] in members and record["pairs"]]
-            if len(there) > 1:
+            if len(there) > max(1, len(before)):  # a mean of the same kinds would say the same once more
+                before = there
                 yield {**arm, **_mean(short, there, members, part, floor)}
 
 

@@ -131,6 +131,15 @@ def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choi
     assert found["mean T1-T6"]["s"] == pytest.approx(5 / 6)
 
 
+def test_a_mean_of_some_kinds_says_of_which() -> None:
+    kinds = tuple(kind for kind in KINDS if kind.short in ("T1", "T4"))
+    found = stability(scored({"vanilla": first}, asked(originals(), kinds)))
+    assert found["variant"].to_list() == ["again", "object", "choices", "mean of T1 T4"]
+    assert found["s"][-1] == 0.5
+    one = stability(scored({"vanilla": first}, asked(originals(), kinds[1:])))
+    assert one["variant"].to_list() == ["again", "choices"]
+
+
 def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
     scores = scored({"vanilla": unknown})
     found = stability(scores)
