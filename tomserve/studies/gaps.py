@@ -39,13 +39,13 @@ LONGEST = 160
 class Gaps:
     """What is lacking of one run, or of one score table.
 
-    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies without
-    an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should be; None
-    where nobody recorded it. items, of: how many questions were chosen, without their variants, and how many the
-    benchmark has (None where that is not known). complete: whether the run has asked everything it was to ask (None for a file). first: the first
-    reply that could not be read: its item, its strategy and the reason, in words that are safe to print. given: what
-    `tomserve runs` is given to list these replies; the source where nothing is said. by_model: how many answers no rule
-    could read, and a model has read (see tomserve.scoring.choices).
+    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies
+    without an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should
+    be; None where nobody recorded it. items, of: how many questions were chosen, without their variants, and how many
+    the benchmark has (None where that is not known). complete: whether the run has asked everything it was to ask
+    (None for a file). first: the first reply that could not be read: its item, its strategy and the reason, in words
+    that are safe to print. given: what `tomserve runs` is given to list these replies; the source where nothing is
+    said. by_model: how many answers no rule could read, and a model has read (see tomserve.scoring.choices).
     """
 
     source: str
