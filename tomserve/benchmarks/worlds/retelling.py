@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -59,6 +59,24 @@ class Telling:
     story: tuple[str, ...]
     happened: Happened
     places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What an item is by its record.
+
+    world: the record without questions; story: the same as JSON. question: the one question. labels: keys of the
+    choices by their texts. shown: the story, the question, the choices and the right one, as the record has them.
+    """
+
+    world: World
+    story: bytes
+    question: Question
+    labels: dict[str, Key]
+    shown: tuple[tuple[str, ...], str, tuple[str, ...], str]
+
+
+Found = TypeVar("Found", Telling, Original)
 
 
 def retelling(path: Path | None = None) -> Retell:
@@ -102,15 +120,11 @@ def asking(world: World, question: Question, kind: Kind, places: tuple[int, ...]
 
 def _retell(item: Item, kind: Kind) -> Item:
     """A variant of an item. Raises InapplicableError with the reason where there is none."""
-    if item.world is None or len(item.world.get("questions", ())) != 1:
-        raise InapplicableError(NO_RECORD)
-    story = orjson.dumps({**item.world, "questions": ()})
-    original = _told(story, None)
-    question = _question(orjson.dumps(item.world["questions"][0]))
-    labels = {label(original.world, key): key for key in question.choices}
-    if item.story != original.story or item.choices != tuple(labels) or item.question != _asked(original, question):
+    original = _checked(_original(orjson.dumps(item.world)))
+    if (item.story, item.question, item.choices, item.answer) != original.shown:
         raise InapplicableError(OTHER_WORDS)
-    told = _told(story, kind)
+    question, labels = original.question, original.labels
+    told = _checked(_telling(original.story, kind))
     changed = asking(told.world, question, kind, told.places, built_in())
     if answer(told.world, changed, told.happened) != labels[item.answer]:
         raise InapplicableError(CHANGES_TRUTH)
@@ -119,21 +133,16 @@ def _retell(item: Item, kind: Kind) -> Item:
         raise InapplicableError("two of its choices would be called the same")
     named = dict(zip(changed.choices, choices, strict=True))
     gold = _gold(item, told, changed, labels, named, in_order=kind != ORDER)
-    question_text = _asked(told, changed)
-    made = variant(item, kind, by=RECORD, story=told.story, question=question_text, choices=choices, gold=gold)
+    text = asked(told.world, changed, built_in())
+    made = variant(item, kind, by=RECORD, story=told.story, question=text, choices=choices, gold=gold)
     return made.model_copy(update={"factors": made.factors | _factors(item, original.world, told, question.fact)})
 
 
-def _told(story: bytes, kind: Kind | None) -> Telling:
-    """As `_telling`. Raises InapplicableError where the story cannot be told so."""
-    found = _telling(story, kind)
+def _checked(found: Found | str) -> Found:
+    """What was found. Raises InapplicableError where it is the reason why there is nothing."""
     if isinstance(found, str):
         raise InapplicableError(found)
     return found
-
-
-def _asked(told: Telling, question: Question) -> str:
-    return asked(told.world, question, built_in())
 
 
 def _gold(
@@ -165,34 +174,43 @@ def _factors(item: Item, world: World, told: Telling, fact: str) -> dict[str, An
     return {name: value for name, value in found.items() if name in item.factors}
 
 
-@lru_cache(maxsize=8 * STORIES)
-def _question(text: bytes) -> Question:
-    return Question.model_validate(orjson.loads(text))
-
-
 @lru_cache(maxsize=STORIES)
-def _world(story: bytes) -> World | str:
-    """The world of a record without questions, given as JSON, or why it is none that can be told."""
+def _original(record: bytes) -> Original | str:
+    """What an item is by its record, given as JSON; or why it is none that can be told again."""
     try:
-        world = World.model_validate(orjson.loads(story))
+        world = World.model_validate(orjson.loads(record))
+        if len(world.questions) != 1:
+            return NO_RECORD
     except ValidationError:
         return NO_RECORD
-    return world if world.family in BY_NAME else NO_FAMILY
+    if world.family not in BY_NAME:
+        return NO_FAMILY
+    (question,), bare = world.questions, world.model_copy(update={"questions": ()})
+    story = orjson.dumps(bare.to_dict())
+    try:
+        told = _telling(story, None)
+        if isinstance(told, str):
+            return told
+        labels = {label(world, key): key for key in question.choices}
+        right = answer(world, question, told.happened)
+        text = asked(world, question, built_in())
+    except (ValueError, ContentError):
+        return OTHER_WORDS
+    if right is None or len(labels) < len(question.choices):
+        return OTHER_WORDS
+    return Original(bare, story, question, labels, (told.story, text, tuple(labels), label(world, right)))
 
 
 @lru_cache(maxsize=8 * STORIES)
 def _telling(story: bytes, kind: Kind | None) -> Telling | str:
-    """A story told in one way, for None as it is; or why it cannot be told so. story: as for `_world`."""
-    lexicon, world = built_in(), _world(story)
-    if isinstance(world, str):
-        return world
-    if kind is None:
-        try:
-            return Telling(world, sentences(world, lexicon), happened(world), tuple(range(len(world.scenes))))
-        except (ValueError, ContentError):  # a record of somebody else's, whose roles or events are none of these
-            return OTHER_WORDS
+    """A story told in one way, for None as it is; or why it cannot be told so.
+
+    story: the record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for
+    roles, slots and events that are none of the family's, as the record of somebody else may have them.
+    """
+    lexicon, world = built_in(), World.model_validate(orjson.loads(story))
     try:
-        told, places = retold(world, kind, lexicon)
+        told, places = (world, tuple(range(len(world.scenes)))) if kind is None else retold(world, kind, lexicon)
     except InapplicableError as reason:
         return str(reason)
     return Telling(told, sentences(told, lexicon), happened(told), places)
