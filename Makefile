@@ -16,11 +16,12 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval score analyze report test test-presets test-random bench lint docs clean
+.PHONY: help setup setup-dev setup-server serve eval stability score analyze report test test-presets test-random bench lint docs clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
 	@echo 'make serve MODEL=yi-34b serve it with vLLM (a preset, ORG/MODEL or ./FOLDER); plain `make eval` finds it'
+	@echo 'make stability          the same with variants of each question: does the answer survive what should not matter?'
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
@@ -54,6 +55,10 @@ serve: $(VENV)/.core
 
 eval: $(VENV)/.core
 	@$(BIN)/tomserve eval --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \
+	  $(call each,STRATEGY,strategy) $(call option,RUN,run) $(call option,LIMIT,limit) $(ARGS)
+
+stability: $(VENV)/.core
+	@$(BIN)/tomserve stability --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,BENCHMARK,benchmark) \
 	  $(call each,STRATEGY,strategy) $(call option,RUN,run) $(call option,LIMIT,limit) $(ARGS)
 
 score: $(VENV)/.core

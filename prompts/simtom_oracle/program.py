@@ -2,7 +2,8 @@
 
 import re
 
-from tomserve.benchmarks.hitom.events import Claim, Enter, Place, Story, Tell
+from tomserve.benchmarks.hitom.events import Claim, Enter, Place, Tell
+from tomserve.benchmarks.hitom.wordings import read_story
 from tomserve.errors import ConfigError
 from tomserve.items import UNKNOWN
 
@@ -18,7 +19,7 @@ def program(item, ask):
 
 def witnessed(item, people):
     """The numbers of the sentences of a Hi-ToM story that all these people saw, heard or were told together."""
-    story = Story.parse(item.story)
+    story = read_story(item.story)
     before, room, kept = {}, "", []
     for number, (event, after) in enumerate(zip(story.events, story.presence(), strict=True), 1):
         if isinstance(event, Enter):

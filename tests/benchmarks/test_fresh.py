@@ -9,13 +9,14 @@ import pytest
 from tests.conftest import ROOT, Outcome
 from tomserve.benchmarks import get
 from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
-from tomserve.benchmarks.perturbed_2 import fresh, freshcheck, rewording, stages
+from tomserve.benchmarks.perturbed_2 import fresh, freshcheck, stages
 from tomserve.benchmarks.perturbed_2.benchmark import DRAW
 from tomserve.benchmarks.perturbed_2.check import check, load_stage
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import limited
+from tomserve.stability import rewording
 
 NAMES = fresh.read_names(ROOT / fresh.NAMES)
 LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
@@ -196,27 +197,6 @@ def test_the_thing_of_one_task_is_scenery_in_others(tmp_path: Path) -> None:
     stories = {item.factors["perturbation"]: item for item in reversed(items)}
     assert "He cups a mug and a cup." in stories["late_label"].story
     assert "cup" not in told(stories["none"])
-
-
-@pytest.mark.parametrize(
-    ("word", "wanted"),
-    [("urn", "an"), ("unit", "a"), ("uninformed", "an"), ("European", "a"), ("hour", "an"), ("house", "a"), ("one", "a"),
-     ("oven", "an"), ("usual", "a"), ("utensil", "a"), ("honest", "an"), ("Umbrella", "an")],
-)  # fmt: skip
-def test_articles_follow_the_sound(word: str, wanted: str) -> None:
-    assert rewording.article(word) == wanted
-    assert rewording.Things({"thing": word}).replaced("A thing.") == f"{wanted.capitalize()} {word}."
-
-
-@pytest.mark.parametrize(
-    ("one", "several"),
-    [("box", "boxes"), ("penknife", "penknives"), ("lorry", "lorries"), ("tray", "trays"), ("scarf", "scarves"),
-     ("bench", "benches"), ("tin", "tins"), ("thermos", "thermoses"), ("snowman", "snowmen")],
-)  # fmt: skip
-def test_plurals(one: str, several: str) -> None:
-    assert rewording.plural(one) == several
-    assert rewording.looks_plural(several) or one == "snowman"
-    assert not rewording.looks_plural(one)
 
 
 def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class Reader:
             return
         if words[0] == "make":
             words += ["-C", str(ROOT), f"VENV={self.venv}"]
-            if words[1] == "eval" and not any(word.startswith("MODEL=") for word in words):
+            if words[1] in ("eval", "stability") and not any(word.startswith("MODEL=") for word in words):
                 words.append("MODEL=my-model")  # the endpoint of this test serves two
             if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
                 words.append(f"LIMIT={ENOUGH}")

@@ -46,8 +46,8 @@ NEW = [
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
-READERS = ["reader"]
-"""Strategies that read the replies to others; tests/runs/test_reader.py has their requests."""
+READERS = ["reader", "rewriter", "verifier"]
+"""Prompts that ask no benchmark's questions; tests/runs/test_reader.py and test_rewriting.py have their requests."""
 
 
 @cache
@@ -295,7 +295,7 @@ def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None
     assert listed == [*VARIABLES, "replies", "chain"]
     table = page.split("## Strategies that come with tomserve")[1]
     assert sorted(set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", table, re.M))))) == [
-        name for name in names() if name != "reader"
+        name for name in names() if name not in READERS
     ]
     entries = page.split("| in an entry |")[1].split("## A program")[0]
     fields = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]+)\|", entries, re.M)))

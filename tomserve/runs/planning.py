@@ -20,6 +20,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs import noise_check
 from tomserve.runs.phases import TRANSPORTS
 from tomserve.runs.questions import Questions
+from tomserve.runs.reader import names_at, names_of
 from tomserve.runs.stock import Stock
 from tomserve.runs.varying import Varied, varied
 from tomserve.serving import target
@@ -176,6 +177,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     strategies = _strategies(options, benchmark, preset, thinking)
     _check_chance(options, strategies)
     told = _varied(options, benchmark, every)
+    _check_rewriter(told, chosen)
     share = told.again(options.noise_check)
     again = told.originals.drawn(share) if share else Stock()
     return Plan(
@@ -201,6 +203,16 @@ def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Col
     originals, given = every.apart()
     kinds = stability.named(options.variants) if options.variants else ()
     return varied(originals.limited(options.limit, asked), given, kinds, benchmarks.retelling(benchmark, options.path))
+
+
+def _check_rewriter(varied: Varied, chosen: Target) -> None:
+    """Raise ConfigError where some variants were rewritten by the model that is to be asked."""
+    if same := sorted(names_of(stability.rewritten_by(varied.variants.entries())) & names_at(chosen)):
+        raise ConfigError(
+            f"variants of these items were rewritten by {same[0]}, the model that is to be asked, which would find its "
+            "own sentences easier than others'; have another model rewrite them (tomserve items --rewriter), or name "
+            "other kinds by --variants"
+        )
 
 
 def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:

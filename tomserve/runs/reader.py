@@ -70,9 +70,7 @@ class Reader:
     @property
     def names(self) -> set[str]:
         """All names by which the model is known: as it is served, of its preset, and of its weights."""
-        preset = self.target.preset
-        own = (preset.name, preset.model) if preset is not None else ()
-        return _names([self.target.model, self.target.server.get("root"), *own])
+        return names_at(self.target)
 
     def request(self, identity: Identity, turn: Turn) -> Request:
         """The request of a turn to the reader."""
@@ -80,34 +78,40 @@ class Reader:
         return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.sampling)
 
 
-def find(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
+def find(given: str, model: str | None = None, waiting: Waiting | None = None, *, strategy: str = STRATEGY) -> Reader:
     """Find the model that is to read, and ask its server what it serves.
 
     given: the address of a server, or the name of a model or preset that `tomserve serve` runs on this machine. model:
     which of the models at that address, where it serves several. waiting: how to wait for a server that still loads.
-    Raises ConfigError or ServerError where there is no such server.
+    strategy: whose prompt it is asked by, which is also the name of the option that names the model. Raises
+    ConfigError or ServerError where there is no such server.
     """
-    at = "://" in given
+    at, option = "://" in given, f"--{strategy}"
     if model is not None and not at:
-        raise ConfigError("--reader-model names a model at the address --reader URL; give the model alone by --reader")
+        raise ConfigError(f"{option}-model names a model at the address {option} URL; give the model alone by {option}")
     try:
         chosen = target.choose((given,) if at else (), model if at else given, None, waiting)
     except (ConfigError, ServerError) as error:
-        said_here = str(error).replace("--model (MODEL=)", "--reader-model").replace("--base-url", "--reader URL")
+        said_here = str(error).replace("--model (MODEL=)", f"{option}-model").replace("--base-url", f"{option} URL")
         raise type(error)(said_here) from None
     if chosen.embedded:
         raise ConfigError(
-            f"--reader {given}: no server of it is running, and none is started for reading; start one by `tomserve "
+            f"{option} {given}: no server of it is running, and none is started for this; start one by `tomserve "
             f"serve --model {given}`, or give an address"
         )
+    return reader_at(chosen, strategy)
+
+
+def reader_at(chosen: Target, name: str = STRATEGY) -> Reader:
+    """The model of a server as a reader that is asked by the prompt of that strategy."""
     preset = chosen.preset
     strategy = Strategy.load(
-        STRATEGY,
+        name,
         system_role=preset.system_role if preset else True,
         thinking=preset.thinking_tokens() if preset else 0,
     )
     if strategy.several:
-        raise ConfigError(f"{strategy.folder}: the reader asks once about each reply; it cannot take several turns")
+        raise ConfigError(f"{strategy.folder}: what is asked here takes one turn; it cannot take several")
     return Reader(chosen, strategy, Sampling(extra=preset.extra() if preset else {}))
 
 
@@ -117,14 +121,20 @@ def check_other(reader: Reader, evaluated: Iterable[Any], answering: Iterable[st
     evaluated: the names of that model. answering: further names of the reader, such as its replies give. Names are
     compared without their folders and without regard to letter case.
     """
-    if same := sorted((reader.names | _names(answering)) & _names(evaluated)):
+    if same := sorted((reader.names | names_of(answering)) & names_of(evaluated)):
         raise ConfigError(
             f"--reader: {reader.target.model} is the evaluated model ({same[0]}), which would read its own replies; "
             "give another model, or say --reader-may-be-evaluated-model"
         )
 
 
-def _names(given: Iterable[Any]) -> set[str]:
+def names_at(at: Target) -> set[str]:
+    """All names by which the model of a server is known: as it is served, of its preset, and of its weights."""
+    own = (at.preset.name, at.preset.model) if at.preset is not None else ()
+    return names_of([at.model, at.server.get("root"), *own])
+
+
+def names_of(given: Iterable[Any]) -> set[str]:
     several = [one for value in given for one in (value if isinstance(value, list) else [value])]
     return {PurePath(one).name.casefold() for one in several if isinstance(one, str) and one}
 

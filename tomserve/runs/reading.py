@@ -174,7 +174,7 @@ def read_replies(job: Job, drive: Callable[[Job], None] = _drive) -> Outcome:
     with _Journal(job.place.journal, job.reader.mark, job.survey.wanted) as journal:
         job.journal, job.named = journal, set(journal.models)
         if any(identity(name) not in journal.final for name in job.survey.wanted):
-            _check_chat(job.reader)
+            check_chat(job.reader)
             drive(job)
         job.check()
         failed = {one.item: status for one, status in journal.failed.items()}
@@ -210,7 +210,7 @@ def read_run(
         return read_replies(job, drive)
 
 
-def _check_chat(reader: Reader) -> None:
+def check_chat(reader: Reader) -> None:
     """Raise ServerError where a server of the reader refuses to chat, before it is asked hundreds of times."""
     for endpoint in reader.target.endpoints:
         with Probe(endpoint, keys.api_key(), 60.0) as probe:

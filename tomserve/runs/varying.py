@@ -72,7 +72,8 @@ class Varied:
         made = ", ".join(f"{kind} {count:,}" for kind, count in self.made.items())
         left = {kind: sum(reasons.values()) for kind, reasons in self.dropped.items() if reasons}
         without = ", ".join(f"{kind} {count:,}" for kind, count in left.items())
-        text = f"variants of {len(self.originals):,} questions: {made}" if made else ""
+        many = f"{len(self.originals):,} question{'s' * (len(self.originals) != 1)}"
+        text = f"variants of {many}: {made}" if made else ""
         return (f"{text}; left out: {without}" if without else text) or None
 
 

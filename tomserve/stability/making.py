@@ -15,11 +15,11 @@ person
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from tomserve.errors import InapplicableError
-from tomserve.items import Gold, Item
+from tomserve.items import Factor, Gold, Item
 from tomserve.stability import kinds
 from tomserve.stability.kinds import Kind
 
@@ -124,6 +124,21 @@ def variants(
                 continue
             fault = _fault(item, made)
             yield made if fault is None else Dropped(item.id, kind, fault)
+
+
+class HasFactors(Protocol):
+    """An item, or an outline of one."""
+
+    @property
+    def factors(self) -> Mapping[str, Factor]:
+        """The factors by name."""
+        ...
+
+
+def rewritten_by(items: Iterable[HasFactors]) -> set[str]:
+    """The models that have rewritten any of these items: none of them may be evaluated on them."""
+    made_by = (item.factors.get("variant_by") for item in items)
+    return {one.removeprefix(REWRITER) for one in made_by if isinstance(one, str) and one.startswith(REWRITER)}
 
 
 def _reversed(item: Item) -> Item:

@@ -12,6 +12,11 @@ What lies where:
     reader.py         the official JSON file, every sentence of it
     explain.py        the containers that each provable explanation of a wrong answer points to
     knowledge.py      who knows what after every sentence, for the report
+    retelling.py      variants of a question, for stability: the story changed, told again and tracked again
+    renaming.py       variants with other things, or other people; other_words.py has the words
+    condensing.py     variants in 30 to 40% fewer words
+    reordering.py     variants in another order of sentences
+    wordings.py       other wordings of sentences and questions, read and written exactly
     audit.py          every label of that file against the tracker
     auditing.py       that audit as lines and tables
     words.py          what generated stories are made of: our own names, rooms, objects, containers

@@ -34,6 +34,7 @@ from tomserve.benchmarks.hitom.generator import items
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.reader import CORRECTED, Record, read_records
+from tomserve.benchmarks.hitom.retelling import retelling
 from tomserve.benchmarks.hitom.rules import RULES
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import ConfigError, ContentError
@@ -141,4 +142,5 @@ BENCHMARK = Benchmark(
     beliefs=knowledge.who_knows_what,
     audit=audit,
     generate=generate,
+    retelling=retelling,
 )

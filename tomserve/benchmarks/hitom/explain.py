@@ -19,8 +19,8 @@ import polars as pl
 
 from tomserve.benchmarks.hitom.baselines import mentioned
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Move, Place, Story, Tell
-from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, Trace, trace
+from tomserve.benchmarks.hitom.wordings import read_asked, read_story
 from tomserve.items import UNKNOWN, Factor, Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import NO_REPLY, Metric
@@ -103,7 +103,7 @@ def places(item: Item, reading: Reading = NO_REPLY) -> dict[str, Factor]:
     """
     del reading  # these values do not depend on a reply
     try:
-        asked, obj = read_question(item.question)
+        asked, obj = read_asked(item.question)
         story = parsed(item.story)
     except ValueError:
         return {}
@@ -141,11 +141,12 @@ def semantics_of(item: Item) -> Semantics:
 
 @lru_cache(maxsize=64)
 def parsed(sentences: tuple[str, ...]) -> Story:
-    """The story with these sentences. A few are remembered, because the questions of a story come one after another.
+    """The story with these sentences, in the released words or in those of a variant. A few are remembered, because the
+    questions of a story come one after another.
 
     Raises ValueError for a sentence of another form.
     """
-    return Story.parse(sentences)
+    return read_story(sentences)
 
 
 @lru_cache(maxsize=64)

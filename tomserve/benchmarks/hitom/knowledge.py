@@ -14,7 +14,7 @@ Ann › Bo ('unknown', 'red_box', 'red_box')
 from __future__ import annotations
 
 from tomserve.benchmarks.hitom.explain import parsed, semantics_of, traced
-from tomserve.benchmarks.hitom.questions import read_question
+from tomserve.benchmarks.hitom.wordings import read_asked
 from tomserve.items import Item
 
 Column = tuple[str, tuple[str, ...]]
@@ -24,7 +24,7 @@ def who_knows_what(item: Item) -> list[Column]:
     """Headings, each with a text a sentence: which asked agents are in the object's room, where it really is, what each
     of them believes, and the asked nesting where no gold chain says it. Nothing for items of another form."""
     try:
-        asked, obj = read_question(item.question)
+        asked, obj = read_asked(item.question)
         story, trace = parsed(item.story), traced(item.story, obj)
     except ValueError:
         return []

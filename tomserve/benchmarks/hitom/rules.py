@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from tomserve.benchmarks.hitom.explain import semantics_of, traced
-from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.tracker import Semantics, Trace
+from tomserve.benchmarks.hitom.wordings import read_asked
 from tomserve.items import Item
 from tomserve.scoring.rules import Rule
 
@@ -64,7 +64,7 @@ def answers(trace: Trace, asked: Sequence[str], semantics: Semantics = "released
 def _answered(story: tuple[str, ...], question: str, semantics: Semantics) -> dict[str, str]:
     """The answers to a question, by the name of the rule; none where story or question has another form."""
     try:
-        asked, obj = read_question(question)
+        asked, obj = read_asked(question)
         return answers(traced(story, obj), asked, semantics)
     except ValueError:
         return {}

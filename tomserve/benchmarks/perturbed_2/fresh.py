@@ -23,12 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve import content
 from tomserve.benchmarks.perturbed.stagefile import Questions, Slot
-from tomserve.benchmarks.perturbed_2 import rewording
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.stagefile import Sentence, StageFile, Task, Version
 from tomserve.content.yamlfile import load_model
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
+from tomserve.stability import rewording
 
 NAMES = "dataset/perturbed-2/names.yaml"
 Drawn = TypeVar("Drawn")

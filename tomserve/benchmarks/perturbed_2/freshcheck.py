@@ -16,10 +16,10 @@ from functools import cached_property
 
 from tomserve.benchmarks.perturbed.stagefile import SLOT
 from tomserve.benchmarks.perturbed_2.fresh import Place, other_words, scope, sentences, texts
-from tomserve.benchmarks.perturbed_2.rewording import Found, Things, as_verbs, looks_plural, made_of, within
 from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.benchmarks.perturbed_2.validate import WORDS_A_SENTENCE
 from tomserve.errors import ContentError
+from tomserve.stability.rewording import Found, Things, as_verbs, looks_plural, made_of, within
 
 
 def problems(stage: Stage) -> list[ContentError]:
@@ -29,6 +29,11 @@ def problems(stage: Stage) -> list[ContentError]:
         for place, reason in dict.fromkeys(_Checker(stage).problems())
     ]
     return sorted(found, key=lambda problem: problem.line or 0)
+
+
+def of_word(stage: Stage, word: str) -> list[str]:
+    """All that would go wrong where a thing of the stage got each of its other words: the reasons alone."""
+    return list(dict.fromkeys(reason for _, reason in _Checker(stage).word(word, other_words(stage.file, word))))
 
 
 Problem = tuple[Place, str]

@@ -1,0 +1,223 @@
+"""A model that rewrites texts: what it is asked, what of its replies is kept, what is dropped, what survives a crash."""
+
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import ROOT, Endpoint, completion, running
+from tests.helpers.asking import FAST
+from tests.helpers.command import environment
+from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
+from tomserve.items import Item, read_items, write_items
+from tomserve.runs.journal import read_rows
+from tomserve.runs.rewriting import Report, find_rewriter, find_verifier, journal_of, write_variants
+from tomserve.stability import KINDS, kinds, rewritten_by
+from tomserve.stability.rewriting import REWRITTEN
+from tomserve.stability.text import retell
+
+
+def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: kinds.Kind, **more: Any) -> Report:
+    found = find_rewriter(endpoint.url)
+    return write_variants(items, wanted, lambda name: retell, found, out, policy=FAST, **more)
+
+
+def one(endpoint: Endpoint, tmp_path: Path, kind: kinds.Kind, script: Script) -> Report:
+    endpoint.script = asking(script)
+    return write(endpoint, tmp_path / "out.jsonl", [ITEM], kind)
+
+
+def test_what_no_rule_can_do_is_rewritten_verified_and_written(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.script = rewriter(PARAPHRASED, CONDENSED, answer=max)  # "... hot"
+    out = tmp_path / "out.jsonl"
+    report = write(endpoint, out, BOTH, kinds.PERSON, kinds.CONDENSED, kinds.CHOICES, kinds.PARAPHRASE)
+    made = list(read_items(out))
+    assert [item.id for item in made[:5]] == [
+        *("own/1", "own/1/person", "own/1/condensed", "own/1/choices", "own/1/paraphrase")
+    ]
+    assert (made[2].story, made[4].story, made[4].base) == (CONDENSED, PARAPHRASED, "own/1")
+    assert made[4].factors == {"variant": "paraphrase", "variant_by": "rewriter:tiny"}
+    assert rewritten_by(made) == {"tiny"}
+    assert rewritten_by(BOTH) == set()
+    assert report.made["paraphrase", "rewriter:tiny"] == report.made["person", "rules"] == 2
+    assert (report.right, report.dropped) == (Counter(paraphrase=2, condensed=2), Counter())
+    sent = Counter("answer" in asked(body) for body in endpoint.requests)
+    assert sent == {False: 2, True: 12}, "a story is rewritten once for all its questions, an original answered once"
+    prompt = next(body for body in endpoint.requests if "condensed" not in str(body))["messages"][-1]["content"]
+    assert all(item.question in prompt for item in BOTH)
+    words = sum(len(sentence.split()) for sentence in STORY)
+    fewest, most = next(
+        map(int, found.groups())
+        for body in endpoint.requests
+        if (found := re.search(r"in (\d+) to (\d+) words", body["messages"][-1]["content"]))
+    )
+    assert 0.6 <= fewest / words <= most / words <= 0.7
+    assert "condensed: 2 by rewriter:tiny; 2 of the rewritten ones answered rightly" in report.lines()
+    count = len(endpoint.requests)
+    before = out.read_bytes()
+    assert write(endpoint, out, BOTH, kinds.PERSON, kinds.CONDENSED, kinds.CHOICES, kinds.PARAPHRASE) == report
+    assert (len(endpoint.requests), out.read_bytes()) == (count, before), "a second call asks nothing again"
+
+
+def test_answers_that_are_wrong_all_four_times_are_kept_and_counted_apart(endpoint: Endpoint, tmp_path: Path) -> None:
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(PARAPHRASED))
+    assert (report.made["paraphrase", "rewriter:tiny"], report.right["paraphrase"]) == (1, 0)
+
+
+def edited(place: int, sentence: str) -> tuple[str, ...]:
+    return (*PARAPHRASED[:place], sentence, *PARAPHRASED[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("story", "why"),
+    [
+        (edited(4, "Noor sees that the power is off."), "the negations are others"),
+        (edited(1, "For the market, Noor would like to make 4 loaves of rye bread."), "the numbers are others"),
+        (edited(0, "In a small town in Chile, Noor works as a cook."), "the names are others"),
+        (edited(3, STORY[3]), "nothing or not everything was changed"),
+        (PARAPHRASED[:4], "the number of sentences is another"),
+        (edited(3, "The power fails " * 100), "the length is not what it should be"),
+        (edited(3, " "), "the reply is no list of sentences"),
+        (edited(3, "The power\x00 fails."), "the reply is no list of sentences"),
+    ],
+)
+def test_a_paraphrase_that_says_something_else_is_dropped(
+    endpoint: Endpoint, tmp_path: Path, story: tuple[str, ...], why: str
+) -> None:
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(story))
+    assert (report.made, report.dropped) == (Counter(), Counter({("paraphrase", why): 1}))
+    assert f"paraphrase: none made; dropped 1: {why}" in report.lines()
+    assert list(read_items(tmp_path / "out.jsonl")) == [ITEM]
+
+
+@pytest.mark.parametrize("text", ["no", "{}", '{"story": "x"}', '{"story": []}', '{"story": [1]}', "[]", '["x"]', ""])
+def test_garbage_is_dropped(endpoint: Endpoint, tmp_path: Path, text: str) -> None:
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, lambda body, n: completion(text))
+    assert report.dropped == {("paraphrase", "the reply is no list of sentences"): 1}
+
+
+@pytest.mark.parametrize("choose", [lambda choices: choices[0], lambda choices: "coffee"])
+def test_a_verifier_that_does_not_give_one_answer_four_times(endpoint: Endpoint, tmp_path: Path, choose) -> None:
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(PARAPHRASED, answer=choose))
+    assert report.dropped == {("paraphrase", "the answer was not kept"): 1}
+
+
+def test_a_rewriting_that_changes_the_answer_is_dropped(endpoint: Endpoint, tmp_path: Path) -> None:
+    def script(body: dict[str, Any], n: int) -> Any:
+        if "answer" not in asked(body):
+            return reply({"story": PARAPHRASED})
+        choices = asked(body)["answer"]["enum"]
+        return reply({"answer": (max if STORY[0] in body["messages"][-1]["content"] else min)(choices)})
+
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, script)
+    assert report.dropped == {("paraphrase", "the answer was not kept"): 1}
+
+
+def test_the_new_name_stands_in_every_place_of_the_old_one(endpoint: Endpoint, tmp_path: Path) -> None:
+    """The rules are not sure of a name of two words; the rewriter is told the new one."""
+    full = ITEM.model_copy(update={"story": ("Noor Haddad is a cook.", *STORY[1:])})
+
+    def renaming(body: dict[str, Any], left: str) -> Any:
+        if "answer" in asked(body):
+            return reply({"answer": max(asked(body)["answer"]["enum"])})
+        new = re.findall(r"a person named (\S+):", body["messages"][-1]["content"])[0]
+        story = [sentence.replace("Noor Haddad", new).replace("Noor", new) for sentence in full.story]
+        return reply({"story": [*story[:-1], story[-1].replace(new, left)] if left else story})
+
+    others = "the names are others"
+    for left, why in (("", None), ("Noor", others), ("She", others)):
+        out = tmp_path / f"out{left}.jsonl"
+        endpoint.script = asking(lambda body, n, left=left: renaming(body, left))
+        report = write(endpoint, out, [full], kinds.PERSON)
+        assert report.dropped == ({("person", why): 1} if why else {})
+        if why is None:
+            made = list(read_items(out))[1]
+            assert "Noor" not in made.to_json().decode().split('"meanings"')[0]
+            assert (made.meanings, made.meaning(made.answer)) == (full.choices, full.answer)
+
+
+def test_sentences_in_another_order_are_those_of_the_story(endpoint: Endpoint, tmp_path: Path) -> None:
+    turned = (STORY[1], STORY[0], *STORY[2:])
+    assert one(endpoint, tmp_path, kinds.ORDER, rewriter(turned)).made == {("order", "rewriter:tiny"): 1}
+    report = one(endpoint, tmp_path / "other", kinds.ORDER, rewriter((turned[0], *turned[1:4], "Noor sleeps.")))
+    assert report.dropped == {("order", "the sentences are not those of the story"): 1}
+
+
+def test_a_second_model_verifies(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.script = rewriter(PARAPHRASED)
+    with running() as second:
+        second.script, second.models = rewriter(PARAPHRASED, answer=max), ["second"]
+        verifier = find_verifier(second.url)
+        report = write(endpoint, tmp_path / "out.jsonl", [ITEM], kinds.PARAPHRASE, verifier=verifier)
+        assert report.right["paraphrase"] == 1
+        assert (len(endpoint.requests), len(second.requests)) == (1, 4)
+
+
+def test_a_server_that_fails_is_asked_again_by_the_next_call(endpoint: Endpoint, tmp_path: Path) -> None:
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, lambda body, n: web.json_response({}, status=500))
+    assert report.dropped == {("paraphrase", "the rewriter did not reply"): 1}
+    assert report.lines()[-1] == "1 requests had no reply (1 http_500; repeat the command to ask again)"
+    report = one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(PARAPHRASED))
+    assert (report.made, report.failures) == (Counter({("paraphrase", "rewriter:tiny"): 1}), Counter())
+
+
+def test_a_foreign_journal_is_not_trusted(endpoint: Endpoint, tmp_path: Path) -> None:
+    """A reply in the journal is checked like one that has just come."""
+    one(endpoint, tmp_path, kinds.PARAPHRASE, rewriter(PARAPHRASED))
+    journal = journal_of(tmp_path / "out.jsonl")
+    journal.write_bytes(journal.read_bytes().replace(b"not seen by Noor", b"seen by Noor"))
+    report = write(endpoint, tmp_path / "out.jsonl", [ITEM], kinds.PARAPHRASE)
+    assert report.dropped == {("paraphrase", "the negations are others"): 1}
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tomserve.items import read_items
+from tomserve.runs.rewriting import find_rewriter, write_variants
+from tomserve.stability import kinds
+from tomserve.stability.text import retell
+items = list(read_items(sys.argv[2]))
+write_variants(items, [kinds.PARAPHRASE], lambda name: retell, find_rewriter(sys.argv[1]), Path(sys.argv[3]))
+"""
+
+
+def test_kill_9_and_repeat(endpoint: Endpoint, tmp_path: Path) -> None:
+    """No reply is lost, none is asked for twice, and no file is there before all is done."""
+
+    def script(body: dict[str, Any], n: int) -> Any:
+        if "answer" in asked(body):
+            return reply({"answer": max(asked(body)["answer"]["enum"])})
+        number = re.findall(r"Number (\d+) is it", body["messages"][-1]["content"])[0]
+        return reply({"story": (f"It is number {number}.", *PARAPHRASED)})
+
+    endpoint.script, endpoint.delay = asking(script), 0.1
+    numbered = [(f"own/{n}", (f"Number {n} is it.", *STORY)) for n in range(6)]
+    given, out = tmp_path / "items.jsonl", tmp_path / "out.jsonl"
+    write_items(given, [ITEM.model_copy(update={"id": name, "story": story}) for name, story in numbered])
+    command = [sys.executable, "-c", PROGRAM, endpoint.url, str(given), str(out)]
+    known = {**environment(tmp_path), "PYTHONPATH": str(ROOT), "TOMSERVE_CONTENT": str(ROOT)}
+    with subprocess.Popen(command, env=known, stderr=-3) as process:
+        deadline = time.monotonic() + 60
+        while not journal_of(out).exists() or sum(1 for _ in read_rows(journal_of(out))) < 2:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    kept, endpoint.delay = sum(1 for _ in read_rows(journal_of(out))), 0.0
+    assert not out.exists() or kept == 30
+    before = len(endpoint.requests)
+    subprocess.run(command, env=known, check=True)
+    assert len(list(read_items(out))) == 12
+    rows = Counter(row["item"] for _, row in read_rows(journal_of(out)))
+    assert (len(rows), rows.most_common(1)[0][1], len(endpoint.requests) - before) == (30, 1, 30 - kept)
+
+
+def test_kinds_that_no_rewriter_makes_are_left_alone() -> None:
+    assert set(KINDS) - set(REWRITTEN) == {kinds.AGAIN, kinds.CHOICES}

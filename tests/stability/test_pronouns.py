@@ -1,0 +1,100 @@
+"""Pronouns: turned only where their form is sure, and somebody's only where they can be nobody else's."""
+
+import pytest
+
+from tomserve.stability.persons import GENDERED, PERSON
+from tomserve.stability.pronouns import known, mirrored, turned, whose
+
+
+@pytest.mark.parametrize(
+    ("woman", "man"),
+    [
+        ("She takes her cap and goes.", "He takes his cap and goes."),
+        ("Nobody sees her.", "Nobody sees him."),
+        ("Mark looks at her while she sings.", "Mark looks at him while he sings."),
+        ("The cap is hers, not Mark's.", "The cap is his, not Mark's."),
+        ("Noor hurts herself; she's brave and SHE knows.", "Noor hurts himself; he's brave and HE knows."),
+        ("Noor sees her coworker swapping the milk.", "Noor sees his coworker swapping the milk."),
+        ("Her own cup waits for her in the room.", "His own cup waits for him in the room."),
+        ("She turns her back to see.", "He turns his back to see."),
+        ("The map that she carries with her indicates it.", "The map that he carries with him indicates it."),
+        ("It belongs to her and the cat.", "It belongs to him and the cat."),
+    ],
+)
+def test_pronouns_are_turned_and_turned_back(woman: str, man: str) -> None:
+    assert (turned(woman, to="man"), turned(man, to="woman")) == (man, woman)
+    assert (turned(woman, to="woman"), turned(man, to="man")) == (woman, man)
+
+
+@pytest.mark.parametrize(
+    "text", ["Mark gives her stories.", "Mark sees her duck.", "Mark makes her tea.", "Mark sends her back."]
+)
+def test_a_form_that_cannot_be_told_is_not_turned(text: str) -> None:
+    assert turned(text, to="man") is None
+
+
+def test_texts_without_such_pronouns_stay() -> None:
+    assert turned("They see the sheep; the hero, Sher-Her and others' heat.", to="man") == (
+        "They see the sheep; the hero, Sher-Her and others' heat."
+    )
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        ["Noor is a skilled cook.", "She wants to rest in her room."],
+        ["Noor is a cook.", "Her assistant comes in.", "Noor sees her assistant."],
+        ["Noor waits.", "A guest, who is late, runs while Noor holds her cap."],
+    ],
+)
+def test_pronouns_that_are_surely_hers(story: list[str]) -> None:
+    sure = whose(story, "Noor")
+    assert sure == ("woman" if "guest" not in story[1] else None)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        ["Noor is a cook.", "A guest takes her cap."],
+        ["Noor helps a guest.", "She smiles."],
+        ["Noor and Mia wait.", "She smiles."],
+        ["Noor is a cook.", "Her son takes his cap."],
+        ["Mrs Noor smiles.", "She waits."],
+        ["Noor is a waitress.", "She waits."],
+        ["Noor waits.", "She calls her husband."],
+        ["Noor waits.", "They smile."],
+    ],
+)
+def test_pronouns_in_doubt(story: list[str]) -> None:
+    assert whose(story, "Noor", ["Mia"]) is None
+
+
+def test_one_sure_pronoun_tells_the_gender() -> None:
+    assert known(["Noor is a cook.", "A guest takes her cap."], "Noor") is None
+    assert known(["Noor is a cook.", "She rests.", "A guest takes his cap."], "Noor") == "woman"
+    assert known(["Noor is a cook."], "Noor") == "either"
+
+
+def test_words_for_persons() -> None:
+    text = "A fisherman, two women, human specimens, the co-worker, a chef's hat, stewed talisman."
+    assert [match[0] for match in PERSON.finditer(text)] == ["fisherman", "women", "co-worker", "chef"]
+    assert [match[0] for match in GENDERED.finditer(text)] == ["fisherman", "women"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("She hands him his cap with her hand.", "He hands her her cap with his hand."),
+        ("She hides it behind her back.", None),
+        ("He sits with his back to her, she to him.", "She sits with her back to him, he to her."),
+        ("He tells her he's ill and she's not.", "She tells him she's ill and he's not."),
+        ("Her cap hangs there; she has hers.", "His cap hangs there; he has his."),
+        ("Ann hasn't steered her wrong.", None),
+        ("Next to her Mia sat.", None),
+        ("The one before her emptied it.", None),
+        ("With her right there, nobody spoke.", None),
+        ("They wait.", "They wait."),
+    ],
+)
+def test_all_genders_are_mirrored_at_once_or_not_at_all(text: str, wanted: str | None) -> None:
+    assert mirrored(text) == wanted

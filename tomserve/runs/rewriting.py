@@ -1,0 +1,288 @@
+"""Has a model rewrite the stories that no rule can tell otherwise, verifies every rewriting, and writes the variants.
+
+The verified rewriting is one whose text passes all checks of tomserve.stability.rewriting, and about which a verifier
+(the rewriter itself, or a second model) gives the same answer as about the original, with the choices in either order.
+Every reply is kept in a journal beside the file of variants, so that the work may be killed and repeated, and a second
+call asks nothing again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from tomserve.content import files
+from tomserve.engine.request import Identity, Request
+from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import ConfigError
+from tomserve.items import Item, write_items
+from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.listening import Listener, Silent
+from tomserve.runs.phases import Asker, Phase
+from tomserve.runs.questions import Question
+from tomserve.runs.reader import Reader, find, reader_at
+from tomserve.runs.reading import check_chat
+from tomserve.runs.stopping import Stop
+from tomserve.runs.talking import Talks
+from tomserve.scoring.choices import said
+from tomserve.scoring.score import reading_of
+from tomserve.serving.waiting import Waiting
+from tomserve.stability import Dropped, Kind, Retell, rewriting, variants
+from tomserve.stability.rewriting import Job, Wanted
+from tomserve.status import ANSWERS, FINAL, listed
+
+REWRITER, VERIFIER = "rewriter", "verifier"
+"""The strategies whose prompts are sent, and the options that name the models; REWRITER is also the field of a row that
+tells one model and prompt from another."""
+
+
+def find_rewriter(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
+    """Find the model that is to rewrite, by its address or name; see tomserve.runs.reader.find."""
+    return find(given, model, waiting, strategy=REWRITER)
+
+
+def find_verifier(given: str, model: str | None = None, waiting: Waiting | None = None) -> Reader:
+    """Find a second model that is to answer originals and rewritings; see tomserve.runs.reader.find."""
+    return find(given, model, waiting, strategy=VERIFIER)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of all items and kinds.
+
+    made: how many variants there are, by kind and by how they were made ("record", "rules", "rewriter:MODEL"). dropped:
+    how many there are not, by kind and reason. right: how many of the rewritten ones the verifier answers rightly, by
+    kind; the others it answers wrongly four times over. failures: requests without a reply, by status.
+    """
+
+    made: Counter[tuple[str, str]]
+    dropped: Counter[tuple[str, str]]
+    right: Counter[str]
+    failures: Counter[str]
+
+    def lines(self) -> list[str]:
+        """The report in words, one sentence a line."""
+        lines = []
+        for kind in dict.fromkeys(kind for kind, _ in (*self.made, *self.dropped)):
+            ways = [f"{count} by {way}" for (of, way), count in sorted(self.made.items()) if of == kind]
+            reasons = [f"{count}: {why}" for (of, why), count in self.dropped.most_common() if of == kind]
+            lines.append(
+                f"{kind}: {'; '.join(ways) or 'none made'}"
+                + (f"; dropped {'; '.join(reasons)}" if reasons else "")
+                + (f"; {self.right[kind]} of the rewritten ones answered rightly" if kind in self.right else "")
+            )
+        if self.failures:
+            again = "; repeat the command to ask again" if set(self.failures) - FINAL else ""
+            lines.append(f"{self.failures.total()} requests had no reply ({listed(self.failures)}{again})")
+        return lines
+
+
+@dataclass
+class Work:
+    """The rewriting of some stories: `ask` asks what was not asked yet.
+
+    jobs: what is to be rewritten. wanted: the items that wait for it. rewriter, verifier: who is asked. journal: where
+    the replies are kept. listener: told what happens. stop: ends the asking early. policy: how often a request is sent
+    again. After `ask`: made: the verified variants by item and kind. dropped: why there is none. right: how many of
+    those that were made the verifier answers rightly, by kind. failures: requests without a reply.
+    """
+
+    jobs: Mapping[str, Job]
+    wanted: Sequence[Wanted]
+    rewriter: Reader
+    verifier: Reader
+    journal: Path
+    listener: Listener = field(default_factory=Silent)
+    stop: Stop = field(default_factory=Stop)
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    made: dict[tuple[str, Kind], Item] = field(default_factory=dict)
+    dropped: dict[tuple[str, Kind], str] = field(default_factory=dict)
+    right: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    async def ask(self) -> None:
+        """Rewrite, check, and verify. Raises TomserveError; every reply that came is kept."""
+        shown = {name: rewriting.shown(job) for name, job in self.jobs.items()}
+        replies = await self._asked(self.rewriter, shown, "rewriter", "stories to rewrite")
+        told = {name: rewriting.sentences(text) for name, text in replies.items()}
+        faults = {name: self._fault(name, told) for name in self.jobs}
+        drafts: dict[tuple[str, Kind], tuple[Item, Item]] = {}
+        for one in self.wanted:
+            key, fault = (one.item.id, one.kind), faults[one.job]
+            if fault is not None:
+                self.dropped[key] = fault
+                continue
+            made = rewriting.made(one, self.jobs[one.job], told[one.job] or (), self.rewriter.target.model)
+            drafts[key] = (one.item, made)
+        asked = {_name(item): _bare(item) for pair in drafts.values() for one in pair for item in rewriting.orders(one)}
+        answers = await self._asked(self.verifier, asked, "verifier", "answers to verify by")
+        for key, (item, made) in drafts.items():
+            four = [each for one in (item, made) for each in rewriting.orders(one)]
+            found = [_answer(each, answers.get(_name(each))) for each in four]
+            if any(_name(each) not in answers for each in four):
+                self.dropped[key] = rewriting.NOT_ASKED
+            elif found[0] is None or len(set(found)) > 1:
+                self.dropped[key] = rewriting.ANSWER
+            else:
+                self.made[key] = made
+                self.right[key[1].name] += found[0] == item.answer
+
+    def _fault(self, name: str, told: Mapping[str, tuple[str, ...] | None]) -> str | None:
+        """Why a job has no rewriting that can be used; None where it has one, as far as its text shows."""
+        if name not in told:
+            return rewriting.NO_REPLY
+        sentences = told[name]
+        return rewriting.NO_LIST if sentences is None else rewriting.fault(self.jobs[name], sentences)
+
+    async def _asked(self, who: Reader, shown: Mapping[str, Item], part: str, what: str) -> dict[str, str]:
+        """The texts of the replies by the name of what is shown, asked for where they are not in the journal yet."""
+        if not shown:
+            return {}
+        strategy, at = who.strategy, who.target
+
+        def left(talks: Talks) -> Iterator[Request]:
+            del talks  # these strategies have no conversations
+            names = [name for name in shown if _identity(name, who) not in journal.final]
+            return (who.request(_identity(name, who), strategy.turn(shown[name])) for name in names)
+
+        with Journal(self.journal, {REWRITER: who.mark}) as journal:
+            if any(_identity(name, who) not in journal.final for name in shown):
+                await asyncio.to_thread(check_chat, who)
+            phase = Phase(
+                journal,
+                lambda: (Question(name, strategy) for name in shown),
+                left,
+                who.request,
+                lambda left, total: f"{part} {at.model} at {', '.join(at.endpoints)}: {left} of {total} {what}",
+                what=f"of the {what}",
+            )
+            common = (self.listener, self.stop, lambda line: None, lambda: None, 600.0)
+            await Asker(at.endpoints, at.model, *common, policy=self.policy).ask(phase)
+            identities = (_identity(name, who) for name in shown)
+            self.failures.update(journal.failed[one] for one in identities if one in journal.failed)
+        return {
+            row["item"]: said(row.get("text") or "")
+            for _, row in read_rows(self.journal)
+            if row.get(REWRITER) == who.mark and row["item"] in shown and row["status"] in ANSWERS
+        }
+
+
+def _identity(name: str, who: Reader) -> Identity:
+    return Identity(name, who.strategy.name, 0)
+
+
+def _name(item: Item) -> str:
+    """A digest of what the verifier reads of an item, so that equal ones are asked about once."""
+    return hashlib.blake2b(orjson.dumps([item.story, item.question, item.choices]), digest_size=16).hexdigest()
+
+
+def _bare(item: Item) -> Item:
+    """The item with nothing but what the verifier reads of it."""
+    return Item(id=_name(item), story=item.story, question=item.question, choices=item.choices, answer=item.choices[0])
+
+
+def _answer(item: Item, reply: str | None) -> str | None:
+    """The choice of the original that a reply takes; None where it can be read as none of the choices."""
+    if reply is None:
+        return None
+    found = reading_of(item, {"status": "ok", "text": reply}, False).answer
+    return item.meaning(found) if found in item.choices else None
+
+
+def _drive(work: Work) -> None:
+    """Ask in an event loop of its own; the calling thread must have none that runs."""
+    asyncio.run(work.ask())
+
+
+def write_variants(
+    items: Sequence[Item],
+    kinds: Sequence[Kind],
+    retelling: Callable[[str], Retell],
+    rewriter: Reader | None,
+    out: Path,
+    listener: Listener | None = None,
+    *,
+    verifier: Reader | None = None,
+    stop: Stop | None = None,
+    policy: RetryPolicy | None = None,
+    drive: Callable[[Work], None] = _drive,
+) -> Report:
+    """Write the items and their variants of these kinds to a file of items, and say what became of each.
+
+    retelling: gives the function that retells the items of a benchmark. rewriter: the model that rewrites what no
+    record and no rule can tell otherwise; None for none. out: the file; the replies of the models are kept beside it
+    (see `journal_of`). listener: told what happens. verifier: a second model, which answers originals and rewritings in
+    the place of the rewriter. stop, policy: as in Work. drive: runs `Work.ask` to its end; a command line gives its
+    own, which handles signals meanwhile.
+
+    Raises TomserveError as an evaluation does, ConfigError where a file cannot be written. Every reply that came is
+    kept, and the file is written only once everything was asked.
+    """
+    made: dict[tuple[str, Kind], Item] = {}
+    dropped: dict[tuple[str, Kind], str] = {}
+    named = {kind.name: kind for kind in kinds}
+    for one in variants(items, kinds, retelling):
+        if isinstance(one, Dropped):
+            dropped[one.item, one.kind] = one.reason
+        else:
+            made[one.base or "", named[str(one.factors["variant"])]] = one
+    work = None
+    if rewriter is not None:
+        work = _work(items, dropped, rewriter, verifier, out)
+        work.listener, work.stop = listener or Silent(), stop or Stop()
+        work.policy = policy or RetryPolicy()
+        if work.jobs:
+            _prepare(work.journal)
+            drive(work)
+        dropped = {key: work.dropped.get(key, why) for key, why in dropped.items() if key not in work.made}
+        made |= work.made
+    write_items(out, _in_order(items, kinds, made))
+    ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
+    reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
+    return Report(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
+
+
+def _prepare(journal: Path) -> None:
+    """Make the journal's folder. Raises ConfigError where it cannot be, or where the journal is a link or the like."""
+    try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{journal.parent}: cannot be made ({error.strerror}); choose another place by --out"
+        ) from None
+    files.check(journal, alone=True)
+
+
+def journal_of(out: Path) -> Path:
+    """Where the replies of rewriter and verifier are kept: beside the file of variants."""
+    return out.with_name(f"{out.stem}.rewriter.jsonl")
+
+
+def _work(
+    items: Sequence[Item],
+    dropped: Mapping[tuple[str, Kind], str],
+    rewriter: Reader,
+    verifier: Reader | None,
+    out: Path,
+) -> Work:
+    """What is left for the rewriter of what no rule could make."""
+    known = {item.id: item for item in items}
+    left = [(known[name], kind) for name, kind in dropped if kind in rewriting.REWRITTEN]
+    jobs, wanted, hopeless = rewriting.jobs(left)
+    verifies = verifier or reader_at(rewriter.target, VERIFIER)
+    work = Work({job.name: job for job in jobs}, wanted, rewriter, verifies, journal_of(out))
+    work.dropped = {(item.id, kind): why for item, kind, why in hopeless}
+    return work
+
+
+def _in_order(items: Sequence[Item], kinds: Sequence[Kind], made: Mapping[tuple[str, Kind], Item]) -> Iterator[Item]:
+    """Every item, followed by its variants."""
+    for item in items:
+        yield item
+        yield from (made[item.id, kind] for kind in kinds if (item.id, kind) in made)
