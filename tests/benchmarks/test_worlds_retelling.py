@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from tests.helpers import possible_worlds
 from tomserve import benchmarks
 from tomserve.benchmarks.worlds import rules
 from tomserve.benchmarks.worlds.draws import ranked
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
-from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
 from tomserve.benchmarks.worlds.record import Question, Scene, World
 from tomserve.benchmarks.worlds.rendering import items, label
 from tomserve.benchmarks.worlds.reordering import PAIRS, STUCK, reordered
@@ -25,15 +28,24 @@ from tomserve.benchmarks.worlds.retelling import (
     NO_FAMILY,
     NO_RECORD,
     OTHER_WORDS,
+    SAME,
+    UNSETTLED,
     asking,
     retelling,
     retold,
 )
-from tomserve.benchmarks.worlds.rewording import NO_OBJECT, NOT_SHORTER, condensed, paraphrased, with_other_object
+from tomserve.benchmarks.worlds.rewording import (
+    NO_OBJECT,
+    NOT_SHORTER,
+    ONE_PHRASING,
+    condensed,
+    paraphrased,
+    with_other_object,
+)
 from tomserve.benchmarks.worlds.variants import protagonist, record
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
-from tomserve.stability import CONDENSED, KINDS, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, variants
+from tomserve.stability import CHOICES, CONDENSED, KINDS, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, variants
 from tomserve.stability.kinds import LEAST, MOST
 from tomserve.stability.making import CHANGES_TRUTH, Dropped
 
@@ -269,6 +281,43 @@ def _moves() -> World:
 def test_where_another_order_changes_the_truth_there_is_no_variant() -> None:
     with pytest.raises(InapplicableError, match=CHANGES_TRUTH):
         RETELL(_asked(_moves()), ORDER)
+
+
+def test_where_the_new_order_leaves_a_line_without_an_answer_there_is_no_variant() -> None:
+    """Before the thing is anywhere, its place is none of the choices."""
+    world = _moves()
+    scenes = (world.scenes[0], world.scenes[1].model_copy(update={"events": ()}))
+    item = _asked(world.model_copy(update={"scenes": scenes}))
+    assert item.gold is not None
+    with pytest.raises(InapplicableError, match=UNSETTLED):
+        RETELL(item, ORDER)
+
+
+def test_where_two_choices_would_be_called_the_same_there_is_no_variant() -> None:
+    world = BY_NAME["valley"].world(built_in(), "valley-5-0000", "missed")
+    new = with_other_object(world, built_in()).words["x"]
+    question = next(one for one in world.questions if one.kind == "belief")
+    question = question.model_copy(update={"choices": (*question.choices, "again")})
+    changed = {"words": world.words | {"again": new}, "questions": (question,)}
+    (item,) = items(world.model_copy(update=changed), built_in())
+    with pytest.raises(InapplicableError, match=SAME):
+        RETELL(item, OBJECT)
+
+
+def test_a_story_whose_roles_have_one_phrasing_is_not_paraphrased(tmp_path: Path) -> None:
+    shutil.copytree(built_in().folder, tmp_path / "worlds")
+    file = tmp_path / "worlds/phrases/transfer.yaml"
+    content = yaml.safe_load(file.read_text("utf-8"))
+    content["roles"] = {role: offered[:1] for role, offered in content["roles"].items()}
+    file.write_text(yaml.safe_dump(content), "utf-8")
+    own = Lexicon(tmp_path / "worlds")
+    with pytest.raises(InapplicableError, match=ONE_PHRASING):
+        paraphrased(BY_NAME["transfer"].world(own, "transfer-5-0000", "present"), own)
+
+
+def test_a_kind_that_needs_no_record_is_not_told_from_one() -> None:
+    with pytest.raises(InapplicableError, match="know no variant 'choices'"):
+        retold(_moves(), CHOICES, built_in())
 
 
 def test_a_question_about_a_moment_between_two_exchanged_sentences_has_no_variant() -> None:

@@ -41,6 +41,8 @@ from tomserve.stability.making import CHANGES_TRUTH, RECORD
 NO_RECORD = "it has no record of its world"
 NO_FAMILY = "its world is of a family that nobody knows"
 OTHER_WORDS = "its record tells another story than its own"
+SAME = "two of its choices would be called the same"
+UNSETTLED = "the rules settle no answer after some of its lines"
 MOMENT = "it asks about a moment between two sentences that change places"
 
 STORIES = 256
@@ -130,7 +132,7 @@ def _retell(item: Item, kind: Kind) -> Item:
         raise InapplicableError(CHANGES_TRUTH)
     choices = tuple(label(told.world, key) for key in changed.choices)
     if len(set(choices)) < len(choices):
-        raise InapplicableError("two of its choices would be called the same")
+        raise InapplicableError(SAME)
     named = dict(zip(changed.choices, choices, strict=True))
     gold = _gold(item, told, changed, labels, named, in_order=kind != ORDER)
     text = asked(told.world, changed, built_in())
@@ -155,7 +157,7 @@ def _gold(
         return None
     chain = answers(told.world, question, told.happened)
     if chain is None or len(chain) != len(told.story):
-        raise InapplicableError("the rules settle no answer after some of its lines")
+        raise InapplicableError(UNSETTLED)
     before = [{labels[text] for text in layer} for layer in item.gold.sets]
     if in_order and any(before[old] != {key} for key, old in zip(chain, told.places, strict=True)):
         raise InapplicableError(CHANGES_TRUTH)

@@ -25,6 +25,7 @@ AIM = (LEAST + MOST) / 2
 """The share of its words by which a story is made shorter, as nearly as whole sentences allow."""
 
 NO_OBJECT = "no object of the story has other words on the lists"
+ONE_PHRASING = "less than half of its sentences have another phrasing"
 NOT_SHORTER = "its sentences cannot be told so much more briefly"
 
 
@@ -92,7 +93,7 @@ def paraphrased(world: World, lexicon: Lexicon) -> World:
     scenes = tuple(_rephrased(world, scene, lexicon, taken[scene.role]) for scene in world.scenes)
     changed = sum(new.phrasing != old.phrasing for new, old in zip(scenes, world.scenes, strict=True))
     if 2 * changed < len(scenes):
-        raise InapplicableError("less than half of its sentences have another phrasing")
+        raise InapplicableError(ONE_PHRASING)
     return world.model_copy(update={"scenes": scenes})
 
 
