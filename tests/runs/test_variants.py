@@ -18,6 +18,7 @@ from tomserve.runs.journal import read_rows
 from tomserve.runs.stock import Stock
 from tomserve.runs.varying import varied
 from tomserve.stability import CHOICES, KINDS, OBJECT, PARAPHRASE, Kind, variant
+from tomserve.studies import gaps
 
 ITEMS = [make_item(number) for number in range(4)]
 
@@ -164,3 +165,10 @@ def test_a_variant_is_written_and_read_back() -> None:
             Item.from_json(orjson.dumps({**orjson.loads(told.to_json()), "meanings": wrong}))
     with pytest.raises(ValueError, match="names its original"):
         Item.from_json(orjson.dumps({**orjson.loads(told.to_json()), "base": None}))
+
+
+def test_what_a_limit_leaves_out_is_counted_in_originals(endpoint: Endpoint) -> None:
+    run = asked(endpoint, limit=2)
+    (gap,) = gaps.of_source(run.folder, run.scores())
+    assert (gap.items, gap.of, gap.wanted, gap.there) == (2, 4, 4, 4)
+    assert "asks 2 of 4 questions (50.0%) of its benchmark" in gap.sentences()[0]

@@ -95,7 +95,8 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     context = Context(chance.shares)
     most = ANSWERS * scores.height // sum(source.replies() for source in sources)
     chosen = choose(scores, most=max(1, most), versions=study.versions, strata=study.strata)
-    extra = {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)}
+    told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
+    extra = {"tables": pages.copies(tables, study.layouts), "labels": {**study.labels, **told} if study.labels else {}}
     data, cut = packed(sources, extra, study.versions, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
