@@ -1,4 +1,4 @@
-"""MMToM-QA, text part (Jin et al. 2024, arXiv 2401.08743): what does somebody look for, and where do they believe it is?
+"""MMToM-QA, text part (Jin et al. 2024, arXiv 2401.08743): what does somebody seek, and where do they think it is?
 
     tomserve items mmtom --path questions.json --where task=belief
 
@@ -77,7 +77,9 @@ def _item(row: object, file: Path, number: int, seen: dict[str, int]) -> Item:
     asked = row.get("question")
     form = _FORM.fullmatch(asked.strip()) if isinstance(asked, str) else None
     if form is None:
-        raise wrong("question", asked, "a story, then 'Question: ... (a) ... (b) ... Please respond with either a or b.'")
+        raise wrong(
+            "question", asked, "a story, then 'Question: ... (a) ... (b) ... Please respond with either a or b.'"
+        )
     if row.get("answer") not in ("a", "b"):
         raise wrong("answer", row.get("answer"), "a or b")
     kind = str(row.get("question_type"))
@@ -103,7 +105,7 @@ def _item(row: object, file: Path, number: int, seen: dict[str, int]) -> Item:
         cluster=f"episode/{episode}",
         factors={
             **{"task": "goal" if goal else "belief", "dimension": "desire" if goal else "belief", "type": kind},
-            **{"order": 1, "asked_before": seen[name] > 1},
+            **{"order": 1, "options": 2, "asked_before": seen[name] > 1},
         },
     )
 

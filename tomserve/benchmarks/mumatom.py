@@ -73,8 +73,8 @@ def _wrong(file: Path, field: str, found: object, expected: str) -> ContentError
 
 def decoded(description: str) -> str:
     """The text of a description, which the file writes as Python shows bytes: b'...', with a backslash and n for a new
-    line."""
-    text = re.sub(r"^b(['\"])(.*)\1$", r"\2", description.strip(), flags=re.S)
+    line. One of them lacks the last quote."""
+    text = re.sub(r"^b(['\"])(.*?)\1?$", r"\2", description.strip(), flags=re.S)
     return text.replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"')
 
 
@@ -119,8 +119,8 @@ def audit(path: Path | None, say: Say) -> Findings:
     said = [
         "In belief the option that repeats what was said is right under MOST and under LEAST alike (rule 'what was "
         "said'), so that no mind is needed. "
-        "In social_goal the shortest option ('indifferent') is never right: two options are left, and chance is .5. In "
-        "belief_of_goal the option that denies ('doesn't know') is right wherever MOST offers it, and never under LEAST.",
+        "In social_goal the shortest option ('indifferent') is never right: two options are left, and chance is .5. "
+        "In belief_of_goal the option that denies ('doesn't know') is right where MOST offers it, never under LEAST.",
         SOURCE.differences(rows(path)) or "",
     ]
     return audited(list(load(path)), ("task", "likely"), (*RULES, OWN), [line for line in said if line])

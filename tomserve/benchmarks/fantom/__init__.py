@@ -2,17 +2,17 @@
 
     tomserve items fantom --path FOLDER --where context=short
 
-Some people leave a conversation and come back. What do they believe about what was said meanwhile? Each question has two
-options: that the person knows it, and that the person does not. `context` says how much of the conversation is shown:
-the passage alone (short), as the authors' table counts, or all of it (full); `accessible` whether the person heard what
-is asked about; `order` whose belief it is; `part` and `piece` the passage and the piece of information. The official
-order of the options is drawn for each run; here it follows from the question.
+Some people leave a conversation and come back. What do they believe about what was said meanwhile? Each question has
+two options: that the person knows it, and that the person does not. `context` says how much of the conversation is
+shown: the passage alone (short), as the authors' table counts, or all of it (full); `accessible` whether the person
+heard what is asked about; `order` is 2 for a belief about a belief; `part` and `piece` are the passage and the piece of
+information. The official order of the options is drawn for each run; here it follows from the question.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import polars as pl
 
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.fantom.pieces import pieces
-from tomserve.benchmarks.fantom.reading import SOURCE, Asked, files, read
+from tomserve.benchmarks.fantom.reading import NAME, SOURCE, Asked, files, read
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.known import digests
@@ -54,7 +54,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
             cluster=f"passage/{part}",
             factors={
                 **{"task": "belief", "dimension": "belief", "context": one.context, "accessible": one.accessible},
-                **{"order": one.order, "part": part, "piece": piece},
+                **{"order": one.order, "part": part, "piece": piece, "options": 2},
             },
         )
 
@@ -108,7 +108,12 @@ def audit(path: Path | None, say: Say) -> Findings:
     del say
     same = sum(one.right.casefold() == one.wrong.casefold() for one in read(path))
     items = list(load(path))
+    shown = Counter((item.story, item.question) for item in items)
+    whole = sum(count - 1 for count in shown.values())
     said = [
+        f"{whole:,} questions are asked twice, because the passage is the whole conversation (context short and full)."
+        if whole
+        else "",
         "Where the information was missed, the option that denies is nearly always right, and where it was heard, the "
         "other one: each half alone is answered without a mind (see the rules), so read both halves together.",
         f"{same:,} questions whose two options are the same are left out." if same else "",
@@ -118,12 +123,12 @@ def audit(path: Path | None, say: Say) -> Findings:
 
 
 def _compared(path: Path | None) -> list[str]:
-    """How the files differ from the known ones, and which are not there: one line each. None of fantom_v1.json is known."""
+    """How the files differ from the known ones, and which are not there: one line each."""
     known = dict(line.split("=") for line in digests("fantom"))
     at_hand = files(path)
     if any(file.name.endswith(".json") for file in at_hand):
         return [f"{OFFICIAL} is not compared with the authors' file, whose digest tomserve does not know."]
-    found = {file.name.split("belief:")[-1].removeprefix("FANToM_"): blob(file.read_bytes()) for file in at_hand}
+    found = {named[0]: blob(file.read_bytes()) for file in at_hand if (named := NAME.search(file.name))}
     missing = sorted(set(known) - set(found))
     return [
         *(

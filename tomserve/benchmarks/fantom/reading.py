@@ -79,7 +79,9 @@ def read(path: Path | None) -> Iterator[Asked]:
         if file.suffix == ".json":
             yield from _official(file)
         elif NAME.search(file.name) is None:
-            expected = "a name such as FANToM_tom:belief:accessible_short_context_first-order.csv, which says what is asked"
+            expected = (
+                "a name such as FANToM_tom:belief:accessible_short_context_first-order.csv, which says what is asked"
+            )
             raise ContentError(f"found {file.name!r}; expected {expected}, or fantom_v1.json", path=file)
         else:
             yield from _rows(file)
@@ -158,7 +160,7 @@ def _asked(file: Path, place: str, one: Mapping[str, Any], asked: Any) -> Iterat
     question, right, wrong, kind, order = (" ".join(text(asked, name, place).split()) for name in names)
     piece = text(one, "set_id", place.split(".")[0])
     part = "-".join(piece.split("-")[:2])
-    if not kind.endswith(("accessible", ":accessible")):
+    if not kind.endswith((":accessible", ":inaccessible")):
         raise _wrong(file, None, f"{place}.question_type", kind, "tom:belief:accessible or tom:belief:inaccessible")
     for context in ("short", "full"):
         told = lines(text(one, f"{context}_context", place.split(".")[0]))
