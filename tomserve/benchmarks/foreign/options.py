@@ -2,9 +2,8 @@
 
 >>> item = Item(id="q", story=["Ivo left."], question="What does Ivo think of the tea?",
 ...             choices=["Ivo does not know.", "Ivo thinks that the tea is cold."], answer="Ivo does not know.")
->>> {rule.name: rule.answer(item) == item.answer for rule in RULES if rule.answer(item)}
-{'shortest choice': True, 'longest choice': False, 'denying choice': True, 'affirming choice': False, \
-'nearest the question': False, 'farthest from the question': True}
+>>> [rule.name for rule in RULES if rule.answer(item) == item.answer]
+['shortest choice', 'denying choice', 'nearest the question']
 """
 
 from __future__ import annotations
