@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
+from tests.helpers.choices_files import write_all
 from tomserve import benchmarks
 
 ADDRESS = "http://localhost:8000/v1"
@@ -99,7 +100,7 @@ class Reader:
             (self.venv / stamp).touch()
 
     def _files(self) -> None:
-        """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, the Hi-ToM file."""
+        """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, files of others."""
         if self.begun is not None:
             shutil.copytree(self.begun, self.runs)
         (self.runs / "example").mkdir(parents=True)
@@ -110,6 +111,7 @@ class Reader:
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
+        write_all(self.folder)
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
 
