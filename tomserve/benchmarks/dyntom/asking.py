@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tomserve.benchmarks.dyntom.trials import QUESTIONS, WAY_OUT, Trial
+from pydantic import ValidationError
+
+from tomserve.benchmarks.dyntom.trials import QUESTIONS, WAY_OUT, Question, Trial
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
 
@@ -68,8 +70,13 @@ def items(trial: Trial) -> Iterator[Item]:
         except ValueError as error:
             field = f"{question.id}.question"
             raise ContentError(f"{error}; {WAY_OUT}", path=trial.path / QUESTIONS, field=field) from None
-        sizes = {"scenes": len(trial.scenes), "options": len(question.choices), "merged": question.merged}
-        yield Item(
+        yield _item(trial, question, story, design)
+
+
+def _item(trial: Trial, question: Question, story: tuple[str, ...], design: dict[str, Factor]) -> Item:
+    sizes = {"scenes": len(trial.scenes), "options": len(question.choices), "merged": question.merged}
+    try:
+        return Item(
             id=f"{trial.name}/{question.id}",
             benchmark="dyntom",
             story=story,
@@ -79,6 +86,10 @@ def items(trial: Trial) -> Iterator[Item]:
             factors={**design, **sizes, "twice_right": question.twice_right},
             cluster=trial.name,
         )
+    except ValidationError as error:  # such as an option that is too long, or holds a control character
+        first = error.errors()[0]
+        reason = f"{first['msg']}, found {first['input']!r:.60}; {WAY_OUT}"
+        raise ContentError(reason, path=trial.path / QUESTIONS, field=question.id) from None
 
 
 def _headed(number: int, scene: tuple[str, ...]) -> Iterator[str]:

@@ -42,9 +42,9 @@ def validated(path: Path | None, say: Say) -> Findings:
 
     def rows() -> Iterator[bytes]:
         for folder in found:
-            row = _row(folder)
-            there[folder.name] = digest(row).encode()
-            yield row
+            held = row(folder)
+            there[folder.name] = digest(held).encode()
+            yield held
 
     said = source.differences(rows())
     digests = {one.encode() for one in source.digests}
@@ -60,7 +60,7 @@ def validated(path: Path | None, say: Say) -> Findings:
     return Findings(lines=(*lines, said or "these are the known trials, byte for byte"), code=int(said is not None))
 
 
-def _row(folder: Path) -> bytes:
+def row(folder: Path) -> bytes:
     """What of a trial is compared: its story and its questions, as their bytes."""
     try:
         return b"\0".join((folder / name).read_bytes() for name in (STORY, QUESTIONS))
