@@ -42,7 +42,7 @@ NOTES = {
     "published_states": "Quoted, not computed: what the README of github.com/GAIR-NLP/DynToM prints for people and "
     "GPT-4o, by state, understanding (u) and transformation (t), as shares. Its prompt and its 1,100 stories are not "
     "stated, so that no difference from the tables above is a finding. weight_of_u is the weight that understanding "
-    "would need for the printed average to follow from the two means; it differs between the rows.",
+    "would need for the printed average to follow from the two means; people's differs from GPT-4o's.",
 }
 """The notes of recommended intervals, by the table's name."""
 

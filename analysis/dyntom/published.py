@@ -1,7 +1,8 @@
 """Figures that the authors of DynToM printed, from the README of their repository: quoted, and not computed here.
 
 Their prompt, their 1,100 stories and their answers are not public, so that no cell can be computed again. The average
-does not follow from the eight cells beside it: it would need another weight of understanding in each row.
+does not follow from the eight cells beside it by one rule: people's needs another weight of understanding than that of
+GPT-4o.
 """
 
 from __future__ import annotations
