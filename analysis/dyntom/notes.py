@@ -24,7 +24,8 @@ NOTES = {
     f"{_BESIDE}.",
     "forms": 'By the form of the question. "No" is never right where a question asks whether a state changes; the '
     "mapping of the three forms of transformation to the numbers 1 to 3 in other tables is not stated by the authors, "
-    f"so that they are named here by their words. {_SHARE}; {_BESIDE}.",
+    f"so that they are named here by their words. {_SHARE}; {_BESIDE}. over_rule is the accuracy minus the rule's, "
+    "with its interval over stories, as in the table accuracy.",
     "scenes": f"By the scene that is asked about; of a change it is the earlier one. {_SHARE}; {_BESIDE}.",
     "options": "By the number of different options, options with equal texts counted once. corrected is what is "
     f"above chance as a share of what could be: (accuracy - chance) / (1 - chance), from 0 to 1. {_SHARE}.",

@@ -67,7 +67,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             *_by(every, ("state", "task"), kinds, intervals),
             *_by(rows, ("state", "task"), kinds, intervals),
         ],
-        "forms": list(_by(rows, ("task", "form"), kinds, intervals)),
+        "forms": list(_by(rows, ("task", "form"), kinds, intervals, brief=False)),
         "scenes": list(_by(rows.drop_nulls("scene"), ("form", "scene"), kinds, intervals)),
         "options": [
             {**row, "corrected": corrected(row["accuracy"], row["chance"])}
@@ -90,12 +90,17 @@ def corrected(accuracy: float, chance: float) -> float:
     return min(1.0, max(0.0, (accuracy - chance) / (1 - chance)))
 
 
-def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str) -> Iterator[Record]:
-    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the options."""
+def _by(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str, *, brief: bool = True
+) -> Iterator[Record]:
+    """A share for each model, strategy and value of the keys, with the chance of a blind guess among the options.
+
+    brief: whether the interval of the difference to the best rule is left out.
+    """
     named = ["model", "strategy", *keys]
     for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
         chance = part.select((1 / pl.col("options")).mean()).item()
-        found = baselines.accuracy(part, kinds, intervals, brief=True)
+        found = baselines.accuracy(part, kinds, intervals, brief=brief)
         yield {**dict(zip(named, key, strict=True)), "chance": chance, **found}
 
 

@@ -9,9 +9,9 @@ import polars as pl
 from tomserve.studies import baselines
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Tables, Verdict
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
-from tomserve.studies.words import finite, interval, percent, readable
+from tomserve.studies.words import interval, percent, readable
 
-_NEEDED = "strategy form accuracy ci_low ci_high best_rule best_rule_accuracy"
+_NEEDED = "strategy form accuracy chance best_rule best_rule_accuracy"
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -31,10 +31,11 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     return found
 
 
-_ANSWERS = {
+_ANSWERS: dict[int | None, tuple[str, str]] = {
     1: ("Yes, more than its words give away", GOOD),
     -1: ("No: finding its words again has more right", BAD),
     0: ("Not shown: its words give away as much", OPEN),
+    None: ("Not tested: no interval beside the words' share", OPEN),
 }
 
 
@@ -42,17 +43,13 @@ def _follows(own: dict[str, pl.DataFrame]) -> Iterator[Card]:
     """Whether changes are told better than by the best rule that follows nobody's mind."""
     if not holds(own, "forms", _NEEDED):
         return
-    grounds, places = [], set()
+    grounds, places = [], set[int | None]()
     ends = own.get("changes", pl.DataFrame())
     for row in own["forms"].filter(form="whether").iter_rows(named=True):
-        rule, low, high = (finite(row[name]) for name in ("best_rule_accuracy", "ci_low", "ci_high"))
-        if rule is None or low is None or high is None:
+        if not (beside := baselines.compared(row)):
             continue
-        places.add(1 if low > rule else -1 if high < rule else 0)
-        text = (
-            f'{percent(row["accuracy"])}{interval(row)} right; the rule "{row["best_rule"]}" has {percent(rule)} of '
-            f"the same questions, a blind guess {percent(row['chance'])}"
-        )
+        places.add(baselines.place(row))
+        text = f"{percent(row['accuracy'])}{interval(row)} right, {beside}; a blind guess has {percent(row['chance'])}"
         both = ends.filter(strategy=row["strategy"], ends_right=2) if ends.height else ends
         if both.height:
             text += f"; where it has the states before and after right: {percent(both['accuracy'][0])}"

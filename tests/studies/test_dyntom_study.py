@@ -97,7 +97,7 @@ def test_the_verdict_says_whether_the_words_give_a_change_away(asked: list[Item]
     card = worse.cards[0]
     assert card.question == "Is a change of mind followed?"
     assert card.verdict.startswith("No")
-    assert 'the rule "shared words" has 100%' in card.grounds[0][1]
+    assert 'clearly below the rule "shared words" (100%' in card.grounds[0][1]
     assert "where it has the states before and after right: 0%" in card.grounds[0][1]
     words = study(asked, dyntom_vanilla=RULES[0].answer)
     assert told.verdicts(words, Context({}))[0].cards[0].verdict.startswith("Not shown")
