@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.choices_files import write_all
+from tests.helpers.dyntom import write_trials
 from tomserve import benchmarks
 
 ADDRESS = "http://localhost:8000/v1"
@@ -112,6 +113,7 @@ class Reader:
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         write_all(self.folder)
+        write_trials(self.folder / "DynToM/data/script/data", 1)
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
 

@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import ROOT, Endpoint, completion, data_file, fill, make_item
 from tests.helpers.strategies import shown, talk
+from tomserve import benchmarks
 from tomserve.benchmarks import load
 from tomserve.benchmarks.hitom.events import Move, Place, Story
 from tomserve.benchmarks.hitom.questions import read_question
@@ -52,6 +53,10 @@ OFFICIAL = ["fantom_official", "mmtom_official"]
 
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
+
+FOREIGN = [name for name in benchmarks.names() if name not in ("hitom", "items", "perturbed", "perturbed-2", "worlds")]
+THEIRS = sorted(name for benchmark in FOREIGN for name in benchmarks.get(benchmark).strategies if "_" in name)
+"""The own strategies of published benchmarks, whose tests in tests/benchmarks have their requests."""
 
 READERS = ["reader", "rewriter", "verifier"]
 """Prompts that ask no benchmark's questions; tests/runs/test_reader.py and test_rewriting.py have their requests."""
@@ -98,8 +103,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *WEIGHED, *READERS])
-    for name in [*NEW, *LETTERED, *OFFICIAL, *WEIGHED]:
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED, *READERS])
+    for name in [*NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):

@@ -73,9 +73,7 @@ def items(
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return 0
-    kept = list(found)
-    items_module.write_items(out, kept)
-    print(f"written: {len(kept):,} items to {out}")
+    print(f"written: {items_module.write_items(out, found):,} items to {out}")
     return 0
 
 
