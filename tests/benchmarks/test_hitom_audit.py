@@ -1,7 +1,6 @@
 """The audit: on the small file by hand, on the released one against the known figures."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
