@@ -16,7 +16,7 @@ from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
-from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, RULED, STANDARD
+from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, GUESSED, RULED, STANDARD
 from tomserve.scoring.table import table
 from tomserve.scoring.tablefile import read_table, write_scores
 
@@ -49,7 +49,7 @@ def test_columns_follow_from_the_declarations() -> None:
     declared = [name for metric in STANDARD for name in metric.columns]
     assert [name for name in COLUMNS if name in declared] == declared
     assert len(set(declared)) == len(declared)
-    assert {"benchmark", "item", "cluster", *RULED.columns} == ITEM_COLUMNS
+    assert {"benchmark", "item", "cluster", *RULED.columns, *GUESSED.columns} == ITEM_COLUMNS
     assert len(FLOOR.columns) == len(FLOORS) * len(FLOOR_METRICS)
 
 

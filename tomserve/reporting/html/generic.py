@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
+from tomserve.studies import baselines
+from tomserve.studies import by as factors
 from tomserve.studies.contrasts import share
 from tomserve.studies.rows import prepared
 from tomserve.studies.showing import Figure, Row, Section
@@ -18,6 +20,8 @@ from tomserve.studies.words import readable
 
 SHARES = Section("breaks", "How much is right?", "How much is right")
 EFFECTS = Section("helps", "What makes a difference?", "What makes a difference")
+
+ASKED = Section("factors", "By factor", "By factor")
 
 FEW = 12
 """The most values that a factor may have to be drawn."""
@@ -91,6 +95,35 @@ def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str]) -> Iterator[R
     placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
     for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
         yield {**dict(zip(keys, key, strict=True)), **share(part)}
+
+
+def by_factors(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
+    """A figure for each table by factors that the reader asked for: of shares, of effects and of differences.
+
+    tables: by name, as tomserve.studies.by makes them.
+    """
+    for place, (name, frame) in enumerate(tables.items()):
+        title, shown, reading = factors.shown(name, frame)
+        keys = shown.columns[: shown.columns.index(next(one for one in factors.AFTER if one in shown.columns))]
+        own = [key for key in keys if key not in ("model", "strategy", "treatment")]
+        compared = ["compared_with"] if "compared_with" in shown.columns else []
+        data: list[Row] = [{**row, "down": _row(row, own, compared)} for row in frame.to_dicts()]
+        series = "treatment" if "treatment" in frame.columns else "strategy"
+        figure = Figure(f"by-{place}", title[:1].upper() + title[1:], ASKED, reading, (name,))
+        if "accuracy" in frame.columns:
+            figure, data = baselines.marked(figure, data)
+            columns = ("down", series, "estimate" if "estimate" in frame.columns else "accuracy", "ci_low", "ci_high")
+            yield _drawn_points(figure, data, columns, Axis("share right", (0, 1)))
+        else:
+            columns = ("down", series, "risk_difference", "rd_low", "rd_high")
+            first = 1 if series == "treatment" else 0
+            yield _drawn_points(figure, data, columns, Axis("difference", (-1, 1), zero_line, first=first))
+
+
+def _row(row: Row, own: Sequence[str], compared: Sequence[str]) -> str:
+    """The name of a row: the values of its factors and, of a difference, what it is compared with."""
+    said = ", ".join(str(row[key]) for key in own)
+    return f"{said} - {row[compared[0]]}" if compared and len(own) == 1 else said
 
 
 def _effects(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
