@@ -136,7 +136,7 @@ def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) ->
 
 def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
     """What one study says of a score table, as `compute` does."""
-    check(frame, study.required, study.values)
+    check(frame, study.required, study.values, study.across)
     chosen = study.intervals[0] if intervals is None else intervals
     if chosen not in study.intervals:
         raise ConfigError(one_of("intervals", chosen, study.intervals))
