@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Row, Tables, Verdict
 from tomserve.studies.words import finite, percent, readable, signed
 
@@ -31,6 +32,7 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
 
 def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
     lines = []
+    frame = frame.sort(pl.col("strategy") != BASELINE, maintain_order=True)
     for (strategy,), part in frame.group_by(["strategy"], maintain_order=True):
         row = part.to_dicts()[-1]  # the mean, where there are several benchmarks
         lines.append(f"{readable(strategy)}: {_said(row)} ({row['benchmark']})")

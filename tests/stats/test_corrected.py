@@ -72,6 +72,18 @@ def test_a_guesser_is_seldom_called_better_than_chance() -> None:
     assert np.mean(np.array(lows) > 0) < 0.06
 
 
+def test_the_interval_covers_with_few_clusters() -> None:
+    """Eight clusters that differ by themselves: plain percentiles would cover about nine of ten times."""
+    rng = np.random.default_rng(7)
+    task, cluster = np.tile([0, 0, 1, 1], 8), np.repeat(np.arange(8), 4)
+    chance, truth, hits = np.full(task.size, 0.5), 0.5, 0  # both tasks have .75 right
+    for one in range(150):
+        own = np.clip(0.75 + 0.25 * rng.choice([-1, 1], 8), 0, 1)[cluster]
+        interval = task_mean(rng.random(task.size) < own, chance, task, cluster, 300, one).interval()
+        hits += interval.low <= truth <= interval.high
+    assert hits > 0.92 * 150
+
+
 def test_the_mean_over_sets_counts_each_once() -> None:
     whole, none = (task_mean([value] * 40, [0.5] * 40, ["a"] * 40, list(range(40))) for value in (1, 0))
     found = mean_of([whole, none])

@@ -172,6 +172,7 @@ def test_the_report_draws_it_and_is_made_again_without(tmp_path: Path) -> None:
     assert any(
         label.startswith("By kind: how much is right: tiny") and "far, vanilla: 0.00" in label for label in labels
     )
+    assert any("near minus far, vanilla: 1.00" in label for label in labels)
     write_report([str(folder)], by=["kind"])
     assert standing(folder) is not None
     write_report([str(folder)])
