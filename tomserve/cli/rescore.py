@@ -22,6 +22,7 @@ from tomserve.runs.scores import load_scores, replies_of, score_run, scores_of
 from tomserve.runs.stock import Stock
 from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
+from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
@@ -216,14 +217,15 @@ def foreign(
             warn(f"{responses}: {strange}")
         named = ("--items", items) if items is not None else ("--benchmark", benchmark)
         given = " ".join(map(gaps.given, (responses, *map(str, named), *(("--path", path) if path else ()))))
-        lacking = warn_gaps(out, scores.select(*_COUNTED).collect(), given)
+        there = [name for name in _COUNTED if name in scores.collect_schema().names()]
+        lacking = warn_gaps(out, scores.select(there).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
     return code | tell_unread(lacking)
 
 
-_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct")
+_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct", *PARTIAL)
 """The columns of a score table that tell what is lacking."""
 
 

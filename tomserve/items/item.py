@@ -33,7 +33,7 @@ RESERVED = frozenset(
         *("run", "model", "benchmark", "item", "cluster", "strategy", "status", "parse", "reason", "answer", "correct"),
         *("chain", "answer_matches_last"),
         *("sample", "samples", "samples_right", "samples_read", "correct_any", "correct_all", "correct_mean"),
-        *("people", "people_right"),
+        *("people", "people_right", "questions_given"),
     )
 )
 RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_", "original_")

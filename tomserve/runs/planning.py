@@ -170,7 +170,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     _check_numbers(options)
     _check_sampling(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold))
+    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
     chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)

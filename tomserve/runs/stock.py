@@ -42,6 +42,7 @@ class Stock(Sequence[Item]):
     ids: the items' ids. lines: their lines of JSON.
     characters: how many characters of text each item has.
     parts: how many sentences and choices each item has.
+    benchmarks: the names of the benchmarks that the given items name.
     """
 
     def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
@@ -50,7 +51,9 @@ class Stock(Sequence[Item]):
         self.characters = array("L")
         self.parts = array("L")
         self.draw = draw or WHOLE_CLUSTERS
+        self.benchmarks: set[str] = set()
         for item in items:
+            self.benchmarks.add(item.benchmark)
             self.ids.append(item.id)
             self.lines.append(item.to_json())
             self.characters.append(sum(map(len, (*item.story, item.question, *item.choices))))

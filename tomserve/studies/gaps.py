@@ -23,6 +23,7 @@ import polars as pl
 from tomserve.content import files
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
+from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import TABLES
 from tomserve.status import FINAL, UNANSWERED, listed
 from tomserve.studies.rows import UNREADABLE, answered, has_variants, originals, unreadable, with_columns
@@ -30,6 +31,9 @@ from tomserve.studies.rows import UNREADABLE, answered, has_variants, originals,
 UNREAD_SHARE = 0.1
 """The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
 after a failed request."""
+
+(GIVEN,) = PARTIAL
+"""The column that says how many questions there were, where another tool answered some of them."""
 
 LONGEST = 160
 """How many characters of the reason why a reply could not be read are told at most."""
@@ -41,11 +45,12 @@ class Gaps:
 
     source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies
     without an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should
-    be; None where nobody recorded it. items, of: how many questions were chosen, without their variants, and how many
-    the benchmark has (None where that is not known). complete: whether the run has asked everything it was to ask
-    (None for a file). first: the first reply that could not be read: its item, its strategy and the reason, in words
-    that are safe to print. given: what `tomserve runs` is given to list these replies; the source where nothing is
-    said. by_model: how many answers no rule could read, and a model has read (see tomserve.scoring.choices).
+    be; None where nobody recorded it. items, of: how many questions were chosen or, in a file, answered, without
+    their variants, and how many there are (None where that is not known). complete: whether the run has asked
+    everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
+    and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
+    source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
+    tomserve.scoring.choices).
     """
 
     source: str
@@ -105,7 +110,12 @@ class Gaps:
         if self.complete is False and not self.missing:
             parts.insert(0, "not finished")
         if self.of and self.items < self.of:
-            parts.append(f"{self.items:,} of the benchmark's {self.of:,} questions")
+            of = f"{self.of:,} questions"  # what a file says is of another tool's replies, not of a run
+            parts.append(
+                f"{self.items:,} of {of} answered"
+                if self.complete is None
+                else f"{self.items:,} of the benchmark's {of}"
+            )
         return f"no: {', '.join(parts)}" if parts else "yes"
 
     def _answerless(self) -> str:
@@ -145,6 +155,11 @@ class Gaps:
     def _sampled(self) -> str:
         if not self.of or self.items >= self.of:
             return ""
+        if self.complete is None:
+            return (
+                f": {_of(self.items, self.of, 'questions')} were answered. The others have no row and count nowhere, "
+                "so that all numbers are of the answered ones alone, which may not be typical."
+            )
         return (
             f" asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
             "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
@@ -203,6 +218,8 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     elif "strategy" in scores.columns:
         models = scores["model"].n_unique() if "model" in scores.columns else 1
         wanted = every * scores["strategy"].n_unique() if models == 1 else None
+    if manifest is None and GIVEN in scores.columns:
+        of = scores.select(pl.col(GIVEN).cast(pl.Int64, strict=False).max()).item()
     first = _first(scores) if unread else ""
     by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
     told: dict[str, Any] = {"items": items, "of": of, "complete": complete, "first": first, "by_model": by_model}
