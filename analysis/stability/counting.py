@@ -16,7 +16,7 @@ from tomserve.stats.stability import below_floor, stability, weighted_share
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, contrast, share
 
-from .rows import SHORT, UNREADABLE, Asked, both, by_arm, in_order
+from .rows import ARM, SHORT, UNREADABLE, Asked, both, by_arm, in_order
 
 MEANS = {"T1-T4": ("T1", "T2", "T3", "T4"), "T1-T6": ("T1", "T2", "T3", "T4", "T5", "T6")}
 """The means that stand below the kinds, by their short names: the source's, and that of all kinds."""
@@ -36,7 +36,9 @@ NOTHING = Interval(*UNDEFINED, method="not measured")
 def by_kind(asked: Asked) -> Iterator[Record]:
     """The table `stability`: for each model, strategy and benchmark T0, then every kind, then the means of kinds."""
     pairs = {tuple(arm.values()): part for arm, part in by_arm(asked.pairs)}
-    for arm, own in by_arm(asked.originals):
+    arms = pl.concat([asked.originals.select(ARM), asked.variants.select(ARM)]).unique(maintain_order=True)
+    for arm, _ in by_arm(arms):
+        own = asked.originals.filter(**arm)
         part = pairs.get(tuple(arm.values()), asked.pairs.clear())
         floor = floor_of(own)
         if not math.isnan(floor.estimate):

@@ -1,7 +1,7 @@
 """The study of stability: does an answer survive changes that should not matter?
 
-    tomserve stability worlds --limit 200       # asks questions with their variants, and prints these tables
-    tomserve analyze RUN --study stability      # the tables of a run that holds variants
+    tomserve stability --benchmark worlds --limit 200   # asks questions with their variants, and prints these tables
+    tomserve analyze RUN --study stability              # the tables of a run that holds variants
 
 Where a run holds variants these tables stand beside those of its benchmark's own study. Two ways to count, by
 `--intervals`: *recommended* (the default) has S beside what habits alone would give and beside the noise floor, with

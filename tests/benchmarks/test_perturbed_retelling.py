@@ -439,3 +439,14 @@ def test_no_name_and_no_thing_of_a_stage_is_left(second_edition: list[Stage]) ->
                 continue
             usable = [word for word, (_, tasks) in way.other_things.items() if story.task in tasks]
             assert not any(Things({word: word}).occurs(one) for word in usable for one in said.texts)
+
+
+def test_a_sentence_that_points_back_keeps_its_place() -> None:
+    items = [
+        item for item in benchmarks.load("perturbed-2") if item.id.startswith("T08/preposition_replacement/informed")
+    ]
+    pointing = [sentence for item in items for sentence in item.story if "says that's where the broom is" in sentence]
+    assert pointing
+    assert not [
+        one for one in variants(items, (ORDER,), benchmarks.retelling(perturbed_2.BENCHMARK)) if isinstance(one, Item)
+    ]

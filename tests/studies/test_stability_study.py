@@ -380,3 +380,33 @@ def test_a_run_with_variants_shows_the_study_beside_its_own(endpoint: Endpoint, 
     assert cards[-1].question == "Does the answer survive what should not matter?"
     assert math.isfinite(analysis.tables["stability"].filter(short="T0")["s"][0])
     assert "stability" in run.report(tmp_path / "r.html").read_text()
+
+
+def foreign(**more: Any) -> pl.DataFrame:
+    """A score table as another tool may write it: no rules, and no places of the originals' answers."""
+    rows = []
+    for number in range(6):
+        common = {"model": "m", "strategy": "vanilla", "status": "ok", "answer": "tea", "correct": bool(number % 2)}
+        rows.append({**common, "item": f"q{number}"})
+        told = {"original_item": f"q{number}", "original_answer": "tea", "original_place": 0, "variant": "person"}
+        rows.append({**common, "item": f"q{number}/person", **told, **more})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def test_a_table_of_another_tool_without_rules_is_counted_by_the_words_of_its_answers() -> None:
+    found = compute(foreign(), "stability")
+    assert found.tables["stability"].select("variant", "pairs", "same", "s").rows() == [("person", 6, 6, 1.0)]
+    assert found.summary()
+
+
+def test_variants_without_any_original_are_counted_as_unpaired() -> None:
+    found = compute(foreign().filter(pl.col("original_item").is_not_null()), "stability")
+    assert found.tables["stability"].select("variant", "pairs", "unpaired").rows() == [("person", 0, 6)]
+    assert any(
+        "6 variants were answered whose originals were not; they are not counted" in one for one in found.warnings
+    )
+
+
+def test_a_single_story_is_called_one() -> None:
+    found = compute(foreign().with_columns(cluster=pl.lit("one")), "stability")
+    assert any("only one story or task" in warning for warning in found.warnings)

@@ -116,9 +116,8 @@ def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str],
 
     def teller(name: str) -> Retell:
         found = benchmark if name == benchmark.name else known(name)
-        if found is None or found.retelling is None:
-            return text.retell
-        return found.retelling(path if found is benchmark else None)
+        own = None if found is None else found.retell(path if found is benchmark else None)
+        return text.retell if own is None else own
 
     return teller
 

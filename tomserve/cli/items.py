@@ -81,9 +81,9 @@ def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark
     """The items, each followed by its variants; how many there are of them goes to standard error."""
     from tomserve import benchmarks, stability
     from tomserve.runs.stock import Stock
-    from tomserve.runs.varying import varied
+    from tomserve.runs.varying import apart, varied
 
-    originals, given = Stock(found).apart()
+    originals, given = apart(Stock(found))
     made = varied(originals, given, stability.named(kinds), benchmarks.retelling(asked, path))
     _say(made.described(), made.record())
     told: dict[str, list[Item]] = {}

@@ -22,7 +22,7 @@ from tomserve.runs.phases import TRANSPORTS
 from tomserve.runs.questions import Questions
 from tomserve.runs.reader import names_at, names_of
 from tomserve.runs.stock import Stock
-from tomserve.runs.varying import Varied, varied
+from tomserve.runs.varying import Varied, apart, varied
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
@@ -201,9 +201,10 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
 
 def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Collection[str] = frozenset()) -> Varied:
     """The questions that are asked, and their variants. asked: ids of items that the run was ever to ask."""
-    originals, given = every.apart()
+    originals, given = apart(every)
     kinds = stability.named(options.variants) if options.variants else ()
-    return varied(originals.limited(options.limit, asked), given, kinds, benchmarks.retelling(benchmark, options.path))
+    retelling = benchmarks.retelling(benchmark, options.path)
+    return varied(originals.limited(options.limit, asked), given, kinds, retelling, every.ids)
 
 
 def _check_rewriter(varied: Varied, chosen: Target) -> None:
