@@ -28,7 +28,7 @@ from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.source import Source
 from tomserve.benchmarks.opentom import official
 from tomserve.benchmarks.opentom.labels import CLASSES, Question, agreement, places, questions
-from tomserve.benchmarks.opentom.reader import Narrative, read
+from tomserve.benchmarks.opentom.reader import Narrative, plain, read
 from tomserve.benchmarks.opentom.rules import RULES, class_of
 from tomserve.errors import ContentError
 from tomserve.items import Factor, Item
@@ -150,11 +150,7 @@ def _unnamed(every: list[Item]) -> int:
     """How many narratives lack the words of one of their two places."""
     told = {(item.cluster, item.factors["length"]): item for item in every if item.factors["task"] == "location_fine"}
     words = [(" ".join(item.story).casefold(), item.choices) for item in told.values()]
-    return sum(not all(_bare(choice) in text for choice in choices) for text, choices in words)
-
-
-def _bare(place: str) -> str:
-    return re.sub(r"^(?:an?|the) ", "", place.casefold())
+    return sum(not all(plain(choice) in text for choice in choices) for text, choices in words)
 
 
 def _official(item: Item, reading: Reading) -> Mapping[str, str]:

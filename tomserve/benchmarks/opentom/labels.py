@@ -10,7 +10,7 @@ import difflib
 import re
 from typing import NamedTuple
 
-from tomserve.benchmarks.opentom.reader import PARTS, Narrative
+from tomserve.benchmarks.opentom.reader import PARTS, Narrative, plain
 
 CLASSES = {
     "location_coarse": ("Yes", "No"),
@@ -23,8 +23,7 @@ CLASSES = {
 
 _PERSPECTIVE = re.compile(r"From (.+?)'s perspective|As (.+?), what is your attitude")
 _FULLNESS = re.compile(r"how does (?:\S+ think )?(.+?)'s fullness")
-_ARTICLE = re.compile(r"^(?:a|an|the) ")
-CLOSE = 0.8
+CLOSE = 0.6
 """How alike a place must be to one of the plot to be taken for it where it is spelt otherwise (0 to 1)."""
 
 
@@ -105,13 +104,9 @@ def _question(told: Narrative, part: str, number: int, genre: str, order: int, q
 
 def _closest(told: Narrative, text: str) -> str | None:
     """Which of the two places is meant; None where neither is nearly spelt so."""
-    said, names = _plain(text), {_plain(place): kind for kind, place in places(told).items()}
+    said, names = plain(text), {plain(place): kind for kind, place in places(told).items()}
     close = difflib.get_close_matches(said, names, n=1, cutoff=CLOSE)
     return names[close[0]] if close else None
-
-
-def _plain(text: str) -> str:
-    return _ARTICLE.sub("", text.replace("_", " ").casefold(), count=1)
 
 
 def agreement(told: Narrative, asked: list[Question]) -> list[bool | None]:

@@ -34,6 +34,11 @@ PARTS = {
 _KEY = re.compile(r"[\w-]{1,60}", re.ASCII)
 
 
+def plain(place: str) -> str:
+    """A place as it is compared: in small letters, with spaces for underscores and without its article."""
+    return re.sub(r"^(?:an?|the) ", "", place.replace("_", " ").casefold())
+
+
 class Narrative(NamedTuple):
     """A narrative and its questions.
 
@@ -118,7 +123,7 @@ def _narrative(folder: Path, file: Path, length: str, key: str, told: Any, asked
     )
     if not isinstance(told.get("observed"), bool):
         raise refuse("observed", told.get("observed"), "true or false")
-    if len({old.casefold(), new.casefold()}) < 2 or len({mover, observer}) < 2:
+    if plain(old) == plain(new) or len({mover, observer}) < 2:
         raise refuse("plot_info", plot, "two people and two places")
     questions = {part: tuple(_questions(folder, part, key, asked[part].get(key))) for part in PARTS}
     narrative = text(told, "long_narrative" if length == "long" else "narrative")

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say, outcome
 from tomserve.benchmarks.foreign.auditing import audited
-from tomserve.benchmarks.foreign.source import Source
+from tomserve.benchmarks.foreign.source import Source, digest
 from tomserve.benchmarks.tomi.reader import Record, read
 from tomserve.benchmarks.tomi.rules import RULES
 from tomserve.benchmarks.tomi.tracker import ORDERS, Asked, Told
@@ -96,6 +96,7 @@ def item_of(record: Record, gold: str) -> Item:
         "gold": gold,
         "label_agrees": right == record.answer,
         "released": record.answer,
+        "tracked": right,
     }
     choices = sorted(told.places, key=lambda place: hashlib.sha256(f"{name} {place}".encode()).digest())
     try:
@@ -114,7 +115,7 @@ def item_of(record: Record, gold: str) -> Item:
 
 
 def differences(path: Path | None) -> list[str]:
-    """A sentence for each file at hand that is known by its name and differs; one where no name is known.
+    """A sentence for each file at hand that differs from the known one that it shares the most stories with.
 
     The stories of a file are its rows: their digests are of all questions about them, in the order of the file.
     """
@@ -125,13 +126,16 @@ def differences(path: Path | None) -> list[str]:
         rows[record.story] = rows.get(record.story, b"") + record.row + b"\n"
     said = []
     for file, rows in stories.items():
-        if file.name not in known:
+        found = set(map(digest, rows.values()))
+        shared = {name: len(found.intersection(digests)) for name, digests in known.items()}
+        name = max(sorted(shared), key=lambda name: shared[name])
+        if not shared[name]:
             said.append(f"{file.name} is none of the known files: {', '.join(sorted(known))}")
             continue
-        of = FIXED if file.name == Path(FIXED.file).name else SOURCE
-        source = Source("tomi", of.repository, file.name, of.licence, of.commit, known[file.name])
-        if found := source.differences(rows.values()):
-            said.append(found)
+        of = FIXED if name == Path(FIXED.file).name else SOURCE
+        source = Source("tomi", of.repository, name, of.licence, of.commit, known[name])
+        if differs := source.differences(rows.values()):
+            said.append(f"{file.name}: {differs}")
     return said
 
 
