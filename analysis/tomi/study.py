@@ -5,7 +5,8 @@
 
 Intervals are over stories. The tables:
 
-accuracy            all questions of each version of the file, beside the best rule that follows nobody's belief
+accuracy            all questions, beside the best rule that follows nobody's belief
+versions            the same for the original and the fixed file apart
 question_types      by the file's own types of questions, as published (memory, reality, first_order_0_tom, ...)
 conditions          by task and by whether what is believed is so, as it follows from the story
 joint               stories of which all six questions are right, beside the product of the six shares
@@ -44,7 +45,8 @@ _SHARE = (
     "(no answer, or none that can be read) counts as wrong"
 )
 NOTES = {
-    "accuracy": f"All questions, by version of the file: {_SHARE}. {baselines.ABOUT}",
+    "accuracy": f"All questions: {_SHARE}. {baselines.ABOUT}",
+    "versions": f"By version of the file: {_SHARE}.",
     "question_types": f"By the types of questions that the file names: {_SHARE}. In the original file some questions "
     "of a type second_order_..._no_tom are about false beliefs (see labels). A blind guess has half of them right.",
     "conditions": f"By task, and by whether what the person believes is really so (true_belief) or not (false_belief), "
@@ -63,7 +65,7 @@ _INDEPENDENT = (
     "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
     "with the normal distribution."
 )
-PUBLISHED = dict.fromkeys(("accuracy", "question_types", "conditions"), _INDEPENDENT) | {
+PUBLISHED = dict.fromkeys(("accuracy", "versions", "question_types", "conditions"), _INDEPENDENT) | {
     name: NOTES[name] for name in ("labels", baselines.TABLE)
 }
 
@@ -78,11 +80,12 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     rows = prepared(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
     rows = rows.with_columns(pl.col("version").fill_null("unknown"))
     made: dict[str, list[Record]] = {
-        "accuracy": list(_by(rows, ("version",), kinds, intervals, brief=False)),
+        "accuracy": list(_by(rows, (), kinds, intervals, brief=False)),
+        "versions": list(_by(rows, ("version",), kinds, intervals)),
         "question_types": list(_by(rows, ("version", "question_type"), kinds, intervals)),
         "conditions": list(_by(rows, ("version", "task", "condition"), kinds, intervals)),
         "labels": list(_labels(rows)),
-        baselines.TABLE: list(baselines.table(rows, kinds, ("model", "version"))),
+        baselines.TABLE: list(baselines.table(rows, kinds, ("model",))),
     }
     if intervals == "recommended":
         made |= {"joint": list(_joint(rows)), "prompting_effects": list(prompting_effects(rows))}
@@ -138,7 +141,7 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 
 SHOWN = {
-    "accuracy": "model strategy version total accuracy ci_low ci_high unread best_rule best_rule_accuracy",
+    "accuracy": "model strategy total accuracy ci_low ci_high unread best_rule best_rule_accuracy",
     "question_types": "model strategy version question_type total accuracy ci_low ci_high",
     "conditions": "model strategy version task condition total accuracy ci_low ci_high",
     "joint": "model strategy version story_type stories joint joint_low joint_high product",
