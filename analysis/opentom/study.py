@@ -32,7 +32,7 @@ from .macro import CLASSES, official, scored
 from .notes import NOTES, PUBLISHED
 
 FACTORS: Mapping[str, Any] = {
-    **dict.fromkeys(("length", "task", "perspective", "place", "label"), pl.String),
+    **dict.fromkeys(("length", "task", "perspective", "label"), pl.String),
     **dict.fromkeys(("metric_class", "metric_official"), pl.String),
     **{"order": pl.Int64, "observed": pl.Boolean, "label_agrees": pl.Boolean},
 }

@@ -105,7 +105,7 @@ def test_opentom_as_published_leaves_out_what_the_authors_cannot_read() -> None:
     assert f1["task"].unique().sort().to_list() == [
         *("accessibility", "attitude", "fullness", "location_coarse", "location_fine", "multihop")
     ]
-    assert set(found) == {"accuracy", "baselines", "macro_f1"}
+    assert set(found) == {"accuracy", "lengths", "baselines", "macro_f1"}
 
 
 def test_multihop_as_published_takes_classes_together_by_their_numbers() -> None:

@@ -90,7 +90,7 @@ def _item(told: Narrative, asked: Question, agrees: bool | None) -> Item:
         "condition": condition,
         "observed": told.observed,
         "length": told.length,
-        "place": asked.place,
+        "container": asked.place,
         "label": asked.right,
         "label_agrees": agrees,
         **{f"place_{kind}": place for kind, place in named.items()},

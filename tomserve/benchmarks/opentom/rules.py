@@ -33,7 +33,7 @@ def _choice(item: Item, wanted: str) -> str | None:
 def _reality(item: Item) -> str | None:
     if item.factors.get("task") == "location_fine" and "in the beginning" in item.question:
         return _choice(item, "original")
-    place = item.factors.get("place")
+    place = item.factors.get("container")
     wanted = _REAL.get((str(item.factors.get("task")), place if isinstance(place, str) else None))
     return None if wanted is None else _choice(item, wanted)
 
