@@ -111,6 +111,11 @@ class Reader:
         theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
+        (tomi := self.folder / "tomi_balanced_story_types").mkdir()
+        for ending in ("txt", "trace"):
+            shutil.copy(ROOT / f"tests/data/tomi_small.{ending}", tomi / f"fb_all_test.{ending}")
+        shutil.copy(ROOT / "tests/data/tomi_fixed_small.jsonl", self.folder / "test_balanced.jsonl")
+        shutil.copytree(ROOT / "tests/data/opentom_small", self.folder / "opentom_data")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         write_all(self.folder)
         write_trials(self.folder / "DynToM/data/script/data", 1)
