@@ -13,7 +13,7 @@ from typing import NamedTuple, overload
 import orjson
 
 from tomserve.content import digest
-from tomserve.items import Factor, Item
+from tomserve.items import Factor, Item, where
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
 
 
@@ -73,6 +73,13 @@ class Stock(Sequence[Item]):
     def digest(self) -> str:
         """A digest of the items that does not depend on their order; the same as that of `items.items_digest`."""
         return digest(*sorted(self.lines))
+
+    def where(self, conditions: Sequence[str]) -> Stock:
+        """The items that meet all these conditions (see items.where); raises ConfigError where none does."""
+        if not conditions:
+            return self
+        kept = {entry.id for entry in where(self.entries(), conditions)}
+        return self.part([place for place, name in enumerate(self.ids) if name in kept])
 
     def limited(self, limit: int | None, asked: Collection[str] = frozenset()) -> Stock:
         """At most `limit` items, chosen by `items.draw.chosen` and in their order; all of them for None.
