@@ -43,6 +43,9 @@ NEW = [
     *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
     *("vanilla_free", "vanilla_open"),
 ]
+PUBLISHED = ["bigtom_0shot", "bigtom_cot"]
+"""The published ways to ask benchmarks that others own, in free text; tests/prompting/test_published.py has them."""
+
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
@@ -91,8 +94,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *WEIGHED, *READERS])
-    for name in [*NEW, *WEIGHED]:
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *PUBLISHED, *WEIGHED, *READERS])
+    for name in [*NEW, *PUBLISHED, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):

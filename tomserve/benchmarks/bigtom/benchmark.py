@@ -125,6 +125,7 @@ def _faults(found: list[Template], asked: list[Item]) -> Iterator[str]:
 BENCHMARK = Benchmark(
     "bigtom",
     load,
+    study="bigtom",
     strategies=("vanilla", "cot"),
     draw=Draw(unit=("template", "templates")),
     metrics=(PLACES, SCORING),
