@@ -162,7 +162,7 @@ def notes(intervals: str) -> Mapping[str, str]:
 _EFFECT = "share_treated share_control risk_difference rd_low rd_high p"
 SHOWN = {
     "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
-    "conditions": "model strategy task condition init_belief total accuracy ci_low ci_high best_rule_accuracy",
+    "conditions": "model strategy task condition init_belief total accuracy ci_low ci_high",
     "joint": "model strategy task init_belief templates joint joint_low joint_high product chance",
     "false_minus_true": f"model strategy task init_belief {_EFFECT}",
     "controls": f"model strategy task init_belief {_EFFECT}",

@@ -109,6 +109,8 @@ class Reader:
         theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
+        for name in ("bigtom", "ullman"):
+            shutil.copy(ROOT / f"tests/data/{name}_small.csv", self.folder / f"{name}.csv")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
