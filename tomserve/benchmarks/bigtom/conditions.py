@@ -142,7 +142,6 @@ def items(template: Template, versions: Iterable[Version] = VERSIONS) -> Iterato
             factors={
                 "task": version.task,
                 "dimension": version.dimension,
-                "variable": version.task,
                 "condition": version.condition,
                 "init_belief": version.init,
                 "template": template.number,
