@@ -116,6 +116,8 @@ class Reader:
             shutil.copy(ROOT / f"tests/data/tomi_small.{ending}", tomi / f"fb_all_test.{ending}")
         shutil.copy(ROOT / "tests/data/tomi_fixed_small.jsonl", self.folder / "test_balanced.jsonl")
         shutil.copytree(ROOT / "tests/data/opentom_small", self.folder / "opentom_data")
+        for name in ("bigtom", "ullman"):
+            shutil.copy(ROOT / f"tests/data/{name}_small.csv", self.folder / f"{name}.csv")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         write_all(self.folder)
         write_trials(self.folder / "DynToM/data/script/data", 1)

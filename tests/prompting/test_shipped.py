@@ -51,6 +51,9 @@ LETTERED = ["letters", "letters_cot"]
 OFFICIAL = ["fantom_official", "mmtom_official"]
 """Strategies in the form of a published benchmark's authors, in free text."""
 
+PUBLISHED = ["bigtom_0shot", "bigtom_cot"]
+"""The published ways to ask benchmarks that others own, in free text; tests/prompting/test_published.py has them."""
+
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
@@ -103,8 +106,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED, *READERS])
-    for name in [*NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED]:
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *THEIRS, *WEIGHED, *READERS])
+    for name in [*NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *THEIRS, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):
