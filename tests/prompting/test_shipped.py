@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import ROOT, Endpoint, completion, data_file, fill, make_item
 from tests.helpers.strategies import shown, talk
+from tomserve import benchmarks
 from tomserve.benchmarks import load
 from tomserve.benchmarks.hitom.events import Move, Place, Story
 from tomserve.benchmarks.hitom.questions import read_question
@@ -45,6 +46,9 @@ NEW = [
 ]
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
+
+PUBLISHED = [name for name in names() if name not in FIRST and name.partition("_")[0] in benchmarks.names()]
+"""Strategies of one published benchmark each, in its own words; the tests of that benchmark have their requests."""
 
 READERS = ["reader", "rewriter", "verifier"]
 """Prompts that ask no benchmark's questions; tests/runs/test_reader.py and test_rewriting.py have their requests."""
@@ -91,8 +95,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *WEIGHED, *READERS])
-    for name in [*NEW, *WEIGHED]:
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *WEIGHED, *PUBLISHED, *READERS])
+    for name in [*NEW, *WEIGHED, *PUBLISHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):
