@@ -18,6 +18,7 @@ from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.benchmarks.tombench import official
 from tomserve.benchmarks.tombench.source import ANSWER, KNOWN, NUMBER
+from tomserve.content.pyfile import load_module
 from tomserve.errors import TomserveError
 from tomserve.items import Item
 from tomserve.items.draw import limited
@@ -27,6 +28,7 @@ from tomserve.scoring.labels import Lettered
 from tomserve.scoring.score import score_row
 
 Cli = Callable[..., Outcome]
+STRATEGIES = {name: Strategy.load(name) for name in ("tombench_vanilla", "tombench_cot", "tombench_vote")}
 
 
 @pytest.fixture
@@ -219,7 +221,7 @@ def test_the_vote_takes_what_most_replies_choose(folder: Path) -> None:
         shown = turn.messages[-1]["content"].split("[答案选项]\n")[1].splitlines()
         return f"[[{next(line[0] for line in shown if line[3:] == wanted)}]]" if (wanted := next(said)) else ""
 
-    turns, conversation = talk(Strategy.load("tombench_vote"), item, reply)
+    turns, conversation = talk(STRATEGIES["tombench_vote"], item, reply)
     assert len(turns) == 5
     assert len({turn.messages[-1]["content"] for turn in turns}) > 1
     account = json.loads(conversation.conclusion or "")
@@ -232,7 +234,7 @@ def test_the_vote_takes_what_most_replies_choose(folder: Path) -> None:
 
 def test_a_vote_without_a_readable_reply_has_no_answer_but_an_official_one(folder: Path) -> None:
     item = next(item for item in items(folder) if item.id == "hinting/1/en")
-    _, conversation = talk(Strategy.load("tombench_vote"), item, lambda turn: "no idea")
+    _, conversation = talk(STRATEGIES["tombench_vote"], item, lambda turn: "no idea")
     account = json.loads(conversation.conclusion or "")
     assert "answer" not in account
     row = scored(item, "tombench_vote", conversation.conclusion or "")
@@ -251,12 +253,12 @@ def test_the_limit_draws_stories_whole_and_from_all_tasks(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def real() -> list[Item]:
-    return items(data_file("tombench/False Belief Task.jsonl").parent)
+    return items(data_file("ToMBench/data/False Belief Task.jsonl").parent)
 
 
 def test_the_published_files_are_the_known_ones(cli: Cli, real: list[Item]) -> None:
     assert len(real) == 5720
-    done = cli("dataset", "validate", "tombench", "--path", data_file("tombench/False Belief Task.jsonl").parent)
+    done = cli("dataset", "validate", "tombench", "--path", data_file("ToMBench/data/False Belief Task.jsonl").parent)
     assert (done.code, done.out.strip()) == (0, "5,720 questions in two languages from 2,860 rows: ok")
 
 
@@ -282,3 +284,30 @@ def test_every_letter_of_the_published_options_is_read_back(real: list[Item]) ->
         choices = Lettered(item.choices)
         assert read(f"[[{letter}]]", choices, 1, item.question).answer == item.answer
         assert read(f"{letter}. {item.answer}", choices, 1, item.question).answer == item.answer
+
+
+def test_the_prompts_are_the_published_ones_word_for_word(real: list[Item]) -> None:
+    theirs = load_module(data_file("ToMBench/prompts.py"), "published prompts")
+    for item in (item for item in real if item.factors["number"] == 1):
+        language, size = item.factors["language"], len(item.choices)
+        if size == 3:
+            continue  # an option stood twice
+        choices = dict(zip(("choice_a", "choice_b", "choice_c", "choice_d"), item.choices, strict=False))
+        form = vars(theirs)[f"UserEvaluatePrompt{size}Choices_{language}"]
+        user = form.format(story=item.story[0], question=item.question, **choices)
+        for name, ending in (("tombench_vanilla", ""), ("tombench_cot", "_cot")):
+            sent = STRATEGIES[name].turn(item).messages
+            assert [message["content"] for message in sent] == [
+                vars(theirs)[f"SystemEvaluatePrompt_{language}{ending}"],
+                user,
+            ]
+
+
+def test_the_official_reader_and_vote_are_the_published_ones() -> None:
+    theirs = vars(load_module(data_file("ToMBench/get_results.py"), "published scorer"))
+    chance = random.Random(1)
+    for _ in range(3000):
+        text = "".join(chance.choices(["[[", "]]", "[", "]", *"ABCDEab ", "no"], k=chance.randrange(9)))
+        assert official.letter_of(text)[0] == theirs["extract_answer"](text)
+        votes = chance.choices(["tea", "salt", "milk", "rice"], k=5)
+        assert official.majority(votes) == theirs["most_common_element"](votes)
