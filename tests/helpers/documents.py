@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
+from tests.helpers import tombench
 from tomserve import benchmarks
 
 ADDRESS = "http://localhost:8000/v1"
@@ -110,6 +111,7 @@ class Reader:
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
+        tombench.write(self.folder / "ToMBench/data")
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
 

@@ -231,6 +231,7 @@ BENCHMARK = Benchmark(
     study="tombench",
     strategies=("tombench_vanilla", "tombench_cot"),
     draw=Draw(over=("task",), unit=("story", "stories"), group=("task", "tasks")),
+    lettered=True,
     metrics=(METRIC,),
     rules=RULES,
     validate=validate,
