@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
+from tests.helpers import tombench
 from tests.helpers.choices_files import write_all
 from tests.helpers.dyntom import write_trials
 from tomserve import benchmarks
@@ -121,6 +122,7 @@ class Reader:
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         write_all(self.folder)
         write_trials(self.folder / "DynToM/data/script/data", 1)
+        tombench.write(self.folder / "ToMBench/data")
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
 

@@ -107,7 +107,7 @@ DOUBT = re.compile(
 )
 NEGATION = re.compile(
     r"\b(?:not|no|never|none|neither|nor|nowhere|without|notwithstanding|(?:ruled?|rules|ruling) out|excluded"
-    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b",
+    r"|cannot|cant|dont|doesnt|isnt|wasnt|wont)\b|n['\u2019]t\b|[\u4e0d\u6ca1\u975e\u672a]",
     re.I,
 )
 CLAUSE = re.compile(

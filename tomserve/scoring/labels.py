@@ -30,8 +30,8 @@ BESIDE = 60
 """How many characters of quotes, letters and the like may stand beside a long choice."""
 
 _ARTICLE = re.compile(r"(?:the|an|a)\s+", re.I)
-_WRAPPING = "\u200b\ufeff \t\r\n\"'`*_“”‘’«»()[]"
-_ENDING = ".,;:!" + _WRAPPING
+_WRAPPING = "\u200b\ufeff \t\r\n\"'`*_“”‘’«»()[]「」『』【】（）［］"
+_ENDING = ".,;:!。，；：！、" + _WRAPPING
 
 
 _LETTER = re.compile(r"(?:(?:option|choice|answer)\s+)?[(\[]?([a-z])(?:[)\]]?\s*[.):,\]-]*\s*(?<=[\s.):,\]-])(.+))?")
@@ -108,7 +108,7 @@ def _by_letter(text: str, choices: Lettered) -> tuple[str | None, str]:
 def _in_words(text: str, choices: Lettered) -> str | None:
     """The one choice that the text is when underscores and hyphens are read as spaces."""
     wanted = in_words(_bare(text))
-    fits = [choice for choice in choices if in_words(choice.casefold()) == wanted]
+    fits = [choice for choice in choices if in_words(_bare(choice)) == wanted]
     return fits[0] if len(fits) == 1 else None
 
 

@@ -33,6 +33,9 @@ KINDS = {
 }
 """The kinds of rules, from the plainest on, and what each of them means."""
 
+_LETTER = r"[^\W\u2e80-\uffef]"
+"""A character that belongs to a word with its neighbours: none of Chinese and the like, where no spaces stand."""
+
 NAME = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
 
 
@@ -85,7 +88,7 @@ def _labels(choices: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], bool
 @lru_cache(maxsize=256)
 def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
     folded = sorted((fold for fold, _ in _labels(choices)[0]), key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, folded))})(?!\w)")
+    return re.compile(rf"(?<!{_LETTER})(?:{'|'.join(map(re.escape, folded))})(?!{_LETTER})")
 
 
 @lru_cache(maxsize=64)
@@ -110,7 +113,7 @@ def _mentions(story: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ..
 
 
 def _of_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+    return (character.isalnum() or character == "_") and not "\u2e80" <= character <= "\uffef"
 
 
 def mentions(item: Item) -> tuple[str, ...]:

@@ -1,0 +1,254 @@
+"""The study of ToMBench: what is right by task, ability and language, counted by us and as its authors count.
+
+    tomserve analyze tombench-mymodel --study tombench
+
+Two ways to count, by `--intervals`: *recommended* (the default) reads replies by tomserve's rules, counts a reply that
+cannot be read as wrong, leaves out the English question that was printed with another story's options, and has
+intervals over stories; *published* takes what the official reader finds in every reply, and every question as
+independent. What the paper printed stands beside it in columns that end in _quoted.
+
+accuracy    all questions, by language, beside the best rule that follows nobody's mind
+tasks       by task; the row "mean of the tasks" is the paper's average, in which every task counts the same
+dimensions  by kind of ability (emotion, desire, ...)
+abilities   by each of the 31 abilities
+languages   Chinese minus English, on the same questions
+stories     stories of which every question is right, which the paper calls the coherent test
+official    the official scorer beside tomserve's: both shares, and how often the official reader guessed
+baselines   every rule that follows nobody's mind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies.contrasts import Record, contrast, pair, share
+from tomserve.studies.rows import REQUIRED, prepared
+from tomserve.studies.showing import Tables
+
+HUMAN = {
+    **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
+    **{"ambiguous_story": 0.950, "hinting": 0.971, "strange_story": 0.892, "faux_pas_recognition": 0.804},
+    **{"emotion": 0.864, "desire": 0.782, "intention": 0.904, "knowledge": 0.822, "belief": 0.893},
+    **{"non_literal_communication": 0.890, "mean of the tasks": 0.854, "mean of the dimensions": 0.861},
+}
+"""What people had right, as the repository's tables of results print it (task_results.png, ability_results.png); of
+the second table the printed average of people, .861, is not the mean of the printed row, .859."""
+
+GPT4 = {
+    "zh": {
+        **{"unexpected_outcome": 0.767, "scalar_implicature": 0.480, "persuasion_story": 0.610, "false_belief": 0.908},
+        **{"ambiguous_story": 0.830, "hinting": 0.883, "strange_story": 0.762, "faux_pas_recognition": 0.786},
+        **{"emotion": 0.759, "desire": 0.675, "intention": 0.778, "knowledge": 0.576, "belief": 0.841},
+        **{"non_literal_communication": 0.728, "mean of the tasks": 0.753, "mean of the dimensions": 0.726},
+    },
+    "en": {
+        **{"unexpected_outcome": 0.710, "scalar_implicature": 0.490, "persuasion_story": 0.650, "false_belief": 0.882},
+        **{"ambiguous_story": 0.775, "hinting": 0.825, "strange_story": 0.840, "faux_pas_recognition": 0.750},
+        **{"emotion": 0.757, "desire": 0.697, "intention": 0.847, "knowledge": 0.521, "belief": 0.828},
+        **{"non_literal_communication": 0.840, "mean of the tasks": 0.740, "mean of the dimensions": 0.748},
+    },
+}
+"""The same of GPT-4-1106 without reasoning, by language."""
+
+FACTORS: Mapping[str, Any] = {
+    **dict.fromkeys(("language", "task", "part", "dimension", "ability", "fault"), pl.String),
+    **{"options": pl.Int64, "metric_official_correct": pl.Boolean, "metric_official_guessed": pl.Float64},
+}
+_ARM = ("model", "strategy", "language")
+
+
+def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    """Every table of the study, by name; those without rows are left out.
+
+    scores: a score table. intervals: the way to count, recommended or published. Raises ConfigError for a table that
+    lacks a column.
+    """
+    kinds = baselines.Kinds.of(scores)
+    rows = prepared(scores, (*REQUIRED, *kinds.columns), FACTORS).collect()
+    if intervals == "published":
+        rows = rows.with_columns(correct=pl.col("metric_official_correct").fill_null(False))
+    else:
+        rows = rows.filter(pl.col("fault").ne_missing("of_another_story"))
+    eight = rows.filter(pl.col("part") == "tasks")
+    made: dict[str, list[Record]] = {
+        "accuracy": list(_by(rows, (), kinds, intervals)),
+        "tasks": [
+            *_by(eight, ("task",), kinds, intervals),
+            *_by(rows.filter(part="abilities"), ("task",), kinds, intervals),
+        ],
+        "dimensions": list(_by(rows, ("dimension",), kinds, intervals)),
+        "abilities": list(_by(rows, ("dimension", "ability"), kinds, intervals)),
+        baselines.TABLE: list(baselines.table(rows, kinds, ("model", "language"))),
+    }
+    made["tasks"] += list(_means([one for one in made["tasks"] if one["task"] in HUMAN], "task"))
+    made["dimensions"] += list(_means(made["dimensions"], "dimension"))
+    if intervals == "recommended":
+        made |= {
+            "languages": list(_languages(rows)),
+            "stories": list(_stories(rows)),
+            "official": list(_official(rows)),
+        }
+    return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
+
+
+def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str) -> Iterator[Record]:
+    """A share for each model, strategy, language and value of the keys, beside chance, a rule, and what was printed."""
+    named = [*_ARM, *keys]
+    for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
+        of: Record = dict(zip(named, key, strict=True))
+        chance = part.select((1 / pl.col("options")).mean()).item()
+        found = baselines.accuracy(part, kinds, intervals, brief=bool(keys))
+        yield {
+            **of,
+            "chance": chance,
+            **found,
+            **(_quoted(of, keys[-1]) if keys[-1:] not in ((), ("ability",)) else {}),
+        }
+
+
+def _quoted(record: Mapping[str, Any], key: str) -> Record:
+    name, printed = record[key], GPT4.get(record["language"], {})
+    return {"human_quoted": HUMAN.get(name), "gpt_4_1106_quoted": printed.get(name)}
+
+
+def _means(records: Sequence[Record], key: str) -> Iterator[Record]:
+    """For each model, strategy and language the mean of these records' accuracies, in which each counts the same; only
+    where as many are there as the paper has."""
+    wanted = 8 if key == "task" else 6
+    for arm in dict.fromkeys(tuple(record[name] for name in _ARM) for record in records):
+        own = [record for record in records if tuple(record[name] for name in _ARM) == arm]
+        if len(own) == wanted:
+            named: Record = {**dict(zip(_ARM, arm, strict=True)), key: f"mean of the {key}s"}
+            sums: Record = {name: sum(one[name] for one in own) for name in ("correct", "total")}
+            means: Record = {name: sum(one[name] for one in own) / wanted for name in ("accuracy", "chance")}
+            yield {**named, **sums, **means, **_quoted(named, key)}
+
+
+def _languages(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model and strategy, Chinese minus English on the questions that were asked in both."""
+    questions = rows.with_columns(question=pl.col("item").str.replace("/[a-z]+$", ""))
+    for (model, strategy), part in questions.group_by(["model", "strategy"], maintain_order=True):
+        found = pair(part.filter(language="zh"), part.filter(language="en"), on=("question",))
+        if found.height:
+            effect = contrast(found)
+            shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p", "gained", "lost")
+            yield {
+                "model": model,
+                "strategy": strategy,
+                "questions": found.height,
+                **{one: effect[one] for one in shown},
+            }
+
+
+def _stories(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy, language and task, how many stories with several questions have all of them right."""
+    named = [*_ARM, "task", "cluster"]
+    every = rows.group_by(named, maintain_order=True).agg(
+        pl.col("correct").all(),
+        pl.col("faulty").any(),
+        pl.len().alias("questions"),
+        (1 / pl.col("options")).product().alias("guess"),
+    )
+    several = every.filter(pl.col("questions") > 1)
+    both = pl.concat([several, several.with_columns(task=pl.lit("all"))])
+    for key, part in both.sort(*_ARM, "task").group_by([*_ARM, "task"], maintain_order=True):
+        found = share(part.with_columns(unread=pl.lit(False)))
+        yield {
+            **dict(zip((*_ARM, "task"), key, strict=True)),
+            **{"solved": found["correct"], "stories": found["total"], "share": found["accuracy"]},
+            **{"ci_low": found["ci_low"], "ci_high": found["ci_high"]},
+            **{"mean_questions": part["questions"].mean(), "chance": part["guess"].mean()},
+        }
+
+
+def _official(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy and language, the official scorer beside tomserve's, on the replies that it can read."""
+    for key, part in rows.drop_nulls("metric_official_correct").group_by(list(_ARM), maintain_order=True):
+        ours, theirs = part["correct"], part["metric_official_correct"]
+        yield {
+            **dict(zip(_ARM, key, strict=True)),
+            **{"replies": part.height, "accuracy": ours.mean(), "official_accuracy": theirs.mean()},
+            **{"only_ours": int((ours & ~theirs).sum()), "only_official": int((~ours & theirs).sum())},
+            **{"unread": int(part["unread"].sum()), "official_guessed": part["metric_official_guessed"].mean()},
+        }
+
+
+_SHARE = (
+    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over stories; a failure "
+    "(no answer, or none that can be read) counts as wrong; chance is what a blind guess among the choices gets right"
+)
+_QUOTED = (
+    "human_quoted and gpt_4_1106_quoted are what the authors printed for people and for GPT-4-1106 without reasoning, "
+    "from five votes a question, counted their way"
+)
+NOTES = {
+    "accuracy": f"All questions, by language (zh is Chinese, en English): {_SHARE}. {baselines.ABOUT}",
+    "tasks": f"By task, the eight tasks and the twelve sets of questions on one ability: {_SHARE}; {_QUOTED}. In the "
+    "mean of the tasks each of the eight counts the same, as in the paper's average.",
+    "dimensions": f"By kind of ability, over all files: {_SHARE}; {_QUOTED}. In the mean of the dimensions each of the "
+    "six counts the same.",
+    "abilities": f"By ability: {_SHARE}. A question that the file puts down to two abilities counts for the second.",
+    "languages": "Chinese (share_treated) minus English (share_control) on the same questions, with the options in the "
+    "same order: the difference with its 95% interval over stories. gained: questions right in Chinese alone, lost: "
+    "right in English alone.",
+    "stories": "Stories with several questions: the share of which every question is right (the paper's coherent "
+    "test), with its 95% interval. chance is what blind guesses solve. People were printed to lose 13.6 points from "
+    "their average of 85.4 to this test.",
+    "official": "The official scorer beside tomserve's on the same replies. official_guessed is the share of replies "
+    "in which its reader found no letter in brackets, and took the last capital A to D of the text, or A where there "
+    "is none; of a vote it is the mean share of the replies. only_ours and only_official count replies that one of the "
+    "two has right; unread those in which tomserve finds no answer.",
+    baselines.TABLE: baselines.NOTE,
+}
+_INDEPENDENT = (
+    "The share that the official scorer counts as right; its 95% interval takes the questions as independent of "
+    f"each other: (k + 2)/(n + 4) with the normal distribution. {_QUOTED[0].upper()}{_QUOTED[1:]}."
+)
+PUBLISHED = {
+    **dict.fromkeys(("accuracy", "tasks", "dimensions", "abilities"), _INDEPENDENT),
+    baselines.TABLE: baselines.NOTE,
+}
+
+
+def notes(intervals: str) -> Mapping[str, str]:
+    """What each table means, by its name. intervals: the way to count, recommended or published."""
+    return PUBLISHED if intervals == "published" else NOTES
+
+
+SHOWN = {
+    "accuracy": "model strategy language correct total accuracy ci_low ci_high chance unread",
+    "tasks": "model strategy language task total accuracy ci_low ci_high chance best_rule_accuracy human_quoted",
+    "dimensions": "model strategy language dimension total accuracy ci_low ci_high chance human_quoted",
+    "languages": "model strategy questions share_treated share_control risk_difference rd_low rd_high p",
+    "stories": "model strategy language task solved stories share ci_low ci_high chance",
+    "official": "model strategy language replies accuracy official_accuracy only_ours only_official official_guessed",
+}
+"""The columns of each table that the terminal prints."""
+
+
+def summary(tables: Tables) -> list[Excerpt]:
+    """What the terminal prints: of each table the columns that a reader needs first."""
+    excerpts = []
+    for name, columns in SHOWN.items():
+        if (frame := tables.get(name)) is not None:
+            kept = [column for column in columns.split() if column in frame.columns]
+            shown = frame.filter(task="all") if name == "stories" else frame
+            said = NOTES[name] if name in ("languages", "stories", "official") else ""
+            excerpts.append(Excerpt(name, shown.select(kept), (name,), said))
+    return excerpts
+
+
+STUDY = Study(
+    name="tombench",
+    tables=tables,
+    notes=notes,
+    warnings=baselines.missing,
+    summary=summary,
+    strata=("task",),
+    labels={"language": "language", "task": "task", "dimension": "dimension", "ability": "ability"},
+)
+"""The value by which tomserve knows the study."""

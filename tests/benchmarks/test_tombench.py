@@ -1,0 +1,313 @@
+"""ToMBench: reading its files, its official reader and vote, its strategies; on files of our own and on the real ones."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Outcome, data_file
+from tests.helpers import tombench
+from tests.helpers.strategies import talk
+from tomserve import benchmarks
+from tomserve.benchmarks.tombench import official
+from tomserve.benchmarks.tombench.source import ANSWER, KNOWN, NUMBER
+from tomserve.content.pyfile import load_module
+from tomserve.errors import TomserveError
+from tomserve.items import Item
+from tomserve.items.draw import limited
+from tomserve.prompting.strategy import Strategy
+from tomserve.scoring.answers import read
+from tomserve.scoring.labels import Lettered
+from tomserve.scoring.score import score_row
+
+Cli = Callable[..., Outcome]
+STRATEGIES = {name: Strategy.load(name) for name in ("tombench_vanilla", "tombench_cot", "tombench_vote")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tombench.write(tmp_path / "data")
+
+
+def items(path: Path) -> list[Item]:
+    return list(benchmarks.load("tombench", path))
+
+
+def test_every_question_is_an_item_in_both_languages(folder: Path) -> None:
+    found = {item.id: item for item in items(folder)}
+    assert len(found) == 2 * (2 * 20 + 2)
+    english, chinese = found["hidden_emotions/1/en"], found["hidden_emotions/1/zh"]
+    assert english.story == ("Anna puts the pen into the blue box and goes to the Hidden Emotions.",)
+    assert (english.answer, chinese.answer) == ("Blue box", "蓝盒子")
+    # Both languages show the options in the same order, which is not that of the file for all questions.
+    meanings = dict(zip(("蓝盒子", "红盒子", "抽屉", "书包"), ("Blue box", "Red box", "Drawer", "Bag"), strict=True))
+    assert [meanings[choice] for choice in chinese.choices] == list(english.choices)
+    assert len({item.choices for item in found.values() if item.factors["language"] == "en"}) > 10
+    assert english.cluster == chinese.cluster == found["hidden_emotions/2/en"].cluster
+    assert len({item.cluster for item in found.values()}) == 21  # the file of false beliefs has two stories
+
+
+def test_the_design_is_read_from_the_file(folder: Path) -> None:
+    found = {item.id: item.factors for item in items(folder)}
+    assert found["false_belief/1/en"] | {"letter": "", "fault": ""} == {
+        "task": "false_belief",
+        "part": "tasks",
+        "dimension": "belief",
+        "ability": "content_false_beliefs",
+        "order": 1,
+        "language": "en",
+        "options": 4,
+        "letter": "",
+        "number": 1,
+        "fault": "",
+    }
+    second = found["false_belief/3/zh"]
+    assert (second["ability"], second["order"]) == ("second_order_beliefs", 2)
+    assert found["persuasion_story/1/en"]["ability"] == "desires_influence"
+    assert found["strange_story/1/en"]["dimension"] == "non_literal_communication"
+    assert found["scalar_implicature/1/en"]["ability"] == "information_knowledge_links"
+    assert found["multiple_desires/1/en"]["part"] == "abilities"
+
+
+def test_two_options_whose_places_hold_nan(folder: Path) -> None:
+    chinese = next(item for item in items(folder) if item.id == "faux_pas_recognition/1/zh")
+    assert sorted(chinese.choices) == ["不是", "是"]
+    assert chinese.answer == "不是"
+
+
+FAULTS = {
+    "an option twice": ({"OPTION-C": "Red box"}, "en", "option_twice"),
+    "a letter with a full stop": ({ANSWER: "A. "}, "zh", "letter_misspelt"),
+    "fewer options in Chinese": ({"选项C": None, "选项D": None, ANSWER: "B"}, "en", "of_another_story"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_known_faults_are_marked(name: str, tmp_path: Path) -> None:
+    changed, language, fault = FAULTS[name]
+    path = tmp_path / "Hidden Emotions.jsonl"
+    path.write_text(json.dumps(tombench.row("Hidden Emotions", 1, **{ANSWER: "A", **changed})))
+    item = next(item for item in items(path) if item.factors["language"] == language)
+    assert item.factors["fault"] == fault
+    assert len(set(item.choices)) == item.factors["options"]
+
+
+BROKEN = {
+    "no JSON": ("{", "Hidden Emotions.jsonl:1: is no JSON"),
+    "no object": ("[1]", r"found [1]; expected a JSON object"),
+    "no story": ({"STORY": ""}, "STORY: found ''; expected a text"),
+    "no letter": ({ANSWER: "E"}, r"答案\nANSWER: found 'E'; expected one of A, B, C, D"),
+    "a letter without an option": ({**tombench.TWO, ANSWER: "D"}, "expected the letter of one of 2 options"),
+    "one option": (
+        {"OPTION-B": None, "OPTION-C": None, "OPTION-D": None},
+        "OPTION-B: found None; expected two options",
+    ),
+    "a gap between options": ({"选项C": None}, "选项C: found None; expected two options, or four"),
+    "no number": ({NUMBER: "1"}, r"序号\nINDEX: found '1'; expected a whole number"),
+    "no ability": ({"能力\nABILITY": "beliefs"}, "expected a name such as 'Belief: Content false beliefs'"),
+    "another ability": ({"能力\nABILITY": "Magic: Wands"}, "expected one of the kinds emotion, desire"),
+    "a list for a text": ({"QUESTION": ["Who?"]}, "QUESTION: found ['Who?']; expected a text"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_row_is_one_line(name: str, cli: Cli, tmp_path: Path) -> None:
+    changed, expected = BROKEN[name]
+    row = changed if isinstance(changed, str) else json.dumps(tombench.row("Hidden Emotions", 1, **changed))
+    (tmp_path / "Hidden Emotions.jsonl").write_text(row)
+    done = cli("dataset", "audit", "tombench", "--path", tmp_path / "Hidden Emotions.jsonl")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert expected in done.err
+
+
+def test_mutilated_files_never_end_in_a_traceback(folder: Path) -> None:
+    whole = (folder / "False Belief Task.jsonl").read_bytes()
+    chance = random.Random(0)
+    for _ in range(200):
+        broken = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            place = chance.randrange(len(broken))
+            broken[place : place + chance.randrange(4)] = bytes(
+                chance.choices(b'\x00\xff{}[]",:AZ\n0', k=chance.randrange(3))
+            )
+        (folder / "False Belief Task.jsonl").write_bytes(broken)
+        with suppress(TomserveError):
+            items(folder / "False Belief Task.jsonl")
+
+
+def test_a_missing_file_says_where_to_get_it(cli: Cli, folder: Path) -> None:
+    nothing = cli("dataset", "audit", "tombench")
+    assert nothing.code == 2
+    assert "data of github.com/zhchen18/ToMBench (licence: MIT, for evaluation only)" in nothing.err
+    (folder / "Hinting Task Test.jsonl").unlink()
+    part = cli("dataset", "audit", "tombench", "--path", folder)
+    assert part.code == 2
+    assert "lacks 1 of 20 files, the first is 'Hinting Task Test.jsonl'" in part.err
+    other = folder / "mine.jsonl"
+    other.write_text("{}")
+    assert "the name says which task it holds" in cli("dataset", "audit", "tombench", "--path", other).err
+
+
+def test_a_changed_file_is_known_by_its_digests(cli: Cli, folder: Path) -> None:
+    done = cli("dataset", "validate", "tombench", "--path", folder)
+    assert done.code == 1
+    assert "this is not data of commit 4f491f0: 42 of 42 rows differ" in done.out
+
+
+def test_the_audit_says_what_the_official_prompt_shows(cli: Cli, folder: Path) -> None:
+    done = cli("dataset", "audit", "tombench", "--path", folder)
+    assert done.code == 0
+    assert "Letters of the right answers in the file: A " in done.out
+    assert "an option keeps its letter in the file, beside the one shown: 0 (en) and 1 (zh)." in done.out
+
+
+READ = {
+    "[[C]]": ("C", "marked"),
+    "First [[B]], no: [[A]]": ("A", "marked"),
+    "it is [D].": ("D", "marked"),
+    "B is the answer": ("B", "last letter"),
+    "Because Anna saw it": ("A", "last letter"),
+    "不知道": ("A", "nothing"),
+    "": ("A", "nothing"),
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_the_official_reader_finds_a_letter_in_anything(text: str) -> None:
+    assert official.letter_of(text) == READ[text]
+
+
+def test_orders_are_drawn_by_the_question_alone() -> None:
+    choices = ["tea", "salt", "milk", "rice"]
+    drawn = official.orders("hinting/7/en", choices)
+    assert drawn == official.orders("hinting/7/zh", choices)
+    assert len(drawn) == 5
+    assert all(sorted(order) == sorted(choices) for order in drawn)
+    many = [order for number in range(400) for order in official.orders(f"hinting/{number}/en", choices)]
+    first = Counter(order[0] for order in many)
+    assert all(420 < first[choice] < 580 for choice in choices)  # 500 are expected, with a spread of 19
+
+
+def scored(item: Item, strategy: str, text: str) -> dict[str, object]:
+    rules = replace(benchmarks.scoring("tombench"), lettered=True)  # as the strategy says
+    return score_row("run", "model", item, {"strategy": strategy, "status": "ok", "text": text}, scoring=rules)
+
+
+def test_official_and_own_reading_stand_side_by_side(folder: Path) -> None:
+    item = next(item for item in items(folder) if item.id == "hidden_emotions/1/en")
+    right = "ABCD"[item.choices.index(item.answer)]
+    wrong = next(letter for letter in "ABCD" if letter != right)
+    both = scored(item, "tombench_vanilla", f"[[{right}]]")
+    assert (both["correct"], both["metric_official_correct"], both["metric_official_guessed"]) == (True, True, 0.0)
+    unread = scored(item, "tombench_vanilla", "I cannot decide")
+    assert unread["status"] == "invalid"
+    assert unread["metric_official_guessed"] == 1.0
+    assert scored(item, "tombench_vanilla", f"Perhaps {wrong}? I do not know.")["metric_official_guessed"] == 1.0
+
+
+def test_the_vote_takes_what_most_replies_choose(folder: Path) -> None:
+    item = next(item for item in items(folder) if item.id == "hinting/1/zh")
+    other = next(choice for choice in item.choices if choice != item.answer)
+    said = iter([item.answer, other, other, item.answer, item.answer])
+
+    def reply(turn: object) -> str:
+        shown = turn.messages[-1]["content"].split("[答案选项]\n")[1].splitlines()
+        return f"[[{next(line[0] for line in shown if line[3:] == wanted)}]]" if (wanted := next(said)) else ""
+
+    turns, conversation = talk(STRATEGIES["tombench_vote"], item, reply)
+    assert len(turns) == 5
+    assert len({turn.messages[-1]["content"] for turn in turns}) > 1
+    account = json.loads(conversation.conclusion or "")
+    assert account["answer"] == item.answer
+    assert account["votes"] == account["official"] == [item.answer, other, other, item.answer, item.answer]
+    assert account["fallbacks"] == 0
+    row = scored(item, "tombench_vote", conversation.conclusion or "")
+    assert (row["correct"], row["metric_official_correct"], row["metric_official_guessed"]) == (True, True, 0.0)
+
+
+def test_a_vote_without_a_readable_reply_has_no_answer_but_an_official_one(folder: Path) -> None:
+    item = next(item for item in items(folder) if item.id == "hinting/1/en")
+    _, conversation = talk(STRATEGIES["tombench_vote"], item, lambda turn: "no idea")
+    account = json.loads(conversation.conclusion or "")
+    assert "answer" not in account
+    row = scored(item, "tombench_vote", conversation.conclusion or "")
+    assert row["status"] == "invalid"
+    assert row["metric_official_guessed"] == 1.0
+    assert account["official"] == [order[0] for order in official.orders(item.id, item.choices)]
+
+
+def test_the_limit_draws_stories_whole_and_from_all_tasks(folder: Path) -> None:
+    every = items(folder)
+    drawn = limited(every, 20, benchmarks.get("tombench").draw)
+    sizes = Counter(item.cluster for item in every)
+    assert all(count == sizes[cluster] for cluster, count in Counter(item.cluster for item in drawn).items())
+    assert len({item.factors["task"] for item in drawn}) == len(drawn) / 4
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Item]:
+    return items(data_file("ToMBench/data/False Belief Task.jsonl").parent)
+
+
+def test_the_published_files_are_the_known_ones(cli: Cli, real: list[Item]) -> None:
+    assert len(real) == 5720
+    done = cli("dataset", "validate", "tombench", "--path", data_file("ToMBench/data/False Belief Task.jsonl").parent)
+    assert (done.code, done.out.strip()) == (0, "5,720 questions in two languages from 2,860 rows: ok")
+
+
+def test_counts_of_the_published_files(real: list[Item]) -> None:
+    english = [item for item in real if item.factors["language"] == "en"]
+    assert Counter(item.factors["letter"] for item in english) == {"A": 768, "B": 967, "C": 619, "D": 506}
+    assert {item.factors["task"] for item in english} == set(KNOWN.values())
+    assert sum(item.factors["part"] == "tasks" for item in english) == 2470
+    assert len({item.factors["ability"] for item in english}) == 31
+    assert len({item.cluster for item in english}) == 1186
+    faults = Counter((item.factors["fault"], item.factors["language"]) for item in real if item.factors["fault"])
+    assert faults == {
+        ("letter_misspelt", "en"): 1,
+        ("letter_misspelt", "zh"): 1,
+        ("of_another_story", "en"): 1,
+        ("option_twice", "en"): 2,
+    }
+
+
+def test_every_letter_of_the_published_options_is_read_back(real: list[Item]) -> None:
+    for item in real:
+        letter = "ABCD"[item.choices.index(item.answer)]
+        choices = Lettered(item.choices)
+        assert read(f"[[{letter}]]", choices, 1, item.question).answer == item.answer
+        assert read(f"{letter}. {item.answer}", choices, 1, item.question).answer == item.answer
+
+
+def test_the_prompts_are_the_published_ones_word_for_word(real: list[Item]) -> None:
+    theirs = load_module(data_file("ToMBench/prompts.py"), "published prompts")
+    for item in (item for item in real if item.factors["number"] == 1):
+        language, size = item.factors["language"], len(item.choices)
+        if size == 3:
+            continue  # an option stood twice
+        choices = dict(zip(("choice_a", "choice_b", "choice_c", "choice_d"), item.choices, strict=False))
+        form = vars(theirs)[f"UserEvaluatePrompt{size}Choices_{language}"]
+        user = form.format(story=item.story[0], question=item.question, **choices)
+        for name, ending in (("tombench_vanilla", ""), ("tombench_cot", "_cot")):
+            sent = STRATEGIES[name].turn(item).messages
+            assert [message["content"] for message in sent] == [
+                vars(theirs)[f"SystemEvaluatePrompt_{language}{ending}"],
+                user,
+            ]
+
+
+def test_the_official_reader_and_vote_are_the_published_ones() -> None:
+    theirs = vars(load_module(data_file("ToMBench/get_results.py"), "published scorer"))
+    chance = random.Random(1)
+    for _ in range(3000):
+        text = "".join(chance.choices(["[[", "]]", "[", "]", *"ABCDEab ", "no"], k=chance.randrange(9)))
+        assert official.letter_of(text)[0] == theirs["extract_answer"](text)
+        votes = chance.choices(["tea", "salt", "milk", "rice"], k=5)
+        assert official.majority(votes) == theirs["most_common_element"](votes)

@@ -1,0 +1,93 @@
+"""Bundles of sixteen questions: drawn whole, counted whole, beside chance and rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.conftest import Outcome
+from tomserve import benchmarks
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.items.draw import limited
+from tomserve.scoring.score import item_fields, score_row
+from tomserve.studies import analyze
+
+
+@pytest.fixture(scope="module")
+def items() -> list[Item]:
+    return list(benchmarks.load("bundles"))
+
+
+def scores(items: list[Item], wrong: Callable[[Item], bool]) -> pl.DataFrame:
+    """The score table of a model that is right but where `wrong` says."""
+    rules = benchmarks.scoring("bundles")
+    rows = []
+    for item in items:
+        other = next(choice for choice in item.choices if choice != item.answer)
+        row = {"strategy": "vanilla", "status": "ok", "text": other if wrong(item) else item.answer}
+        rows.append(item_fields(item, rules) | score_row("run", "model", item, row, scoring=rules))
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def test_a_bundle_has_its_four_scenarios_two_versions_and_two_questions(items: list[Item]) -> None:
+    assert set(Counter(item.cluster for item in items).values()) == {16}
+    design = ("scenario", "swapped", "question_kind")
+    assert len({tuple(item.factors[name] for name in design) for item in items if item.cluster == "C1/none"}) == 16
+
+
+@pytest.mark.parametrize("limit", [16, 70, 333])
+def test_the_limit_draws_whole_bundles(items: list[Item], limit: int) -> None:
+    drawn = Counter(item.cluster for item in limited(items, limit, benchmarks.get("bundles").draw))
+    assert set(drawn.values()) == {16}
+    assert len(drawn) == limit // 16
+
+
+def test_one_wrong_answer_loses_a_bundle(items: list[Item]) -> None:
+    none = [item for item in items if item.factors["perturbation"] == "none"]
+    missed = next(item.id for item in none if item.factors["scenario"] == "false_belief")
+    found = analyze(scores(none, lambda item: item.id == missed), "bundles")
+    bundles = found["all"].row(0, named=True)
+    assert (bundles["solved"], bundles["bundles"]) == (len(none) // 16 - 1, len(none) // 16)
+    assert bundles["chance"] == pytest.approx(3**-16)
+    assert dict(found["right"].select("right", "bundles").rows()) == {15: 1, 16: len(none) // 16 - 1}
+
+
+def test_whoever_answers_with_reality_solves_none_and_misses_false_beliefs_alone(items: list[Item]) -> None:
+    def mind(item: Item) -> bool:
+        return (item.factors["scenario"], item.factors["question_kind"]) == ("false_belief", "belief")
+
+    found = analyze(scores(items, mind), "bundles")
+    missed = found["false_belief"].row(0, named=True)
+    assert (missed["solved"], missed["only_false_beliefs_missed"]) == (0, 68)
+    assert (missed["only_controls_missed"], missed["both_missed"]) == (0, 0)
+    assert found["all"]["best_rule_solved"].item() is not None
+    assert found["bundles"].height == 11
+
+
+def test_the_rules_are_counted_by_whole_bundles_too(items: list[Item]) -> None:
+    table = scores(items, lambda item: False).with_columns(rule_first_choice=pl.lit(True))
+    row = analyze(table, "bundles")["all"].row(0, named=True)
+    assert (row["best_rule"], row["best_rule_solved"]) == ("first choice", 68)
+
+
+def test_bundles_that_were_not_asked_whole_are_left_out(items: list[Item]) -> None:
+    table = scores([item for item in items if item.cluster in ("C1/none", "C3/none")], lambda item: False)
+    assert analyze(table.head(31), "bundles")["all"]["bundles"].item() == 1
+    with pytest.raises(ConfigError, match="no bundle of 16 questions was asked whole; ask the benchmark 'bundles'"):
+        analyze(table.head(15), "bundles")
+
+
+def test_both_ways_to_count_and_the_terminal(items: list[Item], cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    table = scores(items, lambda item: item.cluster == "C1/none")
+    ours, theirs = (analyze(table, "bundles", intervals=kind)["all"] for kind in ("recommended", "published"))
+    assert ours["share"].item() == theirs["share"].item() == 67 / 68
+    assert ours["ci_low"].item() != theirs["ci_low"].item()
+    table.write_parquet(tmp_path / "s.parquet")
+    done = cli("analyze", tmp_path / "s.parquet", "--study", "bundles")
+    assert done.code == 0
+    assert "1 in 43,046,721" in done.out
