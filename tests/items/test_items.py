@@ -50,6 +50,14 @@ def test_mistakes_are_refused(change: dict, reason: str) -> None:
         make_item(**change)
 
 
+def test_a_choice_may_be_several_sentences_but_no_page() -> None:
+    long = "Ida saw it. " * 166 + "So say I"
+    assert len(long) == 2000
+    assert make_item(choices=["tea", "salt", long], answer=long, gold=None).answer == long
+    with pytest.raises(ValueError, match="at most 2000"):
+        make_item(choices=["tea", "salt", f"{long}."], gold=None)
+
+
 def test_gold_may_list_chains() -> None:
     item = make_item(gold={"chains": [["unknown", "tea", "tea"], ["unknown", "salt", "tea"]]})
     assert len(list(item.gold.automaton().chains())) == 2

@@ -10,7 +10,7 @@ from tests.conftest import make_item
 from tomserve.benchmarks import scoring
 from tomserve.scoring import statements
 from tomserve.scoring.answers import read
-from tomserve.scoring.labels import Lettered
+from tomserve.scoring.labels import LONGEST, Lettered, longest, match
 from tomserve.scoring.mentions import Mention, mentions
 from tomserve.scoring.samples import SAMPLED
 from tomserve.scoring.score import COLUMNS, score_row
@@ -486,3 +486,38 @@ def test_factors_become_columns_and_may_not_shadow() -> None:
     for name in (*COLUMNS, *SAMPLED):  # refused before anything is asked, not after
         with pytest.raises(ValueError, match=f"factor '{name}' has the name of a score column"):
             make_item(1, factors={name: 2})
+
+
+LONG = tuple(
+    f"{name} knows that {'the kettle and the pan are in the shed, ' * 30}as Ivo said. {name} {end}"
+    for name, end in (("Ida", "does not know who sold them."), ("Udo", "was not told of the sale."))
+)
+
+
+@pytest.mark.parametrize("lettered", [False, True])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{}",
+        '{{"answer": "{}"}}',
+        "\u201c{}\u201d",
+        "Answer: {}",
+        "<answer>{}</answer>",
+        "\\boxed{{{}}}",
+        "#### {}",
+        "So the correct answer is: {}",
+    ],
+)
+def test_a_choice_of_a_thousand_characters_and_two_sentences_is_read(form: str, lettered: bool) -> None:
+    choices = Lettered(LONG) if lettered else LONG
+    assert all(len(label) > 1000 for label in LONG)
+    for label in LONG:
+        assert read(form.format(label), choices).answer == label
+        assert read(form.format(label), tuple(reversed(LONG))).answer == label
+
+
+def test_how_long_a_label_may_be_follows_from_the_choices() -> None:
+    assert longest(CHOICES) == longest(("x" * 200, "y")) == LONGEST == 260
+    assert longest(LONG) == max(map(len, LONG)) + 60
+    assert read(f"{'tea' + ' ' * 300}", CHOICES).answer == "tea"
+    assert match("tea".ljust(261), CHOICES)[0] is None, "what is longer than any choice is prose"

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from tomserve.items.automaton import Automaton
 from tomserve.scoring import objects
-from tomserve.scoring.labels import AGAINST_LETTER, LONGEST, Lettered, match
+from tomserve.scoring.labels import AGAINST_LETTER, Lettered, longest, match
 from tomserve.scoring.mentions import AGAINST, mentions
 from tomserve.scoring.prose import prose
 from tomserve.scoring.statements import plain_lines
@@ -128,7 +128,7 @@ def _without_object(
     if reason != objects.NONE:
         return Reading(None, None, reason)
     bare = text.strip()
-    answer, step = match(bare, choices) if len(bare) <= LONGEST else (None, "")
+    answer, step = match(bare, choices) if len(bare) <= longest(choices) else (None, "")
     if answer is not None:
         return Reading(f"label{suffix}{'+' + step if step else ''}", answer)
     found = _from_prose(text, choices, suffix, reason, question, whole)

@@ -25,7 +25,9 @@ AGAINST_LETTER = "against-letter"
 
 UNKNOWN = "unknown"
 LONGEST = 260
-"""Most characters of a label with its quotes and the like; a longer text is prose."""
+"""Most characters of a label with its quotes and the like where no choice is long; a longer text is prose."""
+BESIDE = 60
+"""How many characters of quotes, letters and the like may stand beside a long choice."""
 
 _ARTICLE = re.compile(r"(?:the|an|a)\s+", re.I)
 _WRAPPING = "\u200b\ufeff \t\r\n\"'`*_“”‘’«»()[]"
@@ -52,6 +54,16 @@ class Lettered(tuple[str, ...]):
         return self.offered[place] if place < len(self.offered) else None
 
 
+def longest(choices: Sequence[str]) -> int:
+    """Most characters of a text that is one of these choices and no prose: LONGEST, more where a choice is so long."""
+    return max(LONGEST, BESIDE + max(map(len, choices), default=0))
+
+
+def further(choices: Sequence[str]) -> int:
+    """How many characters longer than usual a text may be that names one of these choices; 0 where none is long."""
+    return longest(choices) - LONGEST
+
+
 def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     """The label that a value names, and the step that found it.
 
@@ -59,7 +71,7 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     leading "the", "a" or "an" differs as well; for Lettered choices also "words", "letter" and "against-letter".
     (None, "") where nothing fits, or more than one label does.
     """
-    if not isinstance(value, str) or len(value) > LONGEST:
+    if not isinstance(value, str) or len(value) > longest(choices):
         return None, ""
     if value in choices:
         return value, ""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tomserve.scoring.cues import SUPPOSED
-from tomserve.scoring.labels import match
+from tomserve.scoring.labels import further, match
 from tomserve.scoring.mentions import Mention, mentions
+from tomserve.scoring.tags import tagged
 
 
 class Claim(NamedTuple):
@@ -46,20 +48,14 @@ class Said(NamedTuple):
 
 
 LONGEST = 400
-"""How many characters after "the answer is" may name the choice; a bound, so that a long sentence is read in linear
-time."""
+"""How many characters after "the answer is" may name the choice, more where choices are long; a bound, so that a long
+sentence is read in linear time."""
 
 _NOUN = r"(?:answer|choice|option|letter|solution|conclusion|response|selection)"
 _FORM = re.compile(
     r"(?<!long )(?<!detailed )(?<!full )\b(?:answer|correct (?:choice|option))(?: (?:to|for) [^.:\n]{1,160}| is"
     r"| choice| option| letter)?"
     r"[ ]?(?:[:=\uff1a]|=>|\u2192|->)[ ]?",
-    re.I,
-)
-_TAGGED = re.compile(
-    r"<(?:final_)?answer>(?=([^<\n]{0,300})</(?:final_)?answer>)"
-    r"|\\boxed\{(?:\\(?:text|textbf|mathrm|mathbf)\{)?(?=([^{}\n]{0,300})\})|(?:^"
-    r"|\n)#{4}[ ]?(?=([^\n:?]{0,60}(?:\n|$)))",
     re.I,
 )
 _CUE = re.compile(
@@ -125,9 +121,6 @@ _AGAIN = re.compile(
     r"|looking (?:back|again)|scratch that)\b",
     re.I,
 )
-_HEAD_ALONE = re.compile(
-    r"\W*[A-Za-z ]{0,30}(?:answer|explanation|reasoning|analysis|step|conclusion)[\w ]{0,20}\W*", re.I
-)
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<![\s(\[\".][A-Za-z]\.)(?<!^[A-Za-z]\.)(?<!\b\d\.)[\"')\]\u201d]*\s+"
     r"|(?<= [A-Z]\.)\s+(?=(?:One|This|That|He|She|They|It|Because|Since|So|But|However|Therefore|Note|If"
@@ -188,9 +181,9 @@ def unbulleted(line: str) -> str:
 
 def stated(text: str, choices: Sequence[str]) -> Said:
     """What the text says that its answer is, in time proportional to its length."""
-    texts = {next(filter(None, found.groups()), "") for found in _TAGGED.finditer(text)}
-    tagged = {_one(one, choices) for one in texts if one.strip() and not _HEAD_ALONE.fullmatch(one.strip())}
-    lines = plain_lines(_TAGGED.sub("", text) if tagged else text)
+    texts, text = tagged(text, choices)
+    in_tags = {_one(one, choices) for one in texts}
+    lines = plain_lines(text)
     claims: list[Claim] = []
     known: dict[tuple[str, str], list[Claim]] = {}  # a reply that repeats itself is read once
     start = 0
@@ -200,7 +193,7 @@ def stated(text: str, choices: Sequence[str]) -> Said:
             known[line, after] = list(_of_line(line, after, choices))
         claims += [one._replace(place=start + one.place) for one in known[line, after]]
         start += len(line) + 1
-    forms = tagged | {one.choice for one in claims if one.form}
+    forms = in_tags | {one.choice for one in claims if one.form}
     return Said(forms, {one.choice for one in claims if not one.form}, _final(claims, "\n".join(lines)))
 
 
@@ -256,7 +249,7 @@ def _in_sentence(
     seen: set[tuple[str, str]] = set()
     for cue in _CUE.finditer(sentence):
         before = re.split(r"[:;,]", sentence[max(0, cue.start() - 60) : cue.start()])[-1]
-        rest = sentence[cue.end() : cue.end() + LONGEST]
+        rest = sentence[cue.end() : cue.end() + LONGEST + further(choices)]
         if (before, rest) in seen:
             continue
         seen.add((before, rest))
@@ -285,6 +278,8 @@ def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str 
 
     whole: the text is all that was said, such as a line after "Answer:", in which "No, x" takes the answer back.
     """
+    if _of_several(tuple(choices)) and (label := match(text.strip(" \"'"), choices)[0]) is not None:
+        return label
     parts = sentences(text)
     text, rest = _ADVERB.sub("", parts[0]), " ".join(parts[1:])
     if (label := match(text.strip(" \"'"), choices)[0]) is not None:
@@ -300,6 +295,12 @@ def _first_of(text: str, choices: Sequence[str], *, whole: bool = False) -> str 
             return None
         return None if _revoked(text[one.end :], one, named[number + 1 :], one.end) else one.choice
     return None
+
+
+@lru_cache(maxsize=256)
+def _of_several(choices: tuple[str, ...]) -> bool:
+    """Whether one of the choices has several sentences, so that the text has to be taken as a whole."""
+    return any(len(sentences(choice)) > 1 for choice in choices)
 
 
 def _denied(between: str) -> bool:
