@@ -137,7 +137,7 @@ class Plan:
     @property
     def wanted(self) -> int:
         """How many questions meet the conditions; a limit may leave some of them out."""
-        return len(self.every.where(conditions_of(self.options, self.benchmark)))
+        return len(self.every.apart()[0].where(conditions_of(self.options, self.benchmark)))
 
     @property
     def again_share(self) -> float:
