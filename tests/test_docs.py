@@ -118,6 +118,12 @@ def test_every_page_is_reached_from_the_first() -> None:
     }
 
 
+def test_the_page_of_published_benchmarks_names_every_one_of_their_pages() -> None:
+    folder = DOCS / "how-to/published"
+    listed = set(re.findall(r"^\| \[(\w+)\]\(\1\.md\)", (folder / "index.md").read_text(), re.M))
+    assert {path.stem for path in folder.glob("*.md")} - {"index"} <= listed
+
+
 @pytest.mark.parametrize("page", TYPED)
 def test_what_a_page_tells_the_reader_to_type_works(page: str, endpoint: Endpoint, begun: Path, tmp_path: Path) -> None:
     Reader(tmp_path, endpoint, begun).follow((DOCS / page).read_text())

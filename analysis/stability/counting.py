@@ -16,10 +16,19 @@ from tomserve.stats.stability import below_floor, stability, weighted_share
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, contrast, share
 
-from .rows import SHORT, UNREADABLE, Asked, both, by_arm, in_order
+from .rows import ARM, SHORT, UNREADABLE, Asked, both, by_arm, in_order
 
 MEANS = {"T1-T4": ("T1", "T2", "T3", "T4"), "T1-T6": ("T1", "T2", "T3", "T4", "T5", "T6")}
 """The means that stand below the kinds, by their short names: the source's, and that of all kinds."""
+
+COLUMNS = (
+    *("model", "strategy", "benchmark", "variant", "short", "pairs", "same", "s", "s_low", "s_high", "d", "s0"),
+    *("kappa", "kappa_low", "kappa_high", "floor", "floor_low", "floor_high", "minus_floor", "minus_low", "minus_high"),
+    *("unreadable", "right", "s_right", "wrong", "s_wrong", "accuracy_original", "accuracy_variant"),
+    *("difference", "difference_low", "difference_high", "p", "gained", "lost", "mcnemar_exact"),
+    *("constant_accuracy", "above_constant", "left_out", "unpaired", "clusters", "few_clusters"),
+)
+"""The columns of the table `stability`, of which a table lacks those that nothing is known of."""
 
 NOTHING = Interval(*UNDEFINED, method="not measured")
 
@@ -27,7 +36,9 @@ NOTHING = Interval(*UNDEFINED, method="not measured")
 def by_kind(asked: Asked) -> Iterator[Record]:
     """The table `stability`: for each model, strategy and benchmark T0, then every kind, then the means of kinds."""
     pairs = {tuple(arm.values()): part for arm, part in by_arm(asked.pairs)}
-    for arm, own in by_arm(asked.originals):
+    arms = pl.concat([asked.originals.select(ARM), asked.variants.select(ARM)]).unique(maintain_order=True)
+    for arm, _ in by_arm(arms):
+        own = asked.originals.filter(**arm)
         part = pairs.get(tuple(arm.values()), asked.pairs.clear())
         floor = floor_of(own)
         if not math.isnan(floor.estimate):
@@ -35,9 +46,11 @@ def by_kind(asked: Asked) -> Iterator[Record]:
         kinds = in_order(asked.variants.filter(**arm)["variant"])
         records = [_kind(part.filter(variant=kind), asked, arm, kind, floor) for kind in kinds]
         yield from records
+        before: list[Record] = []
         for short, members in MEANS.items():
             there = [record for record in records if record["short"] in members and record["pairs"]]
-            if len(there) > 1:
+            if len(there) > max(1, len(before)):  # a mean of the same kinds would say the same once more
+                before = there
                 yield {**arm, **_mean(short, there, members, part, floor)}
 
 
@@ -64,7 +77,7 @@ def _again(originals: pl.DataFrame, floor: Interval) -> Record:
         "unreadable": int(unread),
         **_by_outcome(kept, again["correct"].to_numpy()),
         "left_out": originals.height - again.height,
-        **_clusters(again, floor),
+        **_clusters(again),
     }
 
 
@@ -80,7 +93,7 @@ def _kind(part: pl.DataFrame, asked: Asked, arm: dict[str, str], kind: str, floo
         **record,
         "left_out": everybody.filter(~pl.col("item").is_in(list(covered))).height,
         "unpaired": told.height - part.height,
-        **_clusters(part, None),
+        **_clusters(part),
     }
 
 
@@ -140,9 +153,9 @@ def _accuracy(part: pl.DataFrame, asked: Asked) -> Record:
     return record
 
 
-def _clusters(part: pl.DataFrame, found: Interval | None) -> Record:
+def _clusters(part: pl.DataFrame) -> Record:
     clusters = part["cluster"].n_unique()
-    return {"clusters": clusters, "few_clusters": clusters < FEW, **({"method": found.method} if found else {})}
+    return {"clusters": clusters, "few_clusters": clusters < FEW}
 
 
 def _mean(short: str, there: Sequence[Record], members: Sequence[str], part: pl.DataFrame, floor: Interval) -> Record:
@@ -163,7 +176,7 @@ def _mean(short: str, there: Sequence[Record], members: Sequence[str], part: pl.
         **{column: mean(column) for column in plain},
         **_gap(found, floor),
         "unreadable": sum(record["unreadable"] for record in there),
-        **_clusters(own, found),
+        **_clusters(own),
     }
 
 
@@ -181,4 +194,4 @@ def by_factor(asked: Asked) -> Iterator[Record]:
                     accuracy = chosen.select(
                         accuracy_original=pl.col("control_correct").mean(), accuracy_variant=pl.col("correct").mean()
                     )
-                    yield {**arm, **key, **found, **accuracy.row(0, named=True), **_clusters(chosen, None)}
+                    yield {**arm, **key, **found, **accuracy.row(0, named=True), **_clusters(chosen)}

@@ -21,13 +21,12 @@ FIGURE = Figure(
     "stability",
     "Answers that survive what should not matter",
     SECTION,
-    "Left: each point is S, the share of variants of one kind that got the same answer as their original, each line "
-    "its 95% interval over stories. The bands are T0, the same prompt asked again among other requests, with its "
-    "interval: what lies left of its band changed by more than noise. Right: kappa, which is S after what the habit of "
-    "naming certain places gives by itself; at 0 the answers agree no more than that, and there is no point where all "
-    "answers are one. An answer that survives may still be wrong.",
+    "In the picture of S each point is the share of variants of one kind that got the same answer as their "
+    "original, each line its 95% interval over stories. The bands are T0, the same prompt asked again among other "
+    "requests, with its interval: what lies left of its band changed by more than noise. The other picture shows "
+    "kappa, which is S after what the habit of naming certain places gives by itself; at 0 the answers agree no "
+    "more than that, and there is no point where all answers are one. An answer that survives may still be wrong.",
     ("stability",),
-    wide=True,
     caption_below=True,
 )
 
@@ -81,7 +80,7 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
         bands = _bands(floors, series) if value == "s" else []
         label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
         if value == "s":
-            chart = alt.LayerChart(layer=[*bands, *chart.layer], width=300, height=chart.height)
+            chart = alt.LayerChart(layer=[*bands, chart], width=300, height=chart.height)
             label += "".join(f" {_in_words(row)}." for row in floors)
         panel = f"{title}: {'S' if value == 's' else 'kappa'}"
         found.append(Panel(panel, draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))

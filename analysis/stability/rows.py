@@ -77,6 +77,9 @@ def asked(scores: pl.LazyFrame) -> Asked:
     scores = scores.with_columns(pl.col(name).list.len().fill_null(0).alias(new) for new, name in levels.items())
     kept = dict.fromkeys((*REQUIRED, *levels, *RULES, *rules.columns, *factors))
     rows = prepared(scores, [name for name in kept if name not in OWN], OWN).collect()
+    if rows.filter(pl.col(ORIGINAL).is_null() & pl.col("original_place").is_not_null()).is_empty():
+        # A table of another tool may know no places of the originals' answers: then the answers' words are compared.
+        rows = rows.with_columns(original_place=pl.lit(None, pl.Int64))
     rows = rows.with_columns(pl.col("benchmark").fill_null(""), said=_said())
     originals = rows.filter(pl.col(ORIGINAL).is_null())
     variants = rows.filter(pl.col(ORIGINAL).is_not_null()).with_columns(pl.col("variant").fill_null("other"))

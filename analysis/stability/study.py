@@ -1,7 +1,7 @@
 """The study of stability: does an answer survive changes that should not matter?
 
-    tomserve stability worlds --limit 200       # asks questions with their variants, and prints these tables
-    tomserve analyze RUN --study stability      # the tables of a run that holds variants
+    tomserve stability --benchmark worlds --limit 200   # asks questions with their variants, and prints these tables
+    tomserve analyze RUN --study stability              # the tables of a run that holds variants
 
 Where a run holds variants these tables stand beside those of its benchmark's own study. Two ways to count, by
 `--intervals`: *recommended* (the default) has S beside what habits alone would give and beside the noise floor, with
@@ -28,7 +28,7 @@ from tomserve.studies import Context, Figure, Layout, Study
 from tomserve.studies.showing import Tables
 
 from . import published
-from .counting import by_factor, by_kind
+from .counting import COLUMNS, by_factor, by_kind
 from .flipping import answers, controls, made, outcomes, questions
 from .notes import NOTES, PUBLISHED
 from .rows import asked
@@ -54,7 +54,13 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             "variants_made": made(found),
         }
     frames |= {name: pl.DataFrame(rows, infer_schema_length=None).fill_nan(None) for name, rows in listed.items()}
+    frames["stability"] = _ordered(frames["stability"])
     return {name: frames[name] for name in NOTES if name in frames and frames[name].height}
+
+
+def _ordered(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with its columns in the order of COLUMNS: the rows of T0 and of means lack some of them."""
+    return frame.select(name for name in COLUMNS if name in frame.columns)
 
 
 def notes(intervals: str) -> Mapping[str, str]:

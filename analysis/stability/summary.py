@@ -129,6 +129,7 @@ def warnings(tables: Tables) -> list[str]:
         if row["variant"].startswith("mean"):
             continue
         doubts |= dict.fromkeys(f"{who}: {said}" for said in _doubts(row))
+    doubts |= dict.fromkeys(_stable_and_wrong(frame))
     if AGAIN.name not in set(frame["variant"]):
         doubts["T0 was not asked (--variants again), so that no S can be compared with what batching alone changes"] = (
             None
@@ -140,20 +141,36 @@ def _doubts(row: Row) -> Iterator[str]:
     pairs, left, unpaired = (int(str(row.get(name) or 0)) for name in ("pairs", "left_out", "unpaired"))
     again = row["variant"] == AGAIN.name
     if pairs and row["few_clusters"]:
-        yield f"only {row['clusters']} stories or tasks; an interval over so few is rough"
+        few = f"{row['clusters']} stories or tasks" if row["clusters"] != 1 else "one story or task"
+        yield f"only {few}; an interval over so few is rough"
     if not again and pairs + unpaired < MOSTLY * (pairs + unpaired + left):
         yield f"{left} of {pairs + unpaired + left} originals have no such variant, so that S is that of the others"
     if unpaired:
         yield f"{unpaired} variants were answered whose originals were not; they are not counted"
-    s, s0 = finite(row.get("s")), finite(row.get("s0"))
+    s0 = finite(row.get("s0"))
     if s0 is not None and s0 > HABIT:
         yield (
             f"nearly all answers name one place or {readable('unknown')} (S0 {percent(s0)}), so that S shows a habit "
             "rather than stability"
         )
-    elif not again and s is not None and s >= HIGH and row.get("above_constant") is False:
+
+
+def _stable_and_wrong(frame: pl.DataFrame) -> Iterator[str]:
+    """A line for each model and strategy whose answers mostly survive although they are hardly ever right."""
+    if "above_constant" not in frame.columns:  # a table of another tool, which knows no rules
+        return
+    stable = frame.filter(
+        pl.col("variant") != AGAIN.name,
+        ~pl.col("variant").str.starts_with("mean"),
+        pl.col("s") >= HIGH,
+        pl.col("s0").fill_null(0) <= HABIT,
+        ~pl.col("above_constant"),
+    )
+    for (model, strategy), part in stable.group_by(["model", "strategy"], maintain_order=True):
+        first = part.row(0, named=True)
+        kinds, least = ", ".join(part["variant"]), percent(part["s"].min())
+        right, constant = (percent(first[name]) for name in ("accuracy_original", "constant_accuracy"))
         yield (
-            f"stable and wrong: S is {percent(s)}, but the originals are not clearly more often right "
-            f"({percent(row['accuracy_original'])}) than a rule that always gives one sort of answer "
-            f"({percent(row['constant_accuracy'])})"
+            f"{model}, {strategy}: stable and wrong: S is {least} or more with {kinds}, but the originals are not "
+            f"clearly more often right ({right}) than a rule that always gives one sort of answer ({constant})"
         )

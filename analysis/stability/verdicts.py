@@ -6,7 +6,7 @@ than habit nothing is called kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -19,6 +19,8 @@ MARGIN = 0.1
 """A kind is survived where the interval excludes that so large a share of answers or more is lost beyond noise."""
 
 KEPT, LOST, HABIT, UNDECIDED = "kept", "lost", "habit", "undecided"
+_OUTCOMES = {LOST: "does not survive", HABIT: "may be a habit", UNDECIDED: "not shown", KEPT: "survives"}
+"""The outcomes in the words of the report, in the order in which it names them."""
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
@@ -54,7 +56,9 @@ def outcome(row: Row) -> str:
 
 
 def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
-    lines, grounds, found = [], [], {}
+    lines: list[str] = []
+    grounds: list[tuple[str, str]] = []
+    found: dict[tuple[str, str], str] = {}
     several = frame["benchmark"].n_unique() > 1
     for (strategy, benchmark), part in frame.group_by(["strategy", "benchmark"], maintain_order=True):
         who = readable(strategy) + (f", {readable(benchmark)}" if several else "")
@@ -62,14 +66,15 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         kinds = [row for row in rows if row["pairs"] and row["variant"] != AGAIN.name and not _is_mean(row)]
         for row in kinds:
             found[who, _name(row)] = outcome(row)
-            grounds.append((f"{who}, {_name(row)}", f"{_said(row)}."))
+        grounds += _grounds(who, kinds)
         again = [row for row in rows if row["variant"] == AGAIN.name]
         means = [row for row in rows if _is_mean(row)]
         lines.append(f"{who}: {_lead(again, means or kinds)}")
     verdict, tone = _whole(found)
     remark = (
-        "S is the share of variants that got the same answer as their original; T0 is the same prompt once more, so "
-        "that S minus T0 is what the change does beyond the noise of the server. A kind of variant is survived if the "
+        "Of each kind stand here S, the share of variants that got the same answer as their original, and S minus that "
+        "of T0, the same prompt once more, with its interval: what the change does beyond the noise of the server. "
+        "A kind of variant is survived if the "
         f"95% interval of S minus T0 lies above −{100 * MARGIN:.0f} points and that of kappa above 0 (kappa: the "
         "agreement beyond what the habit of naming certain places gives by itself); it is not survived if the interval "
         f"of S minus T0 lies below 0 and reaches beyond −{100 * MARGIN:.0f} points. {100 * MARGIN:.0f} points are a "
@@ -95,20 +100,27 @@ def _lead(again: Sequence[Row], rows: Sequence[Row]) -> str:
     return f"answers that stayed the same: {said}; the same prompt was not asked again"
 
 
+def _grounds(who: str, kinds: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """For each outcome the kinds that have it, with what it rests on."""
+    for what, words in _OUTCOMES.items():
+        told = [f"{_name(row)} {_said(row)}" for row in kinds if outcome(row) == what]
+        if told:
+            yield f"{who}, {words}", f"{'; '.join(told)}."
+
+
 def _said(row: Row) -> str:
-    interval = f" [{percent(row['s_low'])} to {percent(row['s_high'])}]" if finite(row["s_low"]) is not None else ""
-    text = f"S {percent(row['s'])}{interval} of {row['pairs']:,}"
+    """S, and S minus that of T0 with its interval, or else that of S; then kappa, with its interval if it decides."""
+    text = percent(row["s"])
     if finite(row.get("minus_floor")) is not None:
-        text += f"; S minus T0 {signed(row['minus_floor'])} [{signed(row['minus_low'])}, {signed(row['minus_high'])}]"
-        text += " points"
-    if finite(row.get("kappa")) is None:
-        return f"{text}; kappa is undefined, since all answers are one and the same"
-    bounds = (
-        ""
-        if finite(row["kappa_low"]) is None
-        else f" [{cell(finite(row['kappa_low']))}, {cell(finite(row['kappa_high']))}]"
-    )
-    return f"{text}; kappa {cell(finite(row['kappa']))}{bounds}"
+        gap, low, high = (signed(row[name]) for name in ("minus_floor", "minus_low", "minus_high"))
+        text += f", {gap} [{low}, {high}] points"
+    elif finite(row["s_low"]) is not None:
+        text += f" [{percent(row['s_low'])} to {percent(row['s_high'])}]"
+    kappa, least, most = (finite(row.get(name)) for name in ("kappa", "kappa_low", "kappa_high"))
+    if kappa is None:
+        return f"{text}, kappa undefined: all answers are one"
+    bounds = f" [{cell(least)}, {cell(most)}]" if outcome(row) == HABIT else ""
+    return f"{text}, kappa {cell(kappa)}{bounds}"
 
 
 def _whole(found: dict[tuple[str, str], str]) -> tuple[str, str]:

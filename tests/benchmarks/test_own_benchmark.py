@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT, Endpoint, Outcome
-from tomserve import benchmarks
+from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.metric import Metric
@@ -246,7 +246,7 @@ def test_a_metric_that_fails_is_told_in_one_line(name: str, cli: Cli, tmp_path: 
 
 
 def test_every_built_in_benchmark_declares_itself_by_its_name() -> None:
-    assert {"hitom", "items", "perturbed", "perturbed-2", "worlds", "tombench"} <= set(benchmarks.names())
+    assert {"hitom", "items", "perturbed", "perturbed-2", "worlds"} <= set(benchmarks.names())
     assert [benchmarks.get(name).name for name in benchmarks.names()] == benchmarks.names()
     assert benchmarks.get().name == benchmarks.DEFAULT
     assert benchmarks.known("somebody's") is None
@@ -292,3 +292,64 @@ def test_a_report_shows_its_beliefs_where_the_file_is_given(asked: Path, cli: Cl
         pages[name] = json.loads(gzip.decompress(base64.b64decode(found[1])))["items"][0]["beliefs"]
     assert pages["without"] == []
     assert [heading for heading, _ in pages["with"]] == ["what the stayer sees"]
+
+
+VARIANT = "from tomserve.stability import variant\n"
+RETELLING = {
+    "it fails": ("1 / 0", r"own\.py:7: retelling failed for person of '1' \(ZeroDivisionError"),
+    "nothing": (
+        "None",
+        r"own\.py: retelling gave None as '1/person'; expected what tomserve\.stability\.variant makes",
+    ),
+    "the item itself": ("item", r"own\.py: retelling gave the item '1' as '1/person'"),
+    "another kind": (
+        "variant(item, kind, by='rules').model_copy(update={'factors': {'variant': 'mine'}})",
+        r"own\.py: retelling gave the item '1/person' as '1/person'",
+    ),
+    "an empty story": (
+        "variant(item, kind, by='rules', story=[])",
+        r"own\.py:7: retelling failed for person of '1' .*",
+    ),
+    "too few choices": (
+        "variant(item, kind, by='rules', choices=['x'])",
+        r"own\.py:7: retelling failed for person of '1' \(ValueError",
+    ),
+    "an answer that is no choice": (
+        "variant(item, kind, by='rules').model_copy(update={'answer': 'x', 'meanings': item.choices})",
+        r"own\.py: retelling gave a bad item '1/person' .*answer 'x' is not among the choices",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RETELLING)
+def test_a_retelling_that_fails_is_told_in_one_line(name: str, cli: Cli, tmp_path: Path) -> None:
+    given, expected = RETELLING[name]
+    path = written(
+        tmp_path,
+        f"{HEAD}{VARIANT}BENCHMARK = Benchmark('mine', load, retelling=lambda p: lambda item, kind: {given})\n",
+    )
+    done = cli("items", path, "--variants", "person")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert re.search(expected, done.err)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("lambda path: 1 / 0", r"own\.py:7: retelling failed \(ZeroDiv"), ("lambda path: 3", r"own\.py: retelling gave 3; ex")],
+)  # fmt: skip
+def test_what_makes_a_retelling_may_fail_too(given: str, expected: str, cli: Cli, tmp_path: Path) -> None:
+    path = written(tmp_path, f"{HEAD}\nBENCHMARK = Benchmark('mine', load, retelling={given})\n")
+    done = cli("items", path, "--variants", "person")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert re.search(expected, done.err)
+
+
+def test_a_reason_for_no_variant_is_one_short_line(cli: Cli, tmp_path: Path) -> None:
+    given = "(_ for _ in ()).throw(InapplicableError('too\\nlong ' * 100))"
+    text = f"{HEAD}from tomserve.errors import InapplicableError\n"
+    path = written(tmp_path, f"{text}BENCHMARK = Benchmark('mine', load, retelling=lambda p: lambda i, k: {given})\n")
+    found = benchmarks.retelling(benchmarks.get(str(path)))("mine")
+    with pytest.raises(InapplicableError) as raised:
+        found(next(benchmarks.load(str(path))), stability.PERSON)
+    assert str(raised.value) == ("too long " * 100)[:200]

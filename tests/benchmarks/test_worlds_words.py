@@ -138,7 +138,8 @@ def test_names_are_no_words_of_english() -> None:
 def test_names_stand_in_no_other_stories() -> None:
     files = [*(ROOT / "dataset").rglob("*.yaml"), *(ROOT / "prompts").rglob("*.yaml")]
     files += (ROOT / "prompts").rglob("*.j2")
-    used = {word for file in files if "worlds" not in file.parts for word in parts([file.read_text("utf-8")])}
+    texts = [file.read_text("utf-8") for file in files if "worlds" not in file.parts]
+    used = parts(re.sub(r"\{%.*?%\}", " ", text) for text in texts)  # what a template commands is no story: "elif"
     assert not {plain(word) for word in used} & {plain(name) for name in names()}
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
 from tests.helpers import tombench
+from tests.helpers.choices_files import write_all
+from tests.helpers.dyntom import write_trials
 from tomserve import benchmarks
 
 ADDRESS = "http://localhost:8000/v1"
@@ -100,7 +102,7 @@ class Reader:
             (self.venv / stamp).touch()
 
     def _files(self) -> None:
-        """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, the Hi-ToM file."""
+        """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, files of others."""
         if self.begun is not None:
             shutil.copytree(self.begun, self.runs)
         (self.runs / "example").mkdir(parents=True)
@@ -110,7 +112,14 @@ class Reader:
         theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
         shutil.copy(ROOT / "tests/data/hitom_small.json", self.folder / "Hi-ToM_data.json")
+        (tomi := self.folder / "tomi_balanced_story_types").mkdir()
+        for ending in ("txt", "trace"):
+            shutil.copy(ROOT / f"tests/data/tomi_small.{ending}", tomi / f"fb_all_test.{ending}")
+        shutil.copy(ROOT / "tests/data/tomi_fixed_small.jsonl", self.folder / "test_balanced.jsonl")
+        shutil.copytree(ROOT / "tests/data/opentom_small", self.folder / "opentom_data")
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
+        write_all(self.folder)
+        write_trials(self.folder / "DynToM/data/script/data", 1)
         tombench.write(self.folder / "ToMBench/data")
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from tests.conftest import ROOT, make_item
-from tomserve import benchmarks
+from tomserve import benchmarks, stability
 from tomserve.benchmarks.hitom.explain import places
 from tomserve.items import Item, write_items
 
@@ -69,6 +69,16 @@ def hitom_run(folder: Path) -> Path:
         beliefs = [{"sentence": number, "belief": label} for number, label in enumerate(gold, 1)]
         chain[item.id] = {"text": json.dumps({"beliefs": beliefs, "answer": item.answer})}
     return run_folder(folder, {"hitom_vanilla": vanilla, "hitom_chain": chain}, items)
+
+
+def varied_run(folder: Path) -> Path:
+    """A run of some questions of a stage and their variants, to which the model always names the first choice."""
+    found = benchmarks.get("perturbed")
+    items = [item for item in found.items() if item.cluster == "C1/none"]
+    told = stability.variants(items, stability.named(["person,condensed,choices"]), benchmarks.retelling(found))
+    every = [*items, *(one for one in told if isinstance(one, Item))]
+    answers = {one.id: {"text": json.dumps({"answer": one.choices[0]})} for one in every}
+    return run_folder(folder, {"vanilla": answers}, every)
 
 
 def hostile_run(tmp_path: Path, model: str = "<b>m</b>") -> Path:

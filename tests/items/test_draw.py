@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import make_item
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark, Draw
+from tomserve.benchmarks.hitom.generator import items as generated
+from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import chosen, describe, limited
@@ -96,11 +98,43 @@ def test_what_perturbed_draws_is_said_in_words() -> None:
 
 
 def test_exported_items_are_drawn_as_in_their_benchmark() -> None:
-    anybodys = benchmarks.get("items").draw
-    assert limited(ITEMS, 176, anybodys) == limited(ITEMS, 176, PERTURBED.draw)
+    items = benchmarks.get("items")
+    assert benchmarks.draw_of(items, {"perturbed"}) == PERTURBED.draw
+    assert benchmarks.draw_of(items, {"hitom", "items", "nobody-knows-it"}) == benchmarks.get("hitom").draw
+    assert benchmarks.draw_of(items, {"hitom", "perturbed"}) == Draw()
+    assert benchmarks.draw_of(PERTURBED, {"hitom"}) == PERTURBED.draw
     mixed = [*ITEMS[:32], *(make_item(number, cluster=f"demo/{number % 4}") for number in range(12))]
-    found = limited(mixed, 13, anybodys)
+    found = limited(mixed, 13, benchmarks.draw_of(items, {item.benchmark for item in mixed}))
     assert {count for name, count in Counter(item.cluster for item in found).items() if name.startswith("demo")} == {3}
+
+
+def test_a_task_of_ones_own_is_whole_although_its_factors_have_the_names_of_another_benchmark() -> None:
+    """A task of sixteen questions that are scored together has scenarios and swapped ones, as the perturbed stories."""
+    factors = [{"scenario": str(n // 4), "swapped": bool(n % 2)} for n in range(16)]
+    tasks = [make_item(n + 16 * t, cluster=f"own/{t}", factors=factors[n]) for t in range(4) for n in range(16)]
+    draw = benchmarks.draw_of(benchmarks.get("items"), {item.benchmark for item in tasks})
+    for limit in (16, 33, 50):
+        found = limited(tasks, limit, draw)
+        assert set(Counter(item.cluster for item in found).values()) == {16}
+        assert len(found) == limit // 16 * 16
+
+
+@pytest.mark.parametrize(
+    ("plan", "unit", "size"),
+    [(Plan(stories=8, seed=3), "cluster", 5), (Plan(stories=8, seed=3, tells=(1,), twins=True), "twin", 20)],
+    ids=["orders", "twins"],
+)
+def test_orders_and_twins_of_a_story_are_never_torn(plan: Plan, unit: str, size: int) -> None:
+    """Joint accuracy counts a story at all its orders, and a comparison of twins all of them."""
+    items = list(generated(plan))
+    whole = Counter(item.factors.get(unit, item.cluster) for item in items)
+    assert set(whole.values()) == {size}
+    for limit in (20, 27, 39):
+        found = Counter(
+            item.factors.get(unit, item.cluster) for item in limited(items, limit, benchmarks.get("hitom").draw)
+        )
+        assert found
+        assert set(found.values()) == {size}
 
 
 def test_what_a_run_asks_already_comes_first() -> None:

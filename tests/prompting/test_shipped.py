@@ -32,6 +32,7 @@ from tomserve.prompting.people import people_of
 from tomserve.prompting.strategy import Strategy, names
 from tomserve.prompting.turn import Reply, Turn
 from tomserve.scoring.answers import read
+from tomserve.scoring.labels import Lettered
 
 TEXTS = ROOT / "tests/data/prompts"
 FIRST = ["cot_1", "hitom_chain", "hitom_cot", "hitom_cot_reason_first", "hitom_vanilla", "vanilla_1"]
@@ -44,11 +45,18 @@ NEW = [
     *("cot_free", "cot_zero_shot", "decompose", "narrator", "perceptom", "reason_native", "simtom", "simtom_oracle"),
     *("vanilla_free", "vanilla_open"),
 ]
+LETTERED = ["letters", "letters_cot"]
+"""Strategies whose replies are letters, which their programs turn into options."""
+
+OFFICIAL = ["fantom_official", "mmtom_official"]
+"""Strategies in the form of a published benchmark's authors, in free text."""
+
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
-PUBLISHED = [name for name in names() if name not in FIRST and name.partition("_")[0] in benchmarks.names()]
-"""Strategies of one published benchmark each, in its own words; the tests of that benchmark have their requests."""
+FOREIGN = [name for name in benchmarks.names() if name not in ("hitom", "items", "perturbed", "perturbed-2", "worlds")]
+THEIRS = [name for name in names() if name.partition("_")[0] in FOREIGN and name not in OFFICIAL]
+"""The own strategies of published benchmarks, whose tests in tests/benchmarks have their requests."""
 
 READERS = ["reader", "rewriter", "verifier"]
 """Prompts that ask no benchmark's questions; tests/runs/test_reader.py and test_rewriting.py have their requests."""
@@ -95,15 +103,15 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *WEIGHED, *PUBLISHED, *READERS])
-    for name in [*NEW, *WEIGHED, *PUBLISHED]:
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED, *READERS])
+    for name in [*NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):
             assert word in page
 
 
-@pytest.mark.parametrize("name", [*ROTATING, *NEW])
+@pytest.mark.parametrize("name", [*ROTATING, *NEW, *LETTERED, *OFFICIAL])
 def test_what_is_sent_is_what_was_read_and_agreed_to(name: str) -> None:
     assert text_of(name) == (TEXTS / f"{name}.txt").read_text("utf-8")
 
@@ -124,7 +132,40 @@ def test_every_strategy_ends_in_an_answer_that_can_be_read(name: str, kind: str)
         assert schema["properties"]["answer"]["enum"] == ["tea", "salt"]
 
 
-@pytest.mark.parametrize("name", [*FIRST, *ROTATING, *NEW])
+@pytest.mark.parametrize("kind", ["perturbed", "hitom", "own"])
+@pytest.mark.parametrize("name", LETTERED)
+def test_a_letter_stands_for_the_option_beside_it(name: str, kind: str) -> None:
+    item, strategy = items()[kind], Strategy.load(name)
+    offered = [one for one in item.choices if one != "unknown" or kind != "hitom"]
+    for place, option in enumerate(offered):
+        reply = f'{{"answer": "{"ABCDEFGHIJKLMNOPQ"[place]}"}}'
+        asked, conversation = talk(strategy, item, lambda turn, reply=reply: reply if turn.schema else "Hm.")
+        shown = asked[0].messages[-1]["content"]
+        assert f"\n{'ABCDEFGHIJKLMNOPQ'[place]}. {option}\n" in f"{shown}\n"
+        assert conversation.conclusion is not None
+        assert read(conversation.conclusion, item.choices).answer == option
+    assert asked[-1].schema["properties"]["answer"]["enum"] == list("ABCDEFGHIJKLMNOPQ"[: len(offered)])
+    for text in ("B", '{"answer": "Q"}', '{"answer": ["A"]}', "[1]", "null", '{"answer": "A'):
+        _, conversation = talk(strategy, item, lambda turn, text=text: text)
+        assert conversation.conclusion == text, "what gives no letter is left as it is"
+
+
+@pytest.mark.parametrize("name", LETTERED)
+def test_more_options_than_letters_are_refused_in_one_line(name: str) -> None:
+    choices = [f"the drawer with number {n}" for n in range(27)]
+    with pytest.raises(ConfigError, match="options: found 27; letters stand for at most 26"):
+        talk(Strategy.load(name), make_item(choices=choices, answer=choices[0], gold=None), lambda turn: "A")
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_a_reply_in_the_authors_form_is_read(name: str) -> None:
+    asked, conversation = talk(Strategy.load(name), items()["own"], lambda turn: "(b)")
+    assert (asked[0].schema, conversation.conclusion) == (None, None)
+    assert "(b) salt" in asked[0].messages[-1]["content"]
+    assert read("(b)", Lettered(("tea", "salt"))).answer == "salt"
+
+
+@pytest.mark.parametrize("name", [*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL])
 def test_no_prompt_speaks_of_unknown_where_it_is_no_choice(name: str) -> None:
     for turn in talk(Strategy.load(name), items()["own"], scripted)[0]:
         for message in (turn.messages[0], turn.messages[-1]):  # a demonstration between them offers it by itself
@@ -308,6 +349,6 @@ def test_the_page_on_strategies_lists_all_variables_and_all_strategies() -> None
 
 if __name__ == "__main__":
     TEXTS.mkdir(exist_ok=True)
-    for one in [*ROTATING, *NEW]:
+    for one in [*ROTATING, *NEW, *LETTERED, *OFFICIAL]:
         (TEXTS / f"{one}.txt").write_text(text_of(one), "utf-8")
     sys.exit(0)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run, sampled_run, talking_run
+from tests.helpers.reports import PAYLOADS, data_of, hitom_run, hostile_run, sampled_run, talking_run, varied_run
 from tomserve.reporting.html.build import write_report
 from tomserve.reporting.html.sources import load
 from tomserve.scoring.tablefile import write_scores
@@ -385,6 +385,21 @@ def test_a_nested_question_shows_who_knows_what(visit: Any, tmp_path: Path) -> N
     ]
     foot = page.locator("dialog .story tfoot td").all_inner_texts()
     assert foot[1:] == ["Answer", "", "", "", "", "ochre_urn", "✓ ochre_urn"]
+
+
+def test_a_variant_stands_beside_its_original_with_what_differs_marked(visit: Any, tmp_path: Path) -> None:
+    path = write_report([str(varied_run(tmp_path / "varied"))])
+    visited = visit(path, "#item=C1/none/false_belief/belief/original/condensed")
+    shown = visited.page.locator("dialog").inner_text()
+    assert "What differs from the original" in shown
+    assert "On the original" in shown
+    assert visited.page.locator("dialog ins").count()
+    assert visited.page.locator("dialog del").count()
+    listed = visited.page.locator("select[name=variant] option").all_inner_texts()
+    assert {"condensed", "choices", "person"} <= set(listed)
+    facts = visited.page.locator("body").inner_text()
+    assert "variants of them" in facts
+    assert "Does the answer survive?" in facts
 
 
 def test_every_turn_of_a_conversation_is_shown_and_the_answer_marked(visit: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, S
 from tomserve.items import Item, read_items, write_items
 from tomserve.runs.journal import read_rows
 from tomserve.runs.rewriting import Report, find_rewriter, find_verifier, journal_of, write_variants
-from tomserve.stability import KINDS, kinds, rewritten_by
+from tomserve.stability import KINDS, TAKEN, kinds, rewritten_by, variant
 from tomserve.stability.rewriting import REWRITTEN
 from tomserve.stability.text import retell
 
@@ -221,3 +221,16 @@ def test_kill_9_and_repeat(endpoint: Endpoint, tmp_path: Path) -> None:
 
 def test_kinds_that_no_rewriter_makes_are_left_alone() -> None:
     assert set(KINDS) - set(REWRITTEN) == {kinds.AGAIN, kinds.CHOICES}
+
+
+def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.script = rewriter(PARAPHRASED, CONDENSED)
+    given = [variant(ITEM, kinds.PERSON, by="rules", question="Who?"), variant(ITEM, kinds.CONDENSED, by="rewriter:x")]
+    taken = ITEM.model_copy(update={"id": f"{ITEM.id}/paraphrase"})
+    out = tmp_path / "out.jsonl"
+    report = write(endpoint, out, [ITEM, *given, taken], kinds.PERSON, kinds.CONDENSED, kinds.PARAPHRASE)
+    names = Counter(item.id for item in read_items(out))
+    assert names.most_common(1)[0][1] == 1
+    assert report.made["person", "rules"] == 1  # of the other original
+    assert report.dropped["paraphrase", TAKEN] == 1
+    assert {item.id: item for item in read_items(out)}[given[0].id] == given[0]

@@ -16,8 +16,9 @@ from tomserve.errors import ConfigError, InapplicableError
 from tomserve.items import Item, write_items
 from tomserve.runs.journal import read_rows
 from tomserve.runs.stock import Stock
-from tomserve.runs.varying import varied
-from tomserve.stability import CHOICES, KINDS, OBJECT, PARAPHRASE, Kind, variant
+from tomserve.runs.varying import apart, varied
+from tomserve.stability import AGAIN, CHOICES, KINDS, OBJECT, PARAPHRASE, TAKEN, Kind, variant
+from tomserve.studies import gaps
 
 ITEMS = [make_item(number) for number in range(4)]
 
@@ -164,3 +165,52 @@ def test_a_variant_is_written_and_read_back() -> None:
             Item.from_json(orjson.dumps({**orjson.loads(told.to_json()), "meanings": wrong}))
     with pytest.raises(ValueError, match="names its original"):
         Item.from_json(orjson.dumps({**orjson.loads(told.to_json()), "base": None}))
+
+
+def test_what_a_limit_leaves_out_is_counted_in_originals(endpoint: Endpoint) -> None:
+    run = asked(endpoint, limit=2)
+    (gap,) = gaps.of_source(run.folder, run.scores())
+    assert (gap.items, gap.of, gap.wanted, gap.there) == (2, 4, 4, 4)
+    assert "asks 2 of 4 questions (50.0%) of its benchmark" in gap.sentences()[0]
+
+
+BAD = {
+    "no original": ({"base": "nowhere"}, "item 'v' is a variant of 'nowhere' .* keep the originals together"),
+    "another right answer": ({"answer": "salt"}, "item 'v' is a variant of 'item-0' .*its answer do not stand for"),
+    "choices of its own": (
+        {"choices": ["rice", "oil"], "answer": "rice"},
+        "item 'v' is a variant of 'item-0' .*say by 'meanings' which choice",
+    ),
+    "a number for a kind": (
+        {"factors": {"variant": 3}},
+        "item 'v': factor 'variant' is 3; expected the name of a kind",
+    ),
+    "no kind": ({"factors": {"variant": ""}}, "item 'v': factor 'variant' is ''; expected"),
+    "the kind that makes no items": ({"factors": {"variant": AGAIN.name}}, "item 'v': factor 'variant' is 'again'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_variant_that_came_with_the_items_must_fit_its_original(name: str, endpoint: Endpoint) -> None:
+    update, expected = BAD[name]
+    own = make_item(0).model_copy(update={"id": "item-0", "choices": ("tea", "salt"), "answer": "tea", "gold": None})
+    given = Item.model_validate(variant(own, PARAPHRASE, by="rules").model_dump() | {"id": "v"} | update)
+    with pytest.raises(ConfigError, match=expected):
+        tomserve.ask([own, given], "vanilla", base_url=endpoint.url, run="r")
+    assert not endpoint.requests
+
+
+def test_a_variant_of_a_variant_is_refused() -> None:
+    first = variant(ITEMS[0], PARAPHRASE, by="rules")
+    with pytest.raises(ConfigError, match="no item that is no variant itself has this id"):
+        apart(Stock([ITEMS[0], first, variant(first, CHOICES, by="record")]))
+
+
+def test_no_variant_takes_the_id_of_another_question(endpoint: Endpoint) -> None:
+    other = ITEMS[1].model_copy(update={"id": f"{ITEMS[0].id}/choices"})
+    endpoint.script = first_choice
+    run = tomserve.ask([ITEMS[0], other], "vanilla", base_url=endpoint.url, run="r", variants="choices", limit=2)
+    record = run.manifest.variants
+    assert record is not None
+    assert (record.made, record.dropped) == ({"choices": 1}, {"choices": {TAKEN: 1}})
+    assert set(run.scores()["item"]) == {ITEMS[0].id, other.id, f"{other.id}/choices"}

@@ -15,8 +15,8 @@ from tomserve.scoring import originals
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import BEGINNING, PLAIN, Metric, Scoring, columns_of
 from tomserve.scoring.samples import PEOPLE, SAMPLED
-from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, score_row
-from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, RULED, STANDARD
+from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, item_fields, score_row
+from tomserve.scoring.standard import FLOOR, FLOOR_METRICS, FLOORS, GUESSED, RULED, STANDARD
 from tomserve.scoring.table import table
 from tomserve.scoring.tablefile import read_table, write_scores
 
@@ -49,7 +49,7 @@ def test_columns_follow_from_the_declarations() -> None:
     declared = [name for metric in STANDARD for name in metric.columns]
     assert [name for name in COLUMNS if name in declared] == declared
     assert len(set(declared)) == len(declared)
-    assert {"benchmark", "item", "cluster", *RULED.columns} == ITEM_COLUMNS
+    assert {"benchmark", "item", "cluster", *RULED.columns, *GUESSED.columns} == ITEM_COLUMNS
     assert len(FLOOR.columns) == len(FLOORS) * len(FLOOR_METRICS)
 
 
@@ -57,7 +57,7 @@ def test_no_factor_may_have_the_name_of_a_column() -> None:
     """Items know nothing of scoring; what they reserve covers what scoring declares, and no more."""
     columns = (*COLUMNS, *originals.ITEM, *originals.REPLY)
     assert [name for name in columns if name not in RESERVED and not name.startswith(RESERVED_BEGINNINGS)] == []
-    assert {*COLUMNS, *SAMPLED, *PEOPLE} >= RESERVED >= {*SAMPLED, *PEOPLE}
+    assert {*COLUMNS, *SAMPLED, *PEOPLE, *PARTIAL} >= RESERVED >= {*SAMPLED, *PEOPLE, *PARTIAL}
     assert BEGINNING in RESERVED_BEGINNINGS
     assert all(any(name.startswith(one) for name in (*columns, BEGINNING)) for one in RESERVED_BEGINNINGS)
 

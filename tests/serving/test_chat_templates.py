@@ -121,12 +121,16 @@ def test_roles_that_do_not_alternate_are_refused(preset: str, roles: tuple[str, 
         rendered(tokenizer(family_of(preset)), [{"role": role, "content": "Hello."} for role in roles], source(preset))
 
 
+ITEM = make_item(factors={"kind": "paraphrase"})
+"""An item that every prompt can be made of: that of a rewriter needs to know what is to be changed."""
+
+
 @needs_transformers
 @pytest.mark.parametrize("preset", [name for name in OWN if not Preset.load(name).system_role])
 @pytest.mark.parametrize("strategy", content.names("prompts", "/strategy.yaml"))
 def test_the_template_folds_a_system_text_as_the_client_does(preset: str, strategy: str) -> None:
     """This way it makes no difference whether a client knows that the model has no system role."""
-    fast, item = tokenizer(family_of(preset)), make_item()
+    fast, item = tokenizer(family_of(preset)), ITEM
     messages = [list(Strategy.load(strategy, system_role=role).turn(item).messages) for role in (True, False)]
     assert rendered(fast, messages[0], source(preset)) == rendered(fast, messages[1], source(preset))
 
@@ -137,7 +141,7 @@ def test_dbrx_never_gets_a_system_prompt_of_its_own(strategy: str) -> None:
     fast = tokenizer(family_of("dbrx"))
     default = "You are DBRX"
     assert default in fast.decode(rendered(fast, TALK[1:], source("dbrx")))
-    asked = Strategy.load(strategy, system_role=Preset.load("dbrx").system_role).turn(make_item()).messages
+    asked = Strategy.load(strategy, system_role=Preset.load("dbrx").system_role).turn(ITEM).messages
     assert default not in fast.decode(rendered(fast, list(asked), source("dbrx")))
 
 

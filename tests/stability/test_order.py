@@ -19,6 +19,9 @@ from tomserve.stability import order
         "His cap is red.",
         "They wait.",
         "The lid lies on its back.",
+        "Lupe says that's where the broom is now, behind the cupboard.",
+        "Ann shows Ben that is where the key lies.",
+        "Ann thinks about that.",
     ],
 )
 def test_a_sentence_that_leans_on_the_one_before(sentence: str) -> None:

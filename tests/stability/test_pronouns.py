@@ -3,7 +3,7 @@
 import pytest
 
 from tomserve.stability.persons import GENDERED, PERSON
-from tomserve.stability.pronouns import known, turned, whose
+from tomserve.stability.pronouns import known, mirrored, turned, whose
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,22 @@ def test_words_for_persons() -> None:
     text = "A fisherman, two women, human specimens, the co-worker, a chef's hat, stewed talisman."
     assert [match[0] for match in PERSON.finditer(text)] == ["fisherman", "women", "co-worker", "chef"]
     assert [match[0] for match in GENDERED.finditer(text)] == ["fisherman", "women"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("She hands him his cap with her hand.", "He hands her her cap with his hand."),
+        ("She hides it behind her back.", None),
+        ("He sits with his back to her, she to him.", "She sits with her back to him, he to her."),
+        ("He tells her he's ill and she's not.", "She tells him she's ill and he's not."),
+        ("Her cap hangs there; she has hers.", "His cap hangs there; he has his."),
+        ("Ann hasn't steered her wrong.", None),
+        ("Next to her Mia sat.", None),
+        ("The one before her emptied it.", None),
+        ("With her right there, nobody spoke.", None),
+        ("They wait.", "They wait."),
+    ],
+)
+def test_all_genders_are_mirrored_at_once_or_not_at_all(text: str, wanted: str | None) -> None:
+    assert mirrored(text) == wanted

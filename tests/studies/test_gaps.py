@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import orjson
 import polars as pl
 import pytest
 
+import tomserve
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
 from tomserve.errors import ConfigError
+from tomserve.items import write_items
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
 from tomserve.studies.combining import as_one, combined
@@ -103,3 +106,40 @@ def test_runs_of_one_model_that_answer_the_same_or_ask_something_else_are_refuse
     other = table("b", "cot", "12", benchmark="hitom")
     with pytest.raises(ConfigError, match=r"ask different benchmarks \(hitom, perturbed\); analyze each alone"):
         compute(combined([table("a", "vanilla", "12", benchmark="perturbed"), other]), "accuracy")
+
+
+def answered_elsewhere(tmp_path: Path, count: int) -> tuple[Path, Path]:
+    """The files of ten items, and of another tool's replies to the first `count` of them by two strategies."""
+    items, responses = tmp_path / "items.jsonl", tmp_path / "theirs.jsonl"
+    write_items(items, [make_item(number) for number in range(10)])
+    lines = [{"item": f"demo/{n}", "strategy": s, "text": "tea"} for n in range(count) for s in ("vanilla", "cot")]
+    responses.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    return items, responses
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_another_tools_answers_to_a_part_of_the_questions_say_so_everywhere(cli, tmp_path: Path, kind: str) -> None:
+    items, responses = answered_elsewhere(tmp_path, 4)
+    table = tmp_path / f"scores.{kind}"
+    done = cli("score", "--responses", responses, "--items", items, "--out", table)
+    said = f"{table}: 4 of 10 questions (40.0%) were answered. The others have no row and count nowhere, so that all "
+    assert said in done.err
+    assert said in cli("analyze", table).err
+    page = cli("report", table, "--out", tmp_path / "r.html")
+    assert said in page.err
+    assert "no: 4 of 10 questions answered" in (tmp_path / "r.html").read_text()
+
+
+def test_another_tools_answers_to_all_questions_need_no_remark(cli, tmp_path: Path) -> None:
+    items, responses = answered_elsewhere(tmp_path, 10)
+    done = cli("score", "--responses", responses, "--items", items, "--out", tmp_path / "s.parquet")
+    assert "were answered" not in done.err
+    assert "questions_given" not in pl.read_parquet(tmp_path / "s.parquet").columns
+    assert tomserve.score(responses, items).columns == pl.read_parquet(tmp_path / "s.parquet").columns
+
+
+def test_the_python_function_says_how_many_questions_there_were(tmp_path: Path) -> None:
+    items, responses = answered_elsewhere(tmp_path, 3)
+    scores = tomserve.score(responses, items)
+    assert scores["questions_given"].unique().to_list() == [10]
+    assert of_scores(scores, None, "t")[0].in_short() == "no: 3 of 10 questions answered"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl
 
 
 def analyze(
-    scores: pl.DataFrame, study: str | Study | None = None, intervals: str | None = None
+    scores: pl.DataFrame, study: str | Study | None = None, intervals: str | None = None, by: Sequence[str] = ()
 ) -> dict[str, pl.DataFrame]:
     """Compute the tables of a study from scores, such as accuracy with confidence intervals.
 
@@ -142,15 +142,18 @@ def analyze(
         The name of a study such as "accuracy", the path of a study's file, or a Study [that of the scores' benchmark].
     intervals
         How confidence intervals are computed, "recommended" or "published" [the study's first].
+    by
+        Factors by whose values answers are counted as well, such as ["kind"], or ["kind,order"] for both crossed. Each
+        adds a table of accuracy, `by_kind`, and tables of effects and differences [none].
 
     Returns the study's tables (Polars) by their names. Raises ConfigError where the scores lack a column that the study
-    needs, or hold a value that it does not know.
+    needs, or hold a value that it does not know, and for a factor that the questions do not have.
 
     >>> import tomserve
     >>> sorted(tomserve.analyze(tomserve.load_scores("example"), "accuracy"))
     ['accuracy', 'baselines', 'prompting_effects']
     """
-    return dict(studies.compute(scores, study, intervals).tables)
+    return dict(studies.compute(scores, study, intervals, by).tables)
 
 
 def compare(

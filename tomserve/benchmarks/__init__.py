@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,7 @@ __all__ = [
     "Findings",
     "Rule",
     "Say",
+    "draw_of",
     "get",
     "known",
     "load",
@@ -115,11 +116,22 @@ def retelling(benchmark: Benchmark, path: Path | None = None) -> Callable[[str],
 
     def teller(name: str) -> Retell:
         found = benchmark if name == benchmark.name else known(name)
-        if found is None or found.retelling is None:
-            return text.retell
-        return found.retelling(path if found is benchmark else None)
+        own = None if found is None else found.retell(path if found is benchmark else None)
+        return text.retell if own is None else own
 
     return teller
+
+
+def draw_of(benchmark: Benchmark, names: Iterable[str]) -> Draw:
+    """How a part of items is drawn: as their own benchmark says, so that nothing is torn that it scores together.
+
+    benchmark: what is asked. names: the benchmarks that its items name. Items of a file that is asked as `items` are
+    drawn as the one known benchmark that they name says, and in whole clusters where they name none, or several.
+    """
+    if not benchmark.mixed:
+        return benchmark.draw
+    found = {one.draw for name in names if name != benchmark.name and (one := known(name)) is not None}
+    return found.pop() if len(found) == 1 else benchmark.draw
 
 
 @cache

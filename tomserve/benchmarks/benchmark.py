@@ -12,16 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tomserve.benchmarks.findings import Check, Findings, Show
 from tomserve.content.pyfile import failed
-from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
+from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError, one_of
 from tomserve.items import Item
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.metric import Metric, Scoring, columns_of
 from tomserve.scoring.rules import Rule
-from tomserve.stability import Retell
+from tomserve.stability import Kind, Retell
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
 """A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out."""
@@ -37,6 +37,9 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
 _OPTIONAL = ("validate", "audit", "show", "generate", "retelling")
 """The fields that hold a function or None."""
+
+_REASON = 200
+"""So many characters of the reason are kept for which a user's file makes no variant."""
 
 
 def no_beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
@@ -170,6 +173,30 @@ class Benchmark:
             raise ConfigError(one_of(f"--gold of benchmark {self.name!r}", gold, self.golds))
         return self.load(path, gold) if self.mixed else self._own(path, gold)
 
+    def retell(self, path: Path | None) -> Retell | None:
+        """What tells an item otherwise, as `retelling` gives it; None where items are text alone.
+
+        path: the user's ``--path``. Raises ContentError for a function of a user's file that fails, or that gives what
+        is no variant of the item, there and wherever it is called.
+        """
+        if self.retelling is None or self.file is None:
+            return None if self.retelling is None else self.retelling(path)
+        file = self.file
+        given = _guarded(file, "retelling failed", lambda: self.retelling(path))  # type: ignore[misc]
+        if not callable(given):
+            raise ContentError(f"retelling gave {given!r:.60}; expected a function (item, kind)", path=file)
+
+        def retell(item: Item, kind: Kind) -> Item:
+            made = _guarded(file, f"retelling failed for {kind.name} of {item.id!r}", lambda: given(item, kind))
+            wanted = (f"{item.id}/{kind.name}", item.id, kind.name)
+            if not isinstance(made, Item) or (made.id, made.base, made.factors.get("variant")) != wanted:
+                found = f"the item {made.id!r:.60}" if isinstance(made, Item) else f"{made!r:.60}"
+                reason = f"retelling gave {found} as {wanted[0]!r}; expected what tomserve.stability.variant makes"
+                raise ContentError(reason, path=file)
+            return _guarded(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
+
+        return retell
+
     def _own(self, path: Path | None, gold: str | None) -> Iterator[Item]:
         """The items of `load`, each with this benchmark's name; what is no item, or comes twice, is refused."""
         file = self.file or Path(self.name)
@@ -195,3 +222,18 @@ class Benchmark:
             raise failed(error, file, f"load failed after {count} items") from None
         if not count:
             raise ContentError("load gave no items", path=file)
+
+
+_Made = TypeVar("_Made")
+
+
+def _guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
+    """What a function of a user's file returns; an error of it says in one line what went wrong and where."""
+    try:
+        return call()
+    except InapplicableError as reason:
+        raise InapplicableError(" ".join(str(reason).split())[:_REASON] or "no reason is given") from None
+    except TomserveError:
+        raise
+    except Exception as error:
+        raise failed(error, file, what) from None

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
-from tomserve.benchmarks.perturbed.benchmark import DRAW
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
-from tomserve.items.draw import Draw
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -21,5 +18,6 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     return read_items(path)
 
 
-BENCHMARK = Benchmark("items", load, draw=replace(DRAW, unit=Draw.unit, group=Draw.group), mixed=True)
-"""Exported items of the perturbed benchmark are drawn as there; of items without its factors, whole clusters are."""
+BENCHMARK = Benchmark("items", load, mixed=True)
+"""Items that were exported from a benchmark are drawn as there (see tomserve.benchmarks.draw_of), others in whole
+clusters."""

@@ -73,9 +73,7 @@ def items(
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return 0
-    kept = list(found)
-    items_module.write_items(out, kept)
-    print(f"written: {len(kept):,} items to {out}")
+    print(f"written: {items_module.write_items(out, found):,} items to {out}")
     return 0
 
 
@@ -83,9 +81,9 @@ def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark
     """The items, each followed by its variants; how many there are of them goes to standard error."""
     from tomserve import benchmarks, stability
     from tomserve.runs.stock import Stock
-    from tomserve.runs.varying import varied
+    from tomserve.runs.varying import apart, varied
 
-    originals, given = Stock(found).apart()
+    originals, given = apart(Stock(found))
     made = varied(originals, given, stability.named(kinds), benchmarks.retelling(asked, path))
     _say(made.described(), made.record())
     told: dict[str, list[Item]] = {}

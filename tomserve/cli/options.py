@@ -108,6 +108,14 @@ IntervalsOption = Annotated[
     str | None,
     typer.Option(help="How intervals are computed: recommended or published. If left out: the study's first."),
 ]
+ByOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FACTOR[,FACTOR]",
+        help="Count by the values of this factor as well, or of several that are crossed (kind,order); repeat it for "
+        "further ones.",
+    ),
+]
 RunArgument = Annotated[
     list[str] | None,
     typer.Argument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,13 @@ from tomserve.benchmarks import Benchmark
 from tomserve.cli import reading
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
-from tomserve.items import Item, items_digest, write_items
+from tomserve.items import Item, write_items
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores, replies_of, score_run, scores_of
+from tomserve.runs.stock import Stock
 from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
+from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
@@ -143,8 +145,8 @@ def _against_current(folder: Path) -> pl.DataFrame:
     name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
     if manifest.get("benchmark_file") and benchmarks.known(name) is None:
         raise ConfigError(f"{folder}: its benchmark {name!r} was declared in a file; give it by --benchmark FILE.py")
-    current = list(benchmarks.load(name, _dataset(folder, manifest.get("benchmark_path")), labels))
-    digest = items_digest(current)
+    current = Stock(benchmarks.load(name, _dataset(folder, manifest.get("benchmark_path")), labels))
+    digest = current.digest()
     same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
     print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
     with tempfile.TemporaryDirectory() as scratch:
@@ -160,9 +162,9 @@ def _dataset(folder: Path, given: Any) -> Path | None:
     return Path(given)
 
 
-def _as_file(items: Sequence[Item], folder: Path) -> Path:
+def _as_file(items: Iterable[Item], folder: Path) -> Path:
     path = folder / "items.jsonl"
-    write_items(path, items)
+    write_items(path, items)  # as they are read: many items need not be in memory together
     return path
 
 
@@ -215,14 +217,15 @@ def foreign(
             warn(f"{responses}: {strange}")
         named = ("--items", items) if items is not None else ("--benchmark", benchmark)
         given = " ".join(map(gaps.given, (responses, *map(str, named), *(("--path", path) if path else ()))))
-        lacking = warn_gaps(out, scores.select(*_COUNTED).collect(), given)
+        there = [name for name in _COUNTED if name in scores.collect_schema().names()]
+        lacking = warn_gaps(out, scores.select(there).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
     print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
     return code | tell_unread(lacking)
 
 
-_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct")
+_COUNTED = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct", *PARTIAL)
 """The columns of a score table that tell what is lacking."""
 
 
@@ -239,7 +242,7 @@ def _check_asked(
 
 def _known(items: Path | None, benchmark: str | None, path: Path | None, gold: str | None, scratch: Path) -> ItemFile:
     """The items that a file of replies answers; those of a benchmark are written to the folder `scratch` first."""
-    return ItemFile(items or _as_file(list(benchmarks.load(str(benchmark), path, gold)), scratch))
+    return ItemFile(items or _as_file(benchmarks.load(str(benchmark), path, gold), scratch))
 
 
 def unread(

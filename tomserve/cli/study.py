@@ -9,6 +9,7 @@ import typer
 
 from tomserve.cli.options import (
     BenchmarkOption,
+    ByOption,
     IntervalsOption,
     PathOption,
     RunArgument,
@@ -94,6 +95,7 @@ def analyze(
     runs: RunArgument = None,
     study: StudyOption = None,
     intervals: IntervalsOption = None,
+    by: ByOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the tables to, one file each. If left out: print them.")
     ] = None,
@@ -115,7 +117,7 @@ def analyze(
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
     scores, lacking = rescore.load_all(runs or (None,))
-    analysis = compute(labelled(scores, label or []), study, intervals)
+    analysis = compute(labelled(scores, label or []), study, intervals, by or ())
     for doubt in analysis.warnings:
         rescore.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
@@ -272,6 +274,7 @@ def report(
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     study: StudyOption = None,
     intervals: IntervalsOption = None,
+    by: ByOption = None,
     label: Annotated[
         list[str] | None,
         typer.Option(help="RUN=NAME: call the model of that run so in the report; repeat it for several."),
@@ -293,7 +296,7 @@ def report(
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name
     rescore.load_all(runs or (None,))
-    path = write_report(runs or (None,), out, intervals, label or [], study)
+    path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())
     print(f"report: {path}")
     if opened:
         typer.launch(str(path.resolve()))

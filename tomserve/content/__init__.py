@@ -2,6 +2,28 @@
 safely.
 """
 
-from tomserve.content.find import PACKAGE, checkout, code_digest, data_file, digest, find, names, required, roots
+from tomserve.content.find import (
+    PACKAGE,
+    checkout,
+    code_digest,
+    data_file,
+    digest,
+    digest_of,
+    find,
+    names,
+    required,
+    roots,
+)
 
-__all__ = ["PACKAGE", "checkout", "code_digest", "data_file", "digest", "find", "names", "required", "roots"]
+__all__ = [
+    "PACKAGE",
+    "checkout",
+    "code_digest",
+    "data_file",
+    "digest",
+    "digest_of",
+    "find",
+    "names",
+    "required",
+    "roots",
+]

@@ -91,6 +91,11 @@ def digest(*parts: bytes | Path) -> str:
     """SHA-256 of byte strings and of files' contents, as ``sha256:<64 hex>``. The length of each part is included, so
     that moving a byte from one part to the next changes it. Raises OSError for a file that cannot be read.
     """
+    return digest_of(parts)
+
+
+def digest_of(parts: Iterable[bytes | Path]) -> str:
+    """The `digest` of these parts, of which one at a time is in memory. Raises OSError as it does."""
     sha = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 
+from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.content import digest
 from tomserve.errors import ConfigError
@@ -81,7 +82,8 @@ def make(benchmark: Benchmark, path: Path | None, folder: Path, wishes: Wishes, 
     if lone := next((item for item in every if len(item.choices) < 2), None):
         raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
     meeting = list(where(every, wishes.where)) if wishes.where else every
-    chosen = limited(meeting, wishes.limit, benchmark.draw)
+    draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
+    chosen = limited(meeting, wishes.limit, draw)
     forms, factors = _forms(chosen, said, wishes)
     asked = {question.item for form in forms for question in form.questions}
     items = [item for item in chosen if item.id in asked]

@@ -104,11 +104,19 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
         raise ContentError(str(error), path=path, line=number) from None
 
 
-def write_items(path: Path, items: Iterable[Item]) -> None:
+def write_items(path: Path, items: Iterable[Item]) -> int:
     """Replace `path` by a file with these items in one step: readers see the old file or the new one, never half of
-    one. Raises JournalError or ConfigError as `write_chunks` does.
+    one. Returns how many items there are. Raises JournalError or ConfigError as `write_chunks` does.
     """
-    write_chunks(path, (item.to_json() + b"\n" for item in items))
+    count = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal count
+        for count, item in enumerate(items, 1):  # noqa: B007  # the number of the last one is the count
+            yield item.to_json() + b"\n"
+
+    write_chunks(path, lines())
+    return count
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:

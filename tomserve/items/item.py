@@ -33,7 +33,7 @@ RESERVED = frozenset(
         *("run", "model", "benchmark", "item", "cluster", "strategy", "status", "parse", "reason", "answer", "correct"),
         *("chain", "answer_matches_last"),
         *("sample", "samples", "samples_right", "samples_read", "correct_any", "correct_all", "correct_mean"),
-        *("people", "people_right"),
+        *("people", "people_right", "questions_given"),
     )
 )
 RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_", "original_")
@@ -52,7 +52,7 @@ def _nfc(value: Any) -> Any:
 
 
 LONGEST_LABEL = 2000
-"""Most characters of a choice. Published benchmarks offer answers of several sentences; one in FANToM has 1,234."""
+"""Most characters of a choice. Published benchmarks offer answers of several sentences; one in FANToM has 1,232."""
 
 # Pydantic runs a BeforeValidator first wherever it stands. It stands last because pydantic checks constraints that
 # follow a validator one by one in Python, which is slower.

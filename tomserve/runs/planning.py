@@ -22,7 +22,7 @@ from tomserve.runs.phases import TRANSPORTS
 from tomserve.runs.questions import Questions
 from tomserve.runs.reader import names_at, names_of
 from tomserve.runs.stock import Stock
-from tomserve.runs.varying import Varied, varied
+from tomserve.runs.varying import Varied, apart, varied
 from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
@@ -170,7 +170,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     _check_numbers(options)
     _check_sampling(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold), benchmark.draw)
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold))
+    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
     chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
@@ -200,9 +201,10 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
 
 def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Collection[str] = frozenset()) -> Varied:
     """The questions that are asked, and their variants. asked: ids of items that the run was ever to ask."""
-    originals, given = every.apart()
+    originals, given = apart(every)
     kinds = stability.named(options.variants) if options.variants else ()
-    return varied(originals.limited(options.limit, asked), given, kinds, benchmarks.retelling(benchmark, options.path))
+    retelling = benchmarks.retelling(benchmark, options.path)
+    return varied(originals.limited(options.limit, asked), given, kinds, retelling, every.ids)
 
 
 def _check_rewriter(varied: Varied, chosen: Target) -> None:

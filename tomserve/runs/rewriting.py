@@ -33,7 +33,7 @@ from tomserve.runs.talking import Talks
 from tomserve.scoring.choices import said
 from tomserve.scoring.score import reading_of
 from tomserve.serving.waiting import Waiting
-from tomserve.stability import Dropped, Kind, Retell, rewriting, variants
+from tomserve.stability import TAKEN, Dropped, Kind, Retell, rewriting, variants
 from tomserve.stability.rewriting import Job, Wanted
 from tomserve.status import ANSWERS, FINAL, listed
 
@@ -227,11 +227,18 @@ def write_variants(
     made: dict[tuple[str, Kind], Item] = {}
     dropped: dict[tuple[str, Kind], str] = {}
     named = {kind.name: kind for kind in kinds}
+    given = {(item.base, item.factors.get("variant")) for item in items if item.base is not None}
+    taken = {item.id for item in items}
     for one in variants(items, kinds, retelling):
-        if isinstance(one, Dropped):
-            dropped[one.item, one.kind] = one.reason
+        of, kind = (one.item, one.kind) if isinstance(one, Dropped) else (one.base or "", named[_kind(one)])
+        if (of, kind.name) in given:  # it came with the items
+            continue
+        if f"{of}/{kind.name}" in taken:
+            dropped[of, kind] = TAKEN
+        elif isinstance(one, Dropped):
+            dropped[of, kind] = one.reason
         else:
-            made[one.base or "", named[str(one.factors["variant"])]] = one
+            made[of, kind] = one
     work = None
     if rewriter is not None:
         work = _work(items, dropped, rewriter, verifier, out)
@@ -246,6 +253,10 @@ def write_variants(
     ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
     reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
     return Report(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())
+
+
+def _kind(item: Item) -> str:
+    return str(item.factors["variant"])
 
 
 def _prepare(journal: Path) -> None:
@@ -273,7 +284,7 @@ def _work(
 ) -> Work:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}
-    left = [(known[name], kind) for name, kind in dropped if kind in rewriting.REWRITTEN]
+    left = [(known[of], kind) for (of, kind), why in dropped.items() if kind in rewriting.REWRITTEN and why != TAKEN]
     jobs, wanted, hopeless = rewriting.jobs(left)
     verifies = verifier or reader_at(rewriter.target, VERIFIER)
     work = Work({job.name: job for job in jobs}, wanted, rewriter, verifies, journal_of(out))

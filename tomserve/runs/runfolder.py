@@ -153,10 +153,10 @@ def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
     own = {identifier: identifier for identifier in items.ids}  # so that equal ids are kept in memory only once
     known = {own.get(identifier, identifier) for identifier in read_ids(path)} if there else set()
     if not known or not known.issuperset(own):
-        lines = {item.id: item.to_json() for item in read_items(path)} if there else {}
-        lines.update(zip(items.ids, items.lines, strict=True))
-        write_chunks(path, (lines[identifier] + b"\n" for identifier in sorted(lines)))
-        known = set(lines)
+        every = items.joined(Stock(item for item in read_items(path) if item.id not in own)) if there else items
+        order = sorted(range(len(every)), key=every.ids.__getitem__)
+        write_chunks(path, (every.lines[place] + b"\n" for place in order))
+        known = set(every.ids)
     return frozenset(known)
 
 

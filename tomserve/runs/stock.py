@@ -1,7 +1,8 @@
 """Many items in little memory: each is kept as a line of JSON and made an Item again when it is needed.
 
-An Item takes about 5 kB of memory, its line of JSON a tenth of that. When a run of half a million questions is resumed,
-few of its items are ever needed again.
+An Item takes about 5 kB of memory, its line of JSON a tenth of that, and the lines of many or long items lie in a
+temporary file (see tomserve.runs.lines). When a run of half a million questions is resumed, few of its items are ever
+needed again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import NamedTuple, overload
 
 import orjson
 
-from tomserve.content import digest
+from tomserve.content import digest_of
 from tomserve.items import Factor, Item
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
+from tomserve.runs.lines import Lines
 
 
 class Entry(NamedTuple):
@@ -40,18 +42,20 @@ class Stock(Sequence[Item]):
     ids: the items' ids. lines: their lines of JSON.
     characters: how many characters of text each item has.
     parts: how many sentences and choices each item has.
+    benchmarks: the names of the benchmarks that the given items name.
     """
 
     def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
         self.ids: list[str] = []
-        self.lines: list[bytes] = []
+        self.lines = Lines()
         self.characters = array("L")
         self.parts = array("L")
         self.draw = draw or WHOLE_CLUSTERS
+        self.benchmarks: set[str] = set()
         for item in items:
+            self.benchmarks.add(item.benchmark)
             self.ids.append(item.id)
-            # Copied, because the bytes that orjson returns occupy the whole buffer of 8 kB in which they were written.
-            self.lines.append(bytes(bytearray(item.to_json())))
+            self.lines.append(item.to_json())
             self.characters.append(sum(map(len, (*item.story, item.question, *item.choices))))
             self.parts.append(len(item.story) + len(item.choices))
 
@@ -72,7 +76,10 @@ class Stock(Sequence[Item]):
 
     def digest(self) -> str:
         """A digest of the items that does not depend on their order; the same as that of `items.items_digest`."""
-        return digest(*sorted(self.lines))
+        # The id comes first in a line and no two items have the same, so that its JSON alone tells the lines' order.
+        # It is copied, because the bytes that orjson returns occupy the whole buffer in which they were written.
+        ids = [bytes(bytearray(orjson.dumps(one))) for one in self.ids]
+        return digest_of(self.lines[place] for place in sorted(range(len(ids)), key=ids.__getitem__))
 
     def limited(self, limit: int | None, asked: Collection[str] = frozenset()) -> Stock:
         """At most `limit` items, chosen by `items.draw.chosen` and in their order; all of them for None.
@@ -87,7 +94,7 @@ class Stock(Sequence[Item]):
         """The items at these places."""
         part = Stock(draw=self.draw)
         part.ids = [self.ids[place] for place in places]
-        part.lines = [self.lines[place] for place in places]
+        part.lines = self.lines.part(places)
         part.characters = array("L", (self.characters[place] for place in places))
         part.parts = array("L", (self.parts[place] for place in places))
         return part
@@ -95,7 +102,7 @@ class Stock(Sequence[Item]):
     def joined(self, other: Stock) -> Stock:
         """These items and then the others, drawn as these are."""
         joined = Stock(draw=self.draw)
-        joined.ids, joined.lines = self.ids + other.ids, self.lines + other.lines
+        joined.ids, joined.lines = self.ids + other.ids, self.lines.joined(other.lines)
         joined.characters, joined.parts = self.characters + other.characters, self.parts + other.parts
         return joined
 

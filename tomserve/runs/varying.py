@@ -11,7 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+import orjson
+
 from tomserve import stability
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.manifest_parts import VariantsRecord
 from tomserve.runs.stock import Stock
@@ -77,12 +80,49 @@ class Varied:
         return (f"{text}; left out: {without}" if without else text) or None
 
 
-def varied(originals: Stock, given: Stock, kinds: Sequence[Kind], retelling: Callable[[str], Retell]) -> Varied:
+def apart(every: Stock) -> tuple[Stock, Stock]:
+    """The items that are no variants, and those that are, checked against their originals.
+
+    Raises ConfigError for a variant whose original is not among the items, or is a variant itself; whose choices or
+    right answer do not stand for those of its original; and whose factor `variant` names no kind.
+    """
+    originals, given = every.apart()
+    places = {name: place for place, name in enumerate(originals.ids)}
+    for line in given.lines:
+        made = orjson.loads(line)
+        name, base, kind = made["id"], made["base"], made["factors"].get("variant", "other")
+        if base not in places:
+            raise ConfigError(
+                f"item {name!r} is a variant of {base!r} (its field 'base'), and no item that is no variant itself has "
+                "this id; keep the originals together with their variants, or leave 'base' out"
+            )
+        own = orjson.loads(originals.lines[places[base]])
+        means = dict(zip(made["choices"], made.get("meanings") or made["choices"], strict=True))
+        if set(means.values()) != set(own["choices"]) or means[made["answer"]] != own["answer"]:
+            raise ConfigError(
+                f"item {name!r} is a variant of {base!r} (its field 'base'), but its choices or its answer do not "
+                f"stand for those of {base!r}; say by 'meanings' which choice stands for which, or leave 'base' out"
+            )
+        if not isinstance(kind, str) or not kind or kind == stability.AGAIN.name:
+            raise ConfigError(
+                f"item {name!r}: factor 'variant' is {kind!r:.60}; expected the name of a kind of variant"
+            )
+    return originals, given
+
+
+def varied(
+    originals: Stock,
+    given: Stock,
+    kinds: Sequence[Kind],
+    retelling: Callable[[str], Retell],
+    taken: Collection[str] = frozenset(),
+) -> Varied:
     """The originals with their variants.
 
     originals: the questions of the run. given: variants that came with the items, some of other questions perhaps.
     kinds: the kinds of variants that are wanted; empty for those that were given. retelling: what tells the items of a
-    benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling).
+    benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling). taken: the ids of all items, asked
+    or not, none of which a variant may get.
     """
     chosen = frozenset(originals.ids)
     wanted = {kind.name for kind in kinds}
@@ -97,9 +137,12 @@ def varied(originals: Stock, given: Stock, kinds: Sequence[Kind], retelling: Cal
     have = {(entry.base, entry.kind) for _, entry in there}
     made: list[Item] = []
     dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not stability.AGAIN}
+    ids = frozenset(taken) | chosen | frozenset(given.ids)
     for one in _made(originals, kinds, retelling, have):
         if isinstance(one, Dropped):
             dropped[one.kind.name][one.reason] += 1
+        elif one.id in ids:
+            dropped[str(one.factors["variant"])][stability.TAKEN] += 1
         else:
             made.append(one)
     return Varied(

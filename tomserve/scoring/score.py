@@ -33,6 +33,10 @@ the noise check, which begin with noise_. Each of these lists numbers of request
 asked again: noise_compared where a reply came, noise_failed where none came, and the others where the text, the answer,
 the chain, or whether the answer is right differed from the scored reply. Where none did, they are null."""
 
+PARTIAL: dict[str, Kind] = {"questions_given": pl.Int64}
+"""The column that a score table has only where another tool's replies answer some of the questions: how many questions
+there were to be answered, the same in every row."""
+
 ITEM_COLUMNS = frozenset(("benchmark", "item", "cluster", *columns_of(metric for metric in STANDARD if metric.of_item)))
 """The columns whose values belong to the item, whatever was answered."""
 

@@ -155,7 +155,7 @@ class ResponseFile:
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
-        self._foreign = foreign
+        self.foreign = foreign
         self._talking = frozenset(talking)
         self._defaults = {"model": model, "strategy": "vanilla", "status": OK, "turn": 0}
         self._arms: dict[tuple[Any, str, int], int] = {}
@@ -203,7 +203,7 @@ class ResponseFile:
         self.of_people = self.of_people or isinstance(row.get("person"), str)
         key, value = place << 20 | arm, (closes << 15 | row["turn"]) << 48 | offset
         # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
-        if self._foreign and key in self._at and self._at[key] >> 48 == value >> 48:
+        if self.foreign and key in self._at and self._at[key] >> 48 == value >> 48:
             self.repeated += 1
         self._at[key] = max(value, self._at.get(key, 0))
         return True
@@ -231,7 +231,7 @@ class ResponseFile:
                 return f"without {name}" if row.get(name) is None else f"with a {name} that is no {_KINDS[kind]}"
         if not 0 <= row["turn"] < 2**15:
             return "with a turn out of range"
-        if not self._foreign and type(row.get("sample", 0)) is not int:
+        if not self.foreign and type(row.get("sample", 0)) is not int:
             return "with a sample that is no whole number"
         if not 0 <= sample_of(row) < 2**15:
             return "with a sample out of range"

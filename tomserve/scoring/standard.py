@@ -1,8 +1,8 @@
 """The standard metrics, which are computed for every benchmark: of the answer, of the chain of beliefs, floors, and
 what simple rules answer.
 
-A *floor* is what a chain scores that knows nothing of the story. To add a metric, add a Metric to STANDARD; its columns
-then appear in every table of scores.
+A *floor* is what a chain or a guess scores that knows nothing of the story. To add a metric, add a Metric to STANDARD;
+its columns then appear in every table of scores.
 """
 
 from __future__ import annotations
@@ -179,5 +179,15 @@ RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _ruled, of_item=Tr
 """The metrics of the rules that need nothing but the item (see tomserve.scoring.rules): whether the answer of each is
 right, and null where it says nothing of the item."""
 
-STANDARD = (ANSWER, CHAIN, FLOOR, RULED)
+
+def _guessed(item: Item, reading: Reading) -> dict[str, float]:
+    del reading  # what a guess scores does not depend on a reply
+    return {"floor_guess": 1 / len(item.choices)}
+
+
+GUESSED = Metric({"floor_guess": pl.Float64}, _guessed, of_item=True)
+"""The share right of somebody who picks one of the item's choices blindly, from 0 to 1: the chance that a study
+corrects an accuracy for, since items of one table may offer different numbers of choices."""
+
+STANDARD = (ANSWER, CHAIN, FLOOR, RULED, GUESSED)
 """The metrics of every score table, in the order of their columns."""

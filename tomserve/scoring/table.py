@@ -28,7 +28,7 @@ from tomserve.scoring import originals
 from tomserve.scoring.choices import Choices
 from tomserve.scoring.metric import Kind, Metric, Rules, columns_of, plain
 from tomserve.scoring.samples import PEOPLE, SAMPLED, grouped, majority, people_fields, sample_fields, sample_of
-from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, item_fields, noise_fields, score_row
+from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, item_fields, noise_fields, score_row
 from tomserve.scoring.sources import ItemFile, NoiseFile, ResponseFile
 
 TABLES = (".parquet", ".jsonl", ".csv")
@@ -78,6 +78,8 @@ def write_scored(
     """
     columns = _Columns.of(items.factors, items.benchmarks, rules, responses.sampled, responses.of_people)
     columns = columns.beside(items.original) if items.varied else columns
+    if responses.foreign and len(responses.places) < len(items.ids):
+        columns = replace(columns, items={**columns.items, **PARTIAL}, given=len(items.ids))
     if again is not None:
         for compared in (responses, again):
             compared.key_by_first_turn(again.places)
@@ -177,7 +179,8 @@ class _Columns:
 
     factors: the factors of the items. items: what their benchmarks compute once for each item. replies: what they
     compute from each reply. rules: what each benchmark adds. samples: those of questions that were asked several times.
-    original: gives the original of a variant, where some items are variants; None where none is.
+    original: gives the original of a variant, where some items are variants; None where none is. given: how many
+    questions there were, where another tool answered some of them; else None.
     """
 
     factors: Mapping[str, Kind]
@@ -186,6 +189,7 @@ class _Columns:
     rules: Rules
     samples: Mapping[str, Kind]
     original: originals.Original | None = None
+    given: int | None = None
 
     def beside(self, original: originals.Original) -> _Columns:
         """The columns with those of variants. original: gives the original of a variant."""
@@ -247,7 +251,7 @@ def _table(
         place = places.setdefault(item.id, len(fields))
         original = columns.original(item) if columns.original is not None else None
         if place == len(fields):
-            fields.append(item_fields(item, scoring))
+            fields.append({**item_fields(item, scoring), **dict.fromkeys(PARTIAL, columns.given)})
             if columns.original is not None:
                 fields[-1].update(originals.item_fields(item, original, scoring))
         place_of.append(place)

@@ -17,8 +17,9 @@ from tomserve.scoring.outcomes import status_column
 from tomserve.scoring.samples import PEOPLE, SAMPLED
 from tomserve.scoring.table import TABLES
 
-COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE}
-"""The columns of every score table, and those of one whose questions were asked several times."""
+COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE, **score.PARTIAL}
+"""The columns of every score table, those of one whose questions were asked several times, and that of one in which
+another tool answered some of the questions."""
 
 
 def read_table(source: str) -> pl.DataFrame:

@@ -8,7 +8,7 @@ counted with the reason.
 """
 
 from tomserve.stability.kinds import AGAIN, CHOICES, CONDENSED, KINDS, OBJECT, ORDER, PARAPHRASE, PERSON, Kind, named
-from tomserve.stability.making import Dropped, Retell, rewritten_by, variant, variants
+from tomserve.stability.making import TAKEN, Dropped, Retell, rewritten_by, variant, variants
 
 __all__ = [
     "AGAIN",
@@ -19,6 +19,7 @@ __all__ = [
     "ORDER",
     "PARAPHRASE",
     "PERSON",
+    "TAKEN",
     "Dropped",
     "Kind",
     "Retell",

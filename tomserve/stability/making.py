@@ -44,6 +44,7 @@ REWRITER = "rewriter:"
 
 CHANGES_TRUTH = "the right answer would change"
 UNCHANGED = "nothing to change"
+TAKEN = "another question has the id that it would get"
 """Reasons for which any benchmark may drop a variant."""
 
 

@@ -51,6 +51,13 @@ _EXPLETIVE = re.compile(
     re.I,
 )
 
+_THAT = re.compile(
+    r"\bthat['’]s\b|\bthat (?:is|was) (?:where|why|what|how|when|who)\b|"
+    r"\b(?:about|after|at|before|behind|beside|by|for|from|into|of|on|to|under|with|without) that\b(?! [\w-]+ed\b)",
+    re.I,
+)
+"""A "that" that points back instead of linking two parts: "Ben says that's where it is", "after that"."""
+
 _COMMON = listed("""
     a an the of in on at by to from with without into onto under over above below behind beside between near off out up
     down away through across along around about against for inside outside there here is are was were be been has have
@@ -120,6 +127,8 @@ def leans(sentence: str) -> bool:
     first, or by a word of order or contrast."""
     if _EXPLETIVE.match(sentence):
         return False
+    if _THAT.search(sentence):
+        return True
     named = False
     for number, match in enumerate(_WORD.finditer(sentence)):
         word = match[0]

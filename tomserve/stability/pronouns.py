@@ -104,10 +104,15 @@ def _standing(text: str, match: re.Match[str], forms: tuple[str, str]) -> str | 
     """The first of the two forms where a noun follows that the person owns, the second where nothing owned follows,
     None where both may be."""
     following = _WORD.match(text, match.end() + len(text[match.end() :]) - len(text[match.end() :].lstrip()))
-    if following is None or not following[0][0].isalnum() or following[0].lower() in _FUNCTION:
+    if following is None or not following[0][0].isalnum():
+        return forms[1]
+    word = following[0].replace("’", "'").partition("'")[0].lower()
+    if word in _FUNCTION:
         return forms[1]
     if match["word"].lower() == "his":
         return forms[0]
+    if following[0][0].isupper() or word in ("right", "wrong") or re.fullmatch(r"(?!red$|bed$)\w+ed", word):
+        return None  # "next to her Ann sat", "with her right there", "the one before her emptied it"
     before = (_WORD.findall(text[: match.start()])[-1:] or [""])[0]
     word = following[0].lower()
     if word in _EITHER_WAY:
@@ -232,3 +237,19 @@ def _named(names: Collection[str]) -> re.Pattern[str] | None:
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str] | None:
     """A pattern for any of these names; None without any."""
     return re.compile(rf"(?<!\w)(?:{alternatives(names)})(?!\w)") if any(names) else None
+
+
+def mirrored(text: str) -> str | None:
+    """The text with every pronoun of a man changed to that of a woman and every pronoun of a woman to that of a man.
+
+    Where all persons of a story change their gender at once, each pronoun still means whom it meant, whoever that is.
+    Returns None where a form cannot be told, as in `turned`.
+    """
+    parts, end = [], 0
+    for match in PRONOUN.finditer(text):
+        new = _other(text, match, WOMAN if match["word"].lower() in _OF_MAN else MAN)
+        if new is None:
+            return None
+        parts += [text[end : match.start()], new.capitalize() if match["word"][0].isupper() else new]
+        end = match.end()
+    return "".join((*parts, text[end:]))

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 import polars as pl
 
+from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, one_of
+from tomserve.studies import by as factors
 from tomserve.studies import noise, people
 from tomserve.studies.checking import check
 from tomserve.studies.loading import default_study, failure, load_study
@@ -27,7 +29,8 @@ class Analysis:
     `intervals`: the way to count. `tables`: by name, with the noise floor (how far the server's batching could move an
     effect) beside every effect. `notes`: what a reader must know of a table, by its name. `warnings`: a line for each
     reason to doubt the numbers. `by_default`: neither the study nor the way to count was chosen by the caller.
-    `beside`: the same of the study of variants, whose tables are among the tables, where variants were asked.
+    `beside`: the same of the study of variants, whose tables are among the tables, where variants were asked. `by`: the
+    names of the tables by factors that the caller asked for, which are among the tables, too.
     """
 
     study: Study
@@ -37,12 +40,16 @@ class Analysis:
     warnings: tuple[str, ...]
     by_default: bool = False
     beside: Analysis | None = None
+    by: tuple[str, ...] = ()
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
-        own = (noise.TABLE, people.TABLE, people.EFFECTS, *(self.beside.tables if self.beside else ()))
+        own = (noise.TABLE, people.TABLE, people.EFFECTS, *(self.beside.tables if self.beside else ()), *self.by)
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
+        for name in self.by:
+            title, frame, reading = factors.shown(name, self.tables[name])
+            excerpts.append(Excerpt(title, frame, (name,), reading))
         excerpts += people.excerpts(self.tables)
         if self.beside is not None:
             excerpts += self.beside.summary()
@@ -78,21 +85,25 @@ class Analysis:
 
 
 def compute(
-    scores: pl.DataFrame | pl.LazyFrame, study: Study | str | None = None, intervals: str | None = None
+    scores: pl.DataFrame | pl.LazyFrame,
+    study: Study | str | None = None,
+    intervals: str | None = None,
+    by: Sequence[str] = (),
 ) -> Analysis:
     """Check the score table against what the study needs, then compute everything that the study has to say of it.
 
     scores: a score table. study: a study, its name, or its path; None for the one that the benchmark of the answers
-    names. intervals: one of the study's ways to count; None for its first. Raises ConfigError for a table that does not
-    fit, ContentError where the study fails.
+    names. intervals: one of the study's ways to count; None for its first. by: factors, such as "kind" or, crossed,
+    "kind,order", by whose values answers are counted besides (see tomserve.studies.by). Raises ConfigError for a table
+    that does not fit and for an unknown factor, ContentError where the study fails.
     """
-    by_default = study is None and intervals is None
+    by_default = study is None and intervals is None and not by
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
     if not isinstance(study, Study):
         study = load_study(default_study(frame) if study is None else study)
     if study.variants or not has_variants(frame):
-        return _computed(frame, study, intervals, by_default)
-    own = _computed(originals(frame), study, intervals, by_default)
+        return _with_factors(_computed(frame, study, intervals, by_default), frame, by)
+    own = _with_factors(_computed(originals(frame), study, intervals, by_default), originals(frame), by)
     beside = _computed(frame, load_study(BESIDE), None, False)
     more = {name: table for name, table in beside.tables.items() if name not in own.tables}
     return replace(
@@ -104,9 +115,28 @@ def compute(
     )
 
 
+def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) -> Analysis:
+    """The analysis with the tables by these factors. Raises ConfigError for a factor that cannot be counted by."""
+    if not by:
+        told = factors.spread(frame) if analysis.study.name == Benchmark.study else []
+        return replace(analysis, warnings=(*analysis.warnings, *told))
+    chosen = factors.wanted(by, frame)
+    made = factors.tables(frame, chosen, analysis.intervals, analysis.tables)
+    made = {name: table for name, table in noise.with_noise(made, frame).items() if name != noise.TABLE}
+    more = {name: f"{note} {noise.notes({name: made[name]}).get(name, '')}".strip()
+            for name, note in factors.notes(made, analysis.intervals).items()}  # fmt: skip
+    return replace(
+        analysis,
+        tables={**analysis.tables, **made},
+        notes={**analysis.notes, **more},
+        warnings=(*analysis.warnings, *factors.left_out(frame, chosen)),
+        by=tuple(made),
+    )
+
+
 def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
     """What one study says of a score table, as `compute` does."""
-    check(frame, study.required, study.values)
+    check(frame, study.required, study.values, study.across)
     chosen = study.intervals[0] if intervals is None else intervals
     if chosen not in study.intervals:
         raise ConfigError(one_of("intervals", chosen, study.intervals))
@@ -139,7 +169,7 @@ def _guarded(study: Study, compute: Callable[[], Made]) -> Made:
 
 
 def analyze(
-    scores: pl.DataFrame | pl.LazyFrame, study: Study | str, intervals: str | None = None
+    scores: pl.DataFrame | pl.LazyFrame, study: Study | str, intervals: str | None = None, by: Sequence[str] = ()
 ) -> dict[str, pl.DataFrame]:
     """The tables of a study by name; see `compute` for what may be given and what is raised.
 
@@ -147,7 +177,7 @@ def analyze(
     >>> analyze(pl.DataFrame(rows), "accuracy")["accuracy"].select("correct", "total").rows()
     [(1, 2)]
     """
-    return dict(compute(scores, study, intervals).tables)
+    return dict(compute(scores, study, intervals, by).tables)
 
 
 def labelled(scores: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:

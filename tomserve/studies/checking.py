@@ -14,11 +14,14 @@ KEY = ("run", "model", "strategy", "item")
 """The columns that together are different in every row of a score table."""
 
 
-def check(scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]]) -> None:
+def check(
+    scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]], across: bool = False
+) -> None:
     """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError.
 
     scores: the score table. required: names of the columns that it has to have. values: for columns of text the values
     that they may hold.
+    across: whether runs of one model may ask different benchmarks.
     """
     _check_columns(scores, (*required, *(name for name in values if name not in required)))
     _check_outcomes(scores)
@@ -29,7 +32,7 @@ def check(scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Se
     if double.height:
         row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
         raise ConfigError(f"score table: more than one row for {row}")
-    _check_runs(scores)
+    _check_runs(scores, across)
 
 
 def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
@@ -63,7 +66,7 @@ def _check_values(scores: pl.DataFrame, name: str, known: Sequence[str]) -> None
         raise ConfigError(f"score table: item {item!r}: {one_of(name, str(value), known)}")
 
 
-def _check_runs(scores: pl.DataFrame) -> None:
+def _check_runs(scores: pl.DataFrame, across: bool) -> None:
     """Refuse two runs of one model where both answer a question by the same strategy, since tables by model would count
     both, and where they ask different benchmarks. Runs that share no strategy are one model with all their
     strategies."""
@@ -82,8 +85,8 @@ def _check_runs(scores: pl.DataFrame) -> None:
                 f"strategy {strategy!r}, item {item!r}); {hint}"
             )
         asked = sorted(rows["benchmark"].drop_nulls().unique()) if "benchmark" in rows.columns else []
-        if len(asked) > 1:
+        if len(asked) > 1 and not across:
             raise ConfigError(
                 f"runs {', '.join(runs)} are of one model, {model!r}, but ask different benchmarks "
-                f"({', '.join(asked)}); analyze each alone, or {hint}"
+                f"({', '.join(asked)}); analyze each alone, set them side by side (--study behaviour), or {hint}"
             )

@@ -54,7 +54,8 @@ def as_one(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]]) -> 
     if not {"run", "model", "strategy"} <= set(scores.columns):
         return []
     said = []
-    for model, part in scores.group_by("model", maintain_order=True):
+    keys = ["model", *(["benchmark"] if "benchmark" in scores.columns else [])]  # benchmarks are never counted as one
+    for model, part in scores.group_by(keys, maintain_order=True):
         runs = list(part["run"].drop_nulls().unique(maintain_order=True))
         if len(runs) < 2:
             continue

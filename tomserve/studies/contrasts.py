@@ -193,17 +193,17 @@ def contrast(pairs: pl.DataFrame, stratum: str | None = None, target: str | None
     }
 
 
-def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
+def prompting_effects(rows: pl.DataFrame, baseline: str = BASELINE) -> Iterator[Record]:
     """By model, each strategy against the baseline on the items that both were asked: the `contrast` of the two with
     the columns model, treatment and control before it.
 
-    rows: prepared rows with the columns model, strategy and item. A strategy that has no item in common with the
-    baseline is left out.
+    rows: prepared rows with the columns model, strategy and item. baseline: the name of a strategy.
+    Another strategy that has no item in common with it is left out.
     """
     for (model, strategy), treated in rows.group_by(["model", "strategy"], maintain_order=True):
-        pairs = pair(treated, rows.filter(model=model, strategy=BASELINE))
-        if strategy != BASELINE and pairs.height:
-            yield {"model": model, "treatment": strategy, "control": BASELINE, **contrast(pairs)}
+        pairs = pair(treated, rows.filter(model=model, strategy=baseline))
+        if strategy != baseline and pairs.height:
+            yield {"model": model, "treatment": strategy, "control": baseline, **contrast(pairs)}
 
 
 def _effect(effect: Effect, target: str) -> Record:

@@ -17,18 +17,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 
 from tomserve.content import files
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
+from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import TABLES
 from tomserve.status import FINAL, UNANSWERED, listed
-from tomserve.studies.rows import UNREADABLE, answered, unreadable, with_columns
+from tomserve.studies.rows import UNREADABLE, answered, has_variants, originals, unreadable, with_columns
 
 UNREAD_SHARE = 0.1
 """The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
 after a failed request."""
+
+(GIVEN,) = PARTIAL
+"""The column that says how many questions there were, where another tool answered some of them."""
 
 LONGEST = 160
 """How many characters of the reason why a reply could not be read are told at most."""
@@ -38,13 +43,14 @@ LONGEST = 160
 class Gaps:
     """What is lacking of one run, or of one score table.
 
-    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies without
-    an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should be; None
-    where nobody recorded it. items, of: how many questions were chosen, and how many the benchmark has (None where that
-    is not known). complete: whether the run has asked everything it was to ask (None for a file). first: the first
-    reply that could not be read: its item, its strategy and the reason, in words that are safe to print. given: what
-    `tomserve runs` is given to list these replies; the source where nothing is said. by_model: how many answers no rule
-    could read, and a model has read (see tomserve.scoring.choices).
+    source: the run or file, for messages. there: how many rows there are. unread: how many of them are replies
+    without an answer that could be read. failed: how many are no reply, by status. wanted: how many rows there should
+    be; None where nobody recorded it. items, of: how many questions were chosen or, in a file, answered, without
+    their variants, and how many there are (None where that is not known). complete: whether the run has asked
+    everything it was to ask (None for a file). first: the first reply that could not be read: its item, its strategy
+    and the reason, in words that are safe to print. given: what `tomserve runs` is given to list these replies; the
+    source where nothing is said. by_model: how many answers no rule could read, and a model has read (see
+    tomserve.scoring.choices).
     """
 
     source: str
@@ -104,7 +110,12 @@ class Gaps:
         if self.complete is False and not self.missing:
             parts.insert(0, "not finished")
         if self.of and self.items < self.of:
-            parts.append(f"{self.items:,} of the benchmark's {self.of:,} questions")
+            of = f"{self.of:,} questions"  # what a file says is of another tool's replies, not of a run
+            parts.append(
+                f"{self.items:,} of {of} answered"
+                if self.complete is None
+                else f"{self.items:,} of the benchmark's {of}"
+            )
         return f"no: {', '.join(parts)}" if parts else "yes"
 
     def _answerless(self) -> str:
@@ -144,6 +155,11 @@ class Gaps:
     def _sampled(self) -> str:
         if not self.of or self.items >= self.of:
             return ""
+        if self.complete is None:
+            return (
+                f": {_of(self.items, self.of, 'questions')} were answered. The others have no row and count nowhere, "
+                "so that all numbers are of the answered ones alone, which may not be typical."
+            )
         return (
             f" asks {_of(self.items, self.of, 'questions')} of its benchmark (--limit): a sample, whose numbers may "
             "differ from those of all. `tomserve eval` with a larger --limit, or without, asks the rest."
@@ -187,19 +203,23 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     counts = Counter({str(status): int(count) for status, count in failures.iter_rows()})
     counts.pop(UNANSWERED, None)  # left open by a person, which is no failure and is counted nowhere
     unread = sum(counts.pop(status, 0) for status in UNREADABLE)
-    items = scores["item"].n_unique() if "item" in scores.columns else scores.height
+    every = scores["item"].n_unique() if "item" in scores.columns else scores.height
+    items = originals(scores)["item"].n_unique() if has_variants(scores) else every
     wanted, of, complete = None, None, None
     if manifest is not None and folder is not None:
-        items = max(items, _lines(folder / "items.jsonl"))
+        asked, own = _lines(folder / "items.jsonl")
+        every, items = max(every, asked), max(items, own)
         strategies = manifest.get("strategies")
-        wanted = items * len(strategies) if isinstance(strategies, dict) and strategies else None
+        wanted = every * len(strategies) if isinstance(strategies, dict) and strategies else None
         known = manifest.get("benchmark_items")
         asked_people = "people" in manifest  # who were asked what their plan says, and cannot be asked the rest
         of = known if isinstance(known, int) and known > 0 and not asked_people else None
         complete = bool(manifest.get("complete"))
     elif "strategy" in scores.columns:
         models = scores["model"].n_unique() if "model" in scores.columns else 1
-        wanted = items * scores["strategy"].n_unique() if models == 1 else None
+        wanted = every * scores["strategy"].n_unique() if models == 1 else None
+    if manifest is None and GIVEN in scores.columns:
+        of = scores.select(pl.col(GIVEN).cast(pl.Int64, strict=False).max()).item()
     first = _first(scores) if unread else ""
     by_model = int((scores["parse"] == PARSE).sum()) if scores.schema.get("parse") == pl.String else 0
     told: dict[str, Any] = {"items": items, "of": of, "complete": complete, "first": first, "by_model": by_model}
@@ -215,12 +235,25 @@ def _first(scores: pl.DataFrame) -> str:
     return files.one_line(said)
 
 
-def _lines(path: Path) -> int:
-    """How many lines that are not empty the file has; 0 where there is none."""
+def _lines(path: Path) -> tuple[int, int]:
+    """How many lines that are not empty a file of items has, and how many of them are no variants; 0 where there is no
+    file."""
     if not path.is_file():
-        return 0
+        return 0, 0
+    every = variants = 0
     with path.open("rb") as file:
-        return sum(1 for line in file if line.strip())
+        for line in file:
+            every += bool(line.strip())
+            variants += b'"base":' in line and _is_variant(line)
+    return every, every - variants
+
+
+def _is_variant(line: bytes) -> bool:
+    try:
+        item = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(item, dict) and item.get("base") is not None
 
 
 def unread_lines(gaps: Sequence[Gaps]) -> list[str]:

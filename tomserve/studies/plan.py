@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.items import Item, where
 from tomserve.items.draw import limited
@@ -126,7 +127,8 @@ def drawn(benchmark: Benchmark, path: Path | None, limit: int | None, conditions
     have to meet. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions.
     """
     every = list(benchmark.items(path))
-    return limited(list(where(every, conditions)) if conditions else every, limit, benchmark.draw)
+    draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
+    return limited(list(where(every, conditions)) if conditions else every, limit, draw)
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:

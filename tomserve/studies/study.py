@@ -112,6 +112,10 @@ class Study:
     """Whether the study counts variants of questions (see tomserve.stability), beside their originals; any other is
     given the originals alone."""
 
+    across: bool = False
+    """Whether the study sets several benchmarks that one model was asked side by side; any other refuses them, since
+    its tables would count them as one."""
+
     path: Path | None = None
     """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""
 

@@ -118,8 +118,9 @@ def reasoning_helps(
         verdict = "Some strategies help or hurt, others show no clear effect"
         if {1, -1} <= set(signs):
             verdict = "Some strategies help, others hurt"
+    control = readable(effects["control"][0] if holds({"": effects}, "", "control") else BASELINE)
     remark = (
-        f"Each strategy is compared with {BASELINE}, which asks for the answer alone, on the same questions. The 95% "
+        f"Each strategy is compared with {control}, which asks for the answer alone, on the same questions. The 95% "
         f"interval of the difference, in percentage points, stands in brackets.{population}"
     )
     return Card("Does step-by-step reasoning help?", verdict, tone, (*grounds, *more), remark)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -23,79 +24,97 @@ NOTES = {
 
 
 def audited(
-    items: Sequence[Item], parts: Sequence[str], rules: Iterable[Rule] = (), said: Sequence[str] = ()
+    items: Iterable[Item], parts: Sequence[str], rules: Iterable[Rule] = (), said: Sequence[str] = ()
 ) -> Findings:
     """The audit of items: its tables, and lines about what is known to be wrong with them.
 
-    items: all of them. parts: the factors by which they are counted. rules: the benchmark's own, beside those that
-    every benchmark has. said: further lines, such as that the file is not the known one. The exit code is 0: what is
-    found is the benchmark's own affair, and belongs beside every figure.
+    items: all of them, of which one at a time is held. parts: the factors by which they are counted. rules: the
+    benchmark's own, beside those that every benchmark has. said: further lines, such as that the file is not the known
+    one. The exit code is 0: what is found is the benchmark's own affair, and belongs beside every figure.
     """
-    groups = list(_groups(items, parts))
+    every = (*GENERIC, *rules)
+    whole, found, doubles = _Part(), defaultdict[tuple[str, ...], _Part](_Part), _Doubles()
+    for item in items:
+        answers = {rule.name: rule.answer(item) for rule in every}
+        for part in (whole, found[tuple(str(item.factors.get(name)) for name in parts)]):
+            part.add(item, answers)
+        doubles.add(item)
+    groups = [(dict.fromkeys(parts, "all"), whole)]
+    if len(found) > 1:
+        groups += [(dict(zip(parts, names, strict=True)), part) for names, part in sorted(found.items())]
+    names = [rule.name for rule in every]
     tables = {
-        "items": pl.DataFrame([{**names, **_counts(group)} for names, group in groups]),
-        "right answers": pl.DataFrame([{**names, **_right(group)} for names, group in groups]),
-        "rules": pl.DataFrame([{**names, **_ruled(group, (*GENERIC, *rules))} for names, group in groups]),
-        "doubles and leaks": pl.DataFrame([_doubles(items)]),
+        "items": pl.DataFrame([{**named, **part.counts()} for named, part in groups]),
+        "right answers": pl.DataFrame([{**named, **part.right()} for named, part in groups]),
+        "rules": pl.DataFrame([{**named, **part.ruled(names)} for named, part in groups], infer_schema_length=None),
+        "doubles and leaks": pl.DataFrame([doubles.counts()]),
     }
     return Findings(tables=tables, notes=NOTES, lines=tuple(said))
 
 
-def _groups(items: Sequence[Item], parts: Sequence[str]) -> Iterator[tuple[dict[str, str], list[Item]]]:
-    """All items, then those of each part."""
-    yield dict.fromkeys(parts, "all"), list(items)
-    found: dict[tuple[str, ...], list[Item]] = defaultdict(list)
-    for item in items:
-        found[tuple(str(item.factors.get(name)) for name in parts)].append(item)
-    if len(found) > 1:
-        for names, group in sorted(found.items()):
-            yield dict(zip(parts, names, strict=True)), group
+@dataclass
+class _Part:
+    """What is counted of the items of one part of the benchmark. Stories are known by their hashes."""
+
+    stories: set[int] = field(default_factory=set)
+    clusters: set[str] = field(default_factory=set)
+    sizes: Counter[int] = field(default_factory=Counter)
+    places: Counter[int] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    said: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
+
+    def add(self, item: Item, answers: dict[str, str | None]) -> None:
+        self.stories.add(hash(item.story))
+        self.clusters.add(item.cluster)
+        self.sizes[len(item.choices)] += 1
+        self.places[item.choices.index(item.answer) + 1] += 1
+        self.labels[item.answer] += 1
+        for name, given in answers.items():
+            self.said[name] += given is not None
+            self.hits[name] += given == item.answer
+
+    def counts(self) -> dict[str, object]:
+        total = self.sizes.total()
+        return {
+            "questions": total,
+            "stories": len(self.stories),
+            "clusters": len(self.clusters),
+            "choices": ", ".join(f"{size}: {count:,}" for size, count in sorted(self.sizes.items())),
+            "chance": round(sum(count / size for size, count in self.sizes.items()) / total, 3),
+        }
+
+    def right(self) -> dict[str, object]:
+        label, often = self.labels.most_common(1)[0]
+        return {
+            "places": " ".join(f"{place}: {count:,}" for place, count in sorted(self.places.items())),
+            "most_often": label if len(label) <= 40 else f"{label[:37]}...",
+            "share": round(often / self.labels.total(), 3),
+            "answers": len(self.labels),
+        }
+
+    def ruled(self, names: Sequence[str]) -> dict[str, object]:
+        return {name: round(self.hits[name] / self.said[name], 3) if self.said[name] else None for name in names}
 
 
-def _counts(items: Sequence[Item]) -> dict[str, object]:
-    sizes = Counter(len(item.choices) for item in items)
-    return {
-        "questions": len(items),
-        "stories": len({item.story for item in items}),
-        "clusters": len({item.cluster for item in items}),
-        "choices": ", ".join(f"{size}: {count:,}" for size, count in sorted(sizes.items())),
-        "chance": round(sum(1 / len(item.choices) for item in items) / len(items), 3),
-    }
+class _Doubles:
+    """Questions that come again, known by their hashes, and stories that state the right answer alone."""
 
+    def __init__(self) -> None:
+        self.asked: dict[int, set[int]] = defaultdict(set)
+        self.again = self.leaks = 0
 
-def _right(items: Sequence[Item]) -> dict[str, object]:
-    places = Counter(item.choices.index(item.answer) + 1 for item in items)
-    label, often = Counter(item.answer for item in items).most_common(1)[0]
-    return {
-        "places": " ".join(f"{place}: {places[place]:,}" for place in sorted(places)),
-        "most_often": label if len(label) <= 40 else f"{label[:37]}...",
-        "share": round(often / len(items), 3),
-        "answers": len({item.answer for item in items}),
-    }
-
-
-def _ruled(items: Sequence[Item], rules: Iterable[Rule]) -> dict[str, object]:
-    shares: dict[str, object] = {}
-    for rule in rules:
-        answers = [(rule.answer(item), item.answer) for item in items]
-        told = [(given, right) for given, right in answers if given is not None]
-        shares[rule.name] = round(sum(given == right for given, right in told) / len(told), 3) if told else None
-    return shares
-
-
-def _doubles(items: Sequence[Item]) -> dict[str, int]:
-    asked: dict[tuple[object, ...], set[str]] = defaultdict(set)
-    times: Counter[tuple[object, ...]] = Counter()
-    leaks = 0
-    for item in items:
-        key = (item.story, item.question, frozenset(item.choices))
-        asked[key].add(item.answer)
-        times[key] += 1
+    def add(self, item: Item) -> None:
+        answers = self.asked[hash((item.story, item.question, frozenset(item.choices)))]
+        self.again += bool(answers)
+        answers.add(hash(item.answer))
         told = " ".join(item.story).casefold()
-        others = [choice for choice in item.choices if choice != item.answer]
-        leaks += item.answer.casefold() in told and not any(choice.casefold() in told for choice in others)
-    return {
-        "asked_twice": sum(count - 1 for count in times.values()),
-        "two_answers": sum(len(answers) > 1 for answers in asked.values()),
-        "only_the_answer_is_in_the_story": leaks,
-    }
+        if item.answer.casefold() in told:
+            self.leaks += not any(choice.casefold() in told for choice in item.choices if choice != item.answer)
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "asked_twice": self.again,
+            "two_answers": sum(len(answers) > 1 for answers in self.asked.values()),
+            "only_the_answer_is_in_the_story": self.leaks,
+        }

@@ -27,7 +27,8 @@ class Source:
 
     benchmark: its name. repository: on GitHub, as owner/name. file: the path in it of the file or folder. licence: as
     its owners state it. commit: the commit whose file is known. digests: of each row of that file, in any order (see
-    `digest`); empty where none are known. note: what a user must know to get the file, a whole sentence, or "".
+    `digest`); empty where none are known. note: what a user must know to get the file, a whole sentence, or "". row:
+    what one row is called in messages, and what several are.
     """
 
     benchmark: str
@@ -37,6 +38,7 @@ class Source:
     commit: str
     digests: tuple[str, ...] = ()
     note: str = ""
+    row: tuple[str, str] = ("row", "rows")
 
     @property
     def words(self) -> str:
@@ -76,9 +78,10 @@ class Source:
         changed, missing = sum((found - known).values()), sum((known - found).values())
         if not changed and not missing:
             return None
+        (one, many), lost = self.row, missing - changed
         said = [
-            f"{changed:,} of {found.total():,} rows {'differ' if changed != 1 else 'differs'}" if changed else "",
-            f"{missing - changed:,} rows are missing" if missing > changed else "",
+            f"{changed:,} of {found.total():,} {many} {'differ' if changed != 1 else 'differs'}" if changed else "",
+            f"{lost:,} {one if lost == 1 else many} {'is' if lost == 1 else 'are'} missing" if lost > 0 else "",
         ]
         return f"this is not {self.file} of commit {self.commit}: {' and '.join(filter(None, said))}"
 

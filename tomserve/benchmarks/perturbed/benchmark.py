@@ -19,6 +19,7 @@ from tomserve.benchmarks.perturbed.stagefile import Stage
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
+from tomserve.stability import Retell
 
 
 def stages(path: Path | None = None) -> list[Stage]:
@@ -85,6 +86,22 @@ DRAW = Draw(
 """A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
 with the unperturbed task of its stage on the same ones."""
 
+
+def retelling(path: Path | None) -> Retell:
+    """What makes variants of the items (see tomserve.benchmarks.perturbed.retelling)."""
+    from tomserve.benchmarks.perturbed.retelling import retelling as made  # imported here: few runs have variants
+
+    return made(path)
+
+
 BENCHMARK = Benchmark(
-    "perturbed", load, study="perturbed", draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show
+    "perturbed",
+    load,
+    study="perturbed",
+    draw=DRAW,
+    rules=RULES,
+    validate=validate,
+    audit=audit,
+    show=show,
+    retelling=retelling,
 )

@@ -22,6 +22,7 @@ from tomserve.benchmarks.perturbed_2.stage import Stage
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import Draw
+from tomserve.stability import Retell
 
 FOLDER = "dataset/perturbed-2/stages"
 
@@ -85,6 +86,13 @@ def show(path: Path | None, where: Sequence[str]) -> Findings:
     return shown(load(path), where)
 
 
+def retelling(path: Path | None) -> Retell:
+    """What makes variants of the items (see tomserve.benchmarks.perturbed_2.retelling)."""
+    from tomserve.benchmarks.perturbed_2.retelling import retelling as made  # imported here: few runs have variants
+
+    return made(path)
+
+
 DRAW = Draw(
     over=("stage", "perturbation"),
     whole=("slot", "swapped"),
@@ -107,5 +115,6 @@ BENCHMARK = Benchmark(
     audit=audit,
     show=show,
     generate=generate,
+    retelling=retelling,
 )
 """The value by which tomserve knows the benchmark."""

@@ -31,6 +31,11 @@ def problems(stage: Stage) -> list[ContentError]:
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
+def of_word(stage: Stage, word: str) -> list[str]:
+    """All that would go wrong where a thing of the stage got each of its other words: the reasons alone."""
+    return list(dict.fromkeys(reason for _, reason in _Checker(stage).word(word, other_words(stage.file, word))))
+
+
 Problem = tuple[Place, str]
 
 _FROM_NAMES = r"(?:e?s|ish|\w?(?:y|ie)|it[ao])"

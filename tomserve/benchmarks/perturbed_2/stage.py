@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
@@ -103,7 +103,7 @@ class Stage:
             question=fill(questions.belief if kind == "belief" else questions.reality, slots, asked),
             choices=self._choices(story),
             answer=labels[answer],
-            gold=_gold([line.belief if kind == "belief" else line.world for line in story.lines], labels),
+            gold=rationale([line.belief if kind == "belief" else line.world for line in story.lines], labels),
             factors=self._factors(story, kind, swapped, labels),
             cluster=f"{self.file.stage}/{story.task}",
             canary=self.file.canary,
@@ -169,8 +169,9 @@ def _answer_role(answer: str, reality: str, cue: str) -> str:
     return "reality" if answer == reality else "other"
 
 
-def _gold(layers: list[Layer], labels: Mapping[str, str]) -> Gold:
-    """The rationale of these layers. Edges are written only where the rules of tomserve.items.Gold give others."""
+def rationale(layers: Sequence[Layer], labels: Mapping[str, str]) -> Gold:
+    """The rationale of these layers, with the label of each symbol. Edges are written only where the rules of
+    tomserve.items.Gold give others."""
     sets = [tuple(labels[symbol] for symbol in layer.labels) for layer in layers]
     usual = compile_sets(sets)
     edges = []

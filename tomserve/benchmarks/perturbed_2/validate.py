@@ -18,9 +18,11 @@ from statistics import median
 
 from tomserve.benchmarks.findings import Findings, outcome
 from tomserve.benchmarks.perturbed.stagefile import SCENARIOS
+from tomserve.benchmarks.perturbed_2 import retoldcheck
 from tomserve.benchmarks.perturbed_2.check import AUTOMATIC
 from tomserve.benchmarks.perturbed_2.derive import parse
 from tomserve.benchmarks.perturbed_2.design import Design, load_design, of_design
+from tomserve.benchmarks.perturbed_2.retoldfile import path_of
 from tomserve.benchmarks.perturbed_2.stage import Stage, Story
 from tomserve.benchmarks.perturbed_2.stagefile import FALSE_BELIEF, ROLES
 from tomserve.items import UNKNOWN, Item, items_digest
@@ -44,12 +46,15 @@ def findings(stages: Sequence[Stage], own: bool) -> Findings:
     items = [item for stage in stages for item in stage.items()]
     listed = [problem for stage in stages for problem in of_stage(stage, design)]
     listed += [problem for check in (duplicates, exchanged, leaks) for problem in check(items)]
+    listed += [problem for stage in stages for problem in retoldcheck.problems(stage)]
     if own:
         listed += list(of_design(stages, items, design))
     lines = []
     for stage in stages:
         count = len(stage.stories)
-        lines.append(f"{stage.file.stage}: {len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions")
+        otherwise = ", told otherwise as well" if path_of(stage).is_file() else ""
+        counts = f"{len(stage.file.tasks)} tasks, {count} stories, {4 * count} questions"
+        lines.append(f"{stage.file.stage}: {counts}{otherwise}")
     lines += [f"problem: {problem}" for problem in listed]
     if edits := [words for stage in stages for _, words in pairs(stage)]:
         lines.append(

@@ -12,6 +12,7 @@ from tomserve.benchmarks.worlds.generating import generate
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.benchmarks.worlds.release import released
 from tomserve.benchmarks.worlds.rendering import NAME, items
+from tomserve.benchmarks.worlds.retelling import retelling
 from tomserve.benchmarks.worlds.showing import shown
 from tomserve.benchmarks.worlds.surface import RULES
 from tomserve.benchmarks.worlds.variants import record
@@ -75,6 +76,15 @@ DRAW = Draw(over=("family",), unit=("world", "worlds"), group=("family", "famili
 """Whole worlds are drawn, all scenarios of one together, and equally many of each family."""
 
 BENCHMARK = Benchmark(
-    NAME, load, study="worlds", draw=DRAW, rules=RULES, validate=validate, audit=audit, show=show, generate=generate
+    NAME,
+    load,
+    study="worlds",
+    draw=DRAW,
+    rules=RULES,
+    validate=validate,
+    audit=audit,
+    show=show,
+    generate=generate,
+    retelling=retelling,
 )
 """The value by which tomserve knows the benchmark."""

@@ -1,8 +1,9 @@
 """The words and phrasings from which worlds are made: ``dataset/worlds/words.yaml`` and ``phrases/*.yaml``.
 
 A file of phrasings has ``roles`` (for each role of a sentence its phrasings), ``questions`` (for each role of a
-question) and ``first_person`` (for a role of a question what comes before its choices where they are said in the first
-person); ``shared.yaml`` holds those that every family may use. The language is that of
+question), ``first_person`` (for a role of a question what comes before its choices where they are said in the first
+person) and ``short`` (for each role of a sentence how it is said briefly, see
+tomserve.benchmarks.worlds.retelling); ``shared.yaml`` holds those that every family may use. The language is that of
 tomserve.benchmarks.worlds.wording.
 """
 
@@ -22,7 +23,7 @@ from tomserve.errors import ContentError
 
 FOLDER = "dataset/worlds"
 SHARED = "shared"
-PHRASINGS = ("roles", "questions", "first_person")
+PHRASINGS = ("roles", "questions", "first_person", "short")
 """The parts of a file of phrasings whose form every family shares."""
 
 
@@ -95,9 +96,16 @@ class Lexicon:
         return self.folder / "words.yaml"
 
     def phrasings(self, family: str, role: str, part: str = "roles") -> tuple[str, ...]:
-        """All phrasings of a role, alternatives written out. part: "roles" or "questions".
+        """All phrasings of a role, alternatives written out. part: "roles", "questions" or "short".
 
         Raises ContentError with the known roles for one that neither the family's file nor the shared one has.
+        """
+        return tuple(one for alternatives in self.grouped(family, role, part) for one in alternatives)
+
+    def grouped(self, family: str, role: str, part: str = "roles") -> tuple[tuple[str, ...], ...]:
+        """The phrasings of a role as their file lists them: for each of them all that its alternatives stand for.
+
+        part, and what it raises: as for `phrasings`.
         """
         own, shared = self._file(family).get(part) or {}, self._file(SHARED).get(part) or {}
         if not isinstance(own, dict) or not isinstance(shared, dict):
@@ -109,7 +117,7 @@ class Lexicon:
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
             raise ContentError(f"{part}.{role}: expected a list of phrasings", path=self._path(family))
         try:
-            return tuple(one for phrasing in found for one in expanded(phrasing))
+            return tuple(expanded(phrasing) for phrasing in found)
         except ValueError as error:
             raise ContentError(f"{part}.{role}: {error}", path=self._path(family)) from None
 

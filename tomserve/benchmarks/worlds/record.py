@@ -59,7 +59,8 @@ class Scene(_Part):
     that is not listed stands for the key of its own name. events: what happens, in the notation of
     tomserve.benchmarks.worlds.events. phrasing: which of the role's phrasings is used, counted over and over. part:
     what it does in the story: "cause" changes the world, "percept" says who noticed that or did not, a "filler" can be
-    left out without a change of any answer, "plain" is all else.
+    left out without a change of any answer, "plain" is all else. told: "full" as worlds are drawn, "short" where the
+    phrasing is one of the brief ones.
     """
 
     role: str
@@ -67,6 +68,7 @@ class Scene(_Part):
     events: tuple[str, ...] = ()
     phrasing: int = 0
     part: Part = "plain"
+    told: Literal["full", "short"] = "full"
 
 
 class Question(_Part):

@@ -21,7 +21,7 @@ def sentences(world: World, lexicon: Lexicon) -> tuple[str, ...]:
     phrasing with a slot that the world does not fill."""
     found = []
     for scene in world.scenes:
-        offered = lexicon.phrasings(world.family, scene.role)
+        offered = lexicon.phrasings(world.family, scene.role, "roles" if scene.told == "full" else "short")
         phrasing = offered[scene.phrasing % len(offered)]
         found.append(say(phrasing, scene.slots, world.people, world.words, second=world.second))
     return tuple(found)

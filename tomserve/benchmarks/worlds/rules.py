@@ -31,7 +31,7 @@ From beliefs and desires follow the rest:
 
 >>> from tomserve.benchmarks.worlds.record import Question
 >>> sorted(KINDS)[:4]
-['action', 'belief', 'belief_from_act', 'blame']
+['action', 'belief', 'belief_cause', 'belief_course']
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ tomserve dataset validate worlds
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tomserve.benchmarks.findings import Findings, outcome
@@ -17,6 +17,7 @@ from tomserve.benchmarks.worlds.record import World
 from tomserve.benchmarks.worlds.release import Release, released
 from tomserve.benchmarks.worlds.rendering import items
 from tomserve.benchmarks.worlds.wording import AN
+from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest
 
 PHRASINGS = 8
@@ -38,7 +39,8 @@ def findings(own: Sequence[Item] | None) -> Findings:
     lexicon, listed, lines = built_in(), list[str](), list[str]()
     for family in FAMILIES:
         told = list(worlds(lexicon, SAMPLE, 0, [family]))
-        listed += [f"{family.name}: {problem}" for problem in (*few(told, lexicon), *slips(told, lexicon))]
+        checks = (*few(told, lexicon), *brief(told, lexicon), *slips(told, lexicon))
+        listed += [f"{family.name}: {problem}" for problem in checks]
         listed += [f"{family.name}: {problem}" for problem in unsettled(told, lexicon)]
         roles = {scene.role for world in told for scene in world.scenes}
         lines.append(f"{family.name}: {len(roles)} roles of sentences, scenarios {', '.join(family.scenarios)}")
@@ -63,21 +65,46 @@ def few(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]:
                 yield f"{part} {role!r} has {count} phrasings; expected at least {PHRASINGS}"
 
 
+def brief(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]:
+    """A sentence for each role of these worlds that is not said briefly, or not of everybody and everything that the
+    scene is about.
+
+    A brief phrasing has the slots that the scene fills and all longer phrasings have; what is the same all over the
+    world may be left out. It has no slot that none of them has.
+    """
+    said = dict.fromkeys((world.family, scene.role, frozenset(scene.slots)) for world in told for scene in world.scenes)
+    for family, role, filled in said:
+        full = [named(phrasing) for phrasing in lexicon.phrasings(family, role)]
+        try:
+            short = lexicon.phrasings(family, role, "short")
+        except ContentError as error:
+            yield error.reason
+            continue
+        wanted, known = filled & frozenset.intersection(*full), frozenset.union(*full)
+        for phrasing in short:
+            if missing := wanted - named(phrasing):
+                yield f"the brief phrasing {phrasing!r} of {role!r} does not name {sorted(missing)[0]!r}"
+            if strange := named(phrasing) - known:
+                yield f"the brief phrasing {phrasing!r} of {role!r} names {sorted(strange)[0]!r}, as no longer one does"
+
+
+def named(phrasing: str) -> frozenset[str]:
+    """The slots of a phrasing."""
+    return frozenset(re.findall(r"\{(\w+)", phrasing))
+
+
 def slips(told: Sequence[World], lexicon: Lexicon) -> Iterator[str]:
-    """A sentence for each slip of the pen in these worlds, told with every phrasing in turn, in the third person and
-    in the second."""
-    most: dict[str, int] = defaultdict(int)
-    for world in told:
-        for scene in world.scenes:
-            most[scene.role] = max(most[scene.role], len(lexicon.phrasings(world.family, scene.role)))
+    """A sentence for each slip of the pen in these worlds, told with every phrasing in turn, in full and briefly, in
+    the third person and in the second."""
     for place, world in enumerate(told):
         person = BY_NAME[world.family].protagonist
-        for second in (None, person):
-            scenes = tuple(s.model_copy(update={"phrasing": s.phrasing + place}) for s in world.scenes)
+        for second, length in ((None, "full"), (person, "full"), (None, "short"), (person, "short")):
+            update = {"told": length}
+            scenes = tuple(s.model_copy(update=update | {"phrasing": s.phrasing + place}) for s in world.scenes)
             other = world.model_copy(update={"scenes": scenes, "second": second})
             try:
                 found = list(items(other, lexicon))
-            except ValueError as error:
+            except (ValueError, ContentError) as error:
                 yield str(error)
                 continue
             for text in dict.fromkeys(text for item in found for text in (*item.story, item.question)):

@@ -40,6 +40,8 @@ def write_report(
     study: str | None = None,
     note: Note | None = None,
     analysis: Analysis | None = None,
+    *,
+    by: Sequence[str] = (),
 ) -> Path:
     """Write the report of these runs or score tables (None: the newest run) and return its path.
 
@@ -48,11 +50,12 @@ def write_report(
     intervals: one of the study's ways to count; None for its first. labels: texts RUN=NAME that rename the model of a
     run. study: a study's name or path; None for the one that the benchmark declares. note: called with a line for each
     reply that could not be read. analysis: what the study has made of these runs, where the caller has it already;
-    study and intervals are then those of the analysis. Raises ConfigError for a run that cannot be read, and for a file
+    study, intervals and factors are then those of the analysis. by: factors by whose values answers are counted as
+    well (see tomserve.studies.by). Raises ConfigError for a run that cannot be read, and for a file
     that cannot be written.
     """
     sources, scores = load(runs or (None,), labels, note)
-    text = _page(sources, scores, analysis or compute(scores, study, intervals))
+    text = _page(sources, scores, analysis or compute(scores, study, intervals, by))
     path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +64,7 @@ def write_report(
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
     if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
-        keep(sources[0], text, Wishes(intervals, labels, study))
+        keep(sources[0], text, Wishes(intervals, labels, study, by))
     return path
 
 
@@ -79,10 +82,12 @@ def report(
     labels: Sequence[str] = (),
     study: str | None = None,
     note: Note | None = None,
+    *,
+    by: Sequence[str] = (),
 ) -> str:
     """The report as HTML text; the parameters are those of write_report."""
     sources, scores = load(runs, labels, note)
-    return _page(sources, scores, compute(scores, study, intervals))
+    return _page(sources, scores, compute(scores, study, intervals, by))
 
 
 def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
@@ -95,7 +100,8 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     context = Context(chance.shares)
     most = ANSWERS * scores.height // sum(source.replies() for source in sources)
     chosen = choose(scores, most=max(1, most), versions=study.versions, strata=study.strata)
-    extra = {"tables": pages.copies(tables, study.layouts), "labels": dict(study.labels)}
+    told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
+    extra = {"tables": pages.copies(tables, study.layouts), "labels": {**study.labels, **told} if study.labels else {}}
     data, cut = packed(sources, extra, study.versions, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
@@ -172,16 +178,20 @@ def _provenance(source: Source) -> list[tuple[str, str]]:
 def _figures(scores: pl.DataFrame, analysis: Analysis, context: Context, factors: Sequence[str]) -> Sequence[Figure]:
     """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
     beside = analysis.beside
-    more = _figures(scores, beside, context, factors) if beside is not None else ()
+    more = [
+        *generic.by_factors({name: analysis.tables[name] for name in analysis.by}),
+        *(_figures(scores, beside, context, factors) if beside is not None else ()),
+    ]
     if analysis.study.figures is not None:
         return [*analysis.study.figures(analysis.tables, context), *more]
+    tables = {name: frame for name, frame in analysis.tables.items() if name not in analysis.by}
     known = [name for name in factors if name in scores.columns]
     order = {
         **load_study(default_study(scores)).values,
         **analysis.study.values,
     }  # the benchmark's, and the study's own
     own = originals(scores) if not analysis.study.variants else scores
-    return [*generic.figures(analysis.tables, own, known, context.chance, order), *more]
+    return [*generic.figures(tables, own, known, context.chance, order), *more]
 
 
 def _questions(scores: pl.DataFrame) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
+from tomserve.studies import baselines
+from tomserve.studies import by as factors
 from tomserve.studies.contrasts import share
 from tomserve.studies.rows import prepared
 from tomserve.studies.showing import Figure, Row, Section
@@ -18,6 +20,27 @@ from tomserve.studies.words import readable
 
 SHARES = Section("breaks", "How much is right?", "How much is right")
 EFFECTS = Section("helps", "What makes a difference?", "What makes a difference")
+
+ASKED = Section("factors", "By factor", "By factor")
+
+CAPTIONS = dict(
+    zip(
+        factors.AFTER,
+        (
+            "Each point is the share of right answers to the questions with this value (of crossed factors, with these "
+            "values), each line its 95% interval, which counts stories or tasks, not questions. Failures count as "
+            "wrong.",
+            "Each point is a strategy's share right minus that of the strategy that asks for the answer alone, on the "
+            "same questions with this value, each line its 95% interval. Right of the line at zero more is right. Many "
+            "tests stand here, which are not adjusted for that.",
+            "Each point is the share right of the questions with one value minus that of those with another, each line "
+            "its 95% interval; within the same stories or tasks where these hold both values. Right of the line at "
+            "zero more is right. Many tests stand here, which are not adjusted for that.",
+        ),
+        strict=True,
+    )
+)
+"""What a figure of each kind of table by factors shows, by the column that tells the kinds apart."""
 
 FEW = 12
 """The most values that a factor may have to be drawn."""
@@ -91,6 +114,38 @@ def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str]) -> Iterator[R
     placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
     for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
         yield {**dict(zip(keys, key, strict=True)), **share(part)}
+
+
+def by_factors(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
+    """A figure for each table by factors that the reader asked for: of shares, of effects and of differences.
+
+    tables: by name, as tomserve.studies.by makes them.
+    """
+    for place, (name, frame) in enumerate(tables.items()):
+        title, shown, _ = factors.shown(name, frame)
+        after = next(one for one in factors.AFTER if one in shown.columns)
+        keys = shown.columns[: shown.columns.index(after)]
+        own = [key for key in keys if key not in ("model", "strategy", "treatment")]
+        compared = ["compared_with"] if "compared_with" in shown.columns else []
+        data: list[Row] = [{**row, "down": _row(row, own, compared)} for row in frame.to_dicts()]
+        series = "treatment" if "treatment" in frame.columns else "strategy"
+        figure = Figure(f"by-{place}", title[:1].upper() + title[1:], ASKED, CAPTIONS[after], (name,))
+        if "accuracy" in frame.columns:
+            figure, data = baselines.marked(figure, data)
+            columns = ("down", series, "estimate" if "estimate" in frame.columns else "accuracy", "ci_low", "ci_high")
+            yield _drawn_points(figure, data, columns, Axis("share right", (0, 1)))
+        else:
+            columns = ("down", series, "risk_difference", "rd_low", "rd_high")
+            first = 1 if series == "treatment" else 0
+            yield _drawn_points(figure, data, columns, Axis("difference", (-1, 1), zero_line, first=first))
+
+
+def _row(row: Row, own: Sequence[str], compared: Sequence[str]) -> str:
+    """The name of a row: the values of its factors and, of a difference, what it is compared with."""
+    values = [str(row[key]) for key in own]
+    if compared:  # the factor that is compared stands last
+        values[-1] = f"{values[-1]} minus {row[compared[0]]}"
+    return ", ".join(values)
 
 
 def _effects(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:

@@ -36,6 +36,7 @@ class Wishes:
     intervals: str | None = None
     labels: Sequence[str] = ()
     study: str | None = None
+    by: Sequence[str] = ()
 
 
 def keep(source: Source, page: str, wishes: Wishes) -> None:
@@ -71,7 +72,7 @@ def _record(manifest: Mapping[str, Any], made_from: kept.Record, page: str, wish
     return {
         "schema": SCHEMA,
         "page": page,
-        "wishes": {**asdict(wishes), "labels": list(wishes.labels)},
+        "wishes": {**asdict(wishes), "labels": list(wishes.labels), "by": list(wishes.by)},
         "code": _CODE,
         "studies": content.code_digest(root / "analysis" for root in content.roots()),
         "manifest": digest_of(orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)),

@@ -1,0 +1,108 @@
+"""MMToM-QA's text part: read, refused where it is broken, counted, and asked in its authors' form."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import data_file
+from tests.helpers.choices_files import mmtom_rows
+from tests.helpers.strategies import talk
+from tomserve import benchmarks
+from tomserve.benchmarks.mmtom import BENCHMARK, official
+from tomserve.errors import ConfigError, ContentError
+from tomserve.prompting.strategy import Strategy
+from tomserve.scoring.answers import Reading, read
+from tomserve.scoring.labels import Lettered
+
+
+def written(tmp_path: Path, rows: list[dict]) -> Path:
+    path = tmp_path / "questions.json"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    return path
+
+
+def test_each_row_is_a_question_with_its_task_and_type(tmp_path: Path) -> None:
+    items = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))
+    assert [item.factors["type"] for item in items] == ["1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.4"]
+    assert {item.factors["type"][0]: (item.factors["task"], item.factors["dimension"]) for item in items} == {
+        "1": ("belief", "belief"),
+        "2": ("goal", "desire"),
+    }
+    assert items[1].answer == "Noa thinks that the plum is inside the stove." == items[1].choices[1]
+    assert items[0].story[1] == "In the kitchen, there is a stove with a plum."
+    assert items[0].question == "If Noa has been trying to get a plum, which is more likely?"
+    assert [item.factors["asked_before"] for item in items] == [False] * 7 + [True]
+    assert items[7].id == f"{items[6].id}/2"
+    assert {item.cluster for item in items} == {"episode/0", "episode/1", "episode/2"}
+
+
+BROKEN = [
+    ({"question": "What?"}, r"questions.json:1: question: found 'What\?'; expected a story, then 'Question:"),
+    ({"question": 7}, "questions.json:1: question: found 7; expected a story"),
+    ({"answer": "c"}, "questions.json:1: answer: found 'c'; expected a or b. The file is Benchmark/questions.json of"),
+    ({"question_type": 3.1}, "questions.json:1: question_type: unknown type '3.1'; .*1.1"),
+    (
+        {"question": "A room.\nQuestion: Which? (a) x. (b) X. Please respond with either a or b."},
+        "two different options",
+    ),
+    ({"question": " \nQuestion: Which? (a) x. (b) y. Please respond with either a or b."}, "expected a story"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), BROKEN)
+def test_a_broken_row_is_named_by_line_and_field(change: dict, reason: str, tmp_path: Path) -> None:
+    path = written(tmp_path, [{**next(mmtom_rows()), **change}])
+    with pytest.raises(ContentError, match=reason) as caught:
+        list(BENCHMARK.items(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[1]", "7", '"x"', "null", "{", "\x00", '{"question": {"a": []}}', "{}" * 3])
+def test_what_is_no_row_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "questions.json").write_text(text)
+    with pytest.raises(ContentError) as caught:
+        list(BENCHMARK.items(tmp_path / "questions.json"))
+    assert "questions.json:1" in str(caught.value)
+
+
+def test_a_missing_file_is_one_line_with_repository_file_and_licence() -> None:
+    with pytest.raises(ConfigError, match=r"questions.json of github.com/chuanyangjin/MMToM-QA \(licence: MIT\)"):
+        list(BENCHMARK.items())
+
+
+def test_audit_shows_that_rules_read_the_answer_off_the_options(tmp_path: Path) -> None:
+    found = BENCHMARK.audit(written(tmp_path, list(mmtom_rows())), print)
+    rules = {row["type"]: row for row in found.tables["rules"].iter_rows(named=True)}
+    assert (rules["1.1"]["affirming choice"], rules["1.3"]["denying choice"]) == (1, 1)
+    assert rules["2.1"]["farthest from the question"] == 1
+    assert found.lines[1].startswith("1 of the questions is asked twice")
+    assert "8 of 8 rows differ" in found.lines[2]
+    checked = BENCHMARK.validate(written(tmp_path, list(mmtom_rows())), print)
+    assert checked.code == 1
+    assert "592 rows are missing" in checked.lines[1]
+
+
+def test_the_official_form_and_reading(tmp_path: Path) -> None:
+    item = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))[2]
+    asked, _ = talk(Strategy.load("mmtom_official"), item, lambda turn: "b")
+    assert asked[0].messages[0]["content"] == "You are a helpful assistant."
+    lines = asked[0].messages[1]["content"].splitlines()
+    original = next(iter(list(mmtom_rows())[2:]))["question"].splitlines()
+    assert [" ".join(line.split()) for line in original if line] == lines[:-1]
+    assert lines[-1] == "Answer:"
+    for text, right in (("b", True), (" B.", True), ("\nbecause", True), ("a", False), ("(b)", False), ("", False)):
+        assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
+    assert official(item, Reading(None, None, text='{"answer": "b"}')) == {}
+    assert read("(b)", Lettered(item.choices)).answer == item.answer, "which the authors' reading takes for wrong"
+
+
+def test_the_known_file() -> None:
+    path = data_file("MMToM-QA/Benchmark/questions.json")
+    assert BENCHMARK.validate(path, print).code == 0
+    items = list(benchmarks.load("mmtom", path))
+    assert Counter(item.factors["task"] for item in items) == {"belief": 300, "goal": 300}
+    rules = {row["type"]: row for row in BENCHMARK.audit(path, print).tables["rules"].iter_rows(named=True)}
+    assert [rules[kind]["affirming choice"] for kind in ("1.1", "1.2", "1.3")] == [1, 1, 0]
+    assert rules["2.1"]["nearest the question"] == 0

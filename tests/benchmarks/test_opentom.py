@@ -1,0 +1,228 @@
+"""OpenToM: read from its folder, with classes for the macro-averaged F1 and labels that contradict others known."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DATA, ROOT, data_file
+from tomserve import benchmarks
+from tomserve.benchmarks.opentom import benchmark as opentom
+from tomserve.benchmarks.opentom import official
+from tomserve.benchmarks.opentom.rules import RULES
+from tomserve.errors import TomserveError
+from tomserve.items import Item
+from tomserve.items.draw import limited
+from tomserve.scoring.answers import Reading
+
+SMALL = ROOT / "tests/data/opentom_small"
+
+
+def items(path: Path) -> list[Item]:
+    return list(benchmarks.load("opentom", path))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SMALL, tmp_path / "opentom_data"))
+
+
+def test_every_narrative_has_23_questions() -> None:
+    found = items(SMALL)
+    assert len(found) == 3 * 23
+    assert Counter(
+        (item.factors["task"], item.factors["order"]) for item in found if item.factors["length"] == "long"
+    ) == {
+        **{("location_coarse", order): 2 for order in (1, 2)},
+        **{("location_fine", order): 2 for order in (0, 1, 2)},
+        **{("fullness", order): 4 for order in (1, 2)},
+        **{("accessibility", order): 2 for order in (1, 2)},
+        ("attitude", 1): 1,
+    }
+    assert {item.factors["dimension"] for item in found} == {"belief", "emotion", "reality"}
+    assert len({item.cluster for item in found}) == 2  # the long narrative is the same plot
+    assert found[0].story[2] == "Both saw the kettle in the tool box in the shed."
+
+
+def test_fine_places_are_classes_and_are_offered_as_the_narrative_writes_them() -> None:
+    fine = [item for item in items(SMALL) if item.factors["task"] == "location_fine"]
+    assert all(set(item.choices) in ({"tool box", "a cellar shelf"}, {"crate", "the porch"}) for item in fine)
+    unseen = next(item for item in fine if item.question.startswith("From Silas's perspective, where is"))
+    assert (unseen.answer, unseen.factors["label"], unseen.factors["condition"]) == (
+        "tool box",
+        "original",
+        "false_belief",
+    )
+    assert [item.choices.index(item.answer) for item in fine].count(0) not in (0, len(fine))
+
+
+def test_places_that_are_spelt_otherwise_are_known(folder: Path) -> None:
+    file = folder / "location_fg_fo_new.json"
+    file.write_text(file.read_text().replace('"a cellar shelf"', '"cellar shelves"', 1))
+    changed = next(item for item in items(folder) if item.id == "opentom/10000001/location_fg_fo/1")
+    assert (changed.answer, changed.factors["label_agrees"]) == ("a cellar shelf", True)
+
+
+def test_labels_that_contradict_others_are_known() -> None:
+    found = items(SMALL)
+    wrong = [item.id for item in found if item.factors["label_agrees"] is False]
+    assert wrong == ["opentom/10000001/multihop_fo/4", "opentom/10000001/long/multihop_fo/4"]
+    unsettled = {item.factors["task"] for item in found if item.factors["label_agrees"] is None}
+    assert unsettled == {"attitude", "accessibility", "location_coarse"}
+
+
+def test_a_limit_draws_whole_narratives() -> None:
+    drawn = limited(items(SMALL), 50, benchmarks.get("opentom").draw)
+    assert sorted(Counter((item.cluster, item.factors["length"]) for item in drawn).values()) == [23, 23]
+
+
+def test_rules_say_what_is_so_or_was_so() -> None:
+    found = {item.id: item for item in items(SMALL)}
+    answers = {
+        (rule.name, name): rule.answer(found[f"opentom/10000001/{name}"])
+        for rule in RULES
+        for name in (
+            "location_fg_fo/2",
+            "location_fg_fo/4",
+            "location_cg_fo/2",
+            "multihop_fo/1",
+            "multihop_fo/6",
+            "attitude/1",
+        )
+    }
+    said = {key: value for key, value in answers.items() if value is not None}
+    assert said == {
+        ("always reality", "location_fg_fo/2"): "tool box",
+        ("always reality", "location_fg_fo/4"): "a cellar shelf",
+        ("always reality", "location_cg_fo/2"): "No",
+        ("always reality", "multihop_fo/1"): "less full",
+        ("always as at first", "location_fg_fo/2"): "tool box",
+        ("always as at first", "location_fg_fo/4"): "tool box",
+        ("always as at first", "location_cg_fo/2"): "Yes",
+        ("always as at first", "multihop_fo/1"): "equally full",
+        ("always as at first", "multihop_fo/6"): "equally accessible",
+        ("always positive", "attitude/1"): "positive",
+        ("always neutral", "attitude/1"): "neutral",
+        ("always negative", "attitude/1"): "negative",
+        ("always less", "multihop_fo/6"): "less accessible",
+        ("always more", "multihop_fo/6"): "more accessible",
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "expected"),
+    [
+        ("location_coarse", "No, she moved it.", "No"),
+        ("location_coarse", "Yes, as far as he knows.", "unread"),  # "no" stands in "knows"
+        ("location_coarse", "Maybe.", "unread"),
+        ("fullness", "It is fuller. Not less full.", "less full"),
+        ("fullness", "more full", "more full"),
+        ("fullness", "the same", "unread"),
+        ("accessibility", "less accessible, never more accessible", "more accessible"),
+        ("attitude", "My answer: b.", "neutral"),
+        ("attitude", "positive or negative", "unread"),
+    ],
+)
+def test_the_authors_reading_is_kept_with_its_ways(task: str, text: str, expected: str) -> None:
+    assert official.stated(task, text) == expected
+
+
+def test_the_authors_reading_of_places() -> None:
+    assert official.fine("It's in the tool_box.", "tool box", "a cellar shelf") == "original"
+    assert official.fine("the shelf", "tool box", "a cellar shelf") == "new"
+    assert official.fine("the hall", "tool box", "a cellar shelf") == "neither"
+    assert official.fine("the attic", "attic", "crate") == "neither"  # they cut "a" off "attic"
+
+
+def test_metrics_give_classes() -> None:
+    found = {item.id: item for item in items(SMALL)}
+    fine, attitude = found["opentom/10000002/location_fg_fo/3"], found["opentom/10000002/attitude/1"]
+
+    def computed(item: Item, reading: Reading) -> dict[str, object]:
+        return {name: value for metric in opentom.METRICS for name, value in metric.compute(item, reading).items()}
+
+    json_reply = Reading("json", "the porch", text='{"answer": "the porch"}')
+    assert computed(fine, json_reply) == {"metric_class": "new", "metric_official": "new"}
+    prose = Reading("sole", "positive", text="Not neutral: positive.")
+    assert computed(attitude, prose) == {"metric_class": "positive", "metric_official": "positive"}
+    assert computed(attitude, Reading(None, None, text="?")) == {"metric_official": "unread"}
+    assert computed(attitude, Reading(None, None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("meta_data", '"observed": false', '"observed": "no"', r"meta_data\.json: 10000001\.observed: is 'no'; expected true or"),
+        ("meta_data", '"tool_box"', '"a_cellar shelf"', r"10000001\.plot_info: is .*expected two people and two places"),
+        ("meta_data", '"Silas"', "3", r"10000001\.plot_info\.observer: is 3; expected text"),
+        ("meta_data", "10000002", "10000003", r"location_cg_fo\.json: 10000003: is None; expected a list of questions"),
+        ("attitude", '"negative"', '"angry"', r"attitude\.json: 10000001\[0\]\.answer: is 'angry'; expected positive or neutral"),
+        ("attitude", "As Silas", "As Kurt", r"attitude\.json: 10000001\[0\]\.question: is .As Kurt.*narrator, Petra, Silas"),
+        ("location_fg_so_new", '"tool_box"', '"hat"', r"so_new\.json: 10000001\[0\]\.answer: is 'hat'; expected tool_box or"),
+        ("multihop_so", "tool_box's", "hat's", r"multihop_so\.json: 10000001\[0\]\.question: is .*expected one on the fullness"),
+        ("multihop_so", '"equally full"', "[]", r"multihop_so\.json: 10000001\[0\]\.answer: is \[\]; expected text"),
+        ("attitude", "{", "[", r"attitude\.json: is no JSON"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_told_in_one_line(file: str, old: str, new: str, expected: str, folder: Path, cli) -> None:
+    path = folder / f"{file}.json"
+    path.write_text(path.read_text().replace(old, new, 1))
+    done = cli("items", "opentom", "--path", folder)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert re.search(expected, done.err), done.err
+
+
+def test_files_that_are_missing_or_were_replaced_are_told(folder: Path, cli) -> None:
+    missing = cli("items", "opentom").err
+    assert "data/opentom_data of github.com/seacowx/OpenToM (licence: CC BY-NC 4.0)" in missing
+    (folder / "meta_data_long.json").unlink()
+    assert len(items(folder)) == 2 * 23
+    assert "no long narratives are asked" in cli("dataset", "audit", "opentom", "--path", folder).out
+    (folder / "location_fg_fo_new.json").rename(folder / "location_fg_fo.json")
+    told = cli("items", "opentom", "--path", folder).err
+    assert "location_fg_fo.json is the older file, whose answers contradict location_cg_fo.json" in told
+    (folder / "attitude.json").write_text("version https://git-lfs.github.com/spec/v1\n")
+    (folder / "location_fg_fo.json").rename(folder / "location_fg_fo_new.json")
+    assert "only a pointer of Git LFS" in cli("items", "opentom", "--path", folder).err
+    assert "is a file; name the folder" in cli("items", "opentom", "--path", folder / "meta_data.json").err
+
+
+def test_whatever_is_in_a_file_is_read_or_told(folder: Path) -> None:
+    """Broken copies of a good folder: each is read, or refused by an error of ours."""
+    rng = random.Random(7)
+    good = {path: path.read_text() for path in folder.iterdir()}
+    for _ in range(60):
+        path = rng.choice(sorted(good))
+        text = good[path]
+        at, size = rng.randrange(len(text)), rng.randrange(1, 12)
+        path.write_text(text[:at] + rng.choice(["", "null", "[", "\\u0000", '"', "{}", "1e999"]) + text[at + size :])
+        with contextlib.suppress(TomserveError):  # anything else is a failure
+            items(folder)
+        path.write_text(text)
+
+
+def test_validate_and_audit(cli) -> None:
+    done = cli("dataset", "audit", "opentom", "--path", SMALL)
+    assert done.code == 0
+    assert "labels: 2 of 55 that can be checked contradict the plot or another label" in done.out
+    assert cli("dataset", "validate", "opentom", "--path", SMALL).code == 1
+
+
+def test_the_official_folder_is_known(tmp_path: Path) -> None:
+    data_file("opentom_data/meta_data.json")
+    folder = tmp_path / "data"
+    shutil.copytree(DATA / "opentom_data", folder)
+    assert opentom.validate(folder, print).lines == ("16,008 questions about 696 narratives: ok",)
+    attitude = json.loads((folder / "attitude.json").read_text())
+    next(iter(attitude.values()))[0]["answer"] = "neutral"
+    (folder / "attitude.json").write_text(json.dumps(attitude))
+    problems = opentom.validate(folder, print).sections["problems"]
+    # the first plot is told normally and at length, with the same questions
+    assert problems == ("this is not data/opentom_data of commit 3f22b66: 2 of 696 rows differ",)

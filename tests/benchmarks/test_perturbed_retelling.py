@@ -1,0 +1,452 @@
+"""Items of stage files told otherwise: what each kind changes, that the truth stays, and what is refused."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT, Outcome
+from tomserve import benchmarks
+from tomserve.benchmarks import perturbed, perturbed_2
+from tomserve.benchmarks.perturbed import retelling as first_edition
+from tomserve.benchmarks.perturbed.stagefile import PERTURBATIONS
+from tomserve.benchmarks.perturbed.stagefile import Stage as FirstStage
+from tomserve.benchmarks.perturbed_2 import retoldcheck, telling
+from tomserve.benchmarks.perturbed_2.check import load_stage
+from tomserve.benchmarks.perturbed_2.condensing import Form, chosen
+from tomserve.benchmarks.perturbed_2.fresh import read_names
+from tomserve.benchmarks.perturbed_2.retelling import retelling
+from tomserve.benchmarks.perturbed_2.retoldfile import RetoldFile
+from tomserve.benchmarks.perturbed_2.stage import Stage
+from tomserve.errors import ContentError, InapplicableError
+from tomserve.items import Item, write_items
+from tomserve.stability import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, kinds, text, variants
+from tomserve.stability.rewording import Things
+
+LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
+STAGE = f"""schema: 2
+canary: "a canary"
+stage: Z1
+kind: unexpected_contents
+setting: A kitchen.
+author: A0
+people: {{Ann: she, Bob: he, Mia: she}}
+labels: {{x: nails, y: screws}}
+words: {{box: [jar, urn], cup: [mug]}}
+questions:
+  belief: "What does {{asked}} believe is in the box?"
+  reality: "What is really in the box?"
+lacks:
+{LACKS}tasks:
+  none:
+    story:
+      rain: "Rain has been falling on the old town since the early hours of Monday."
+      find: ["Ann walks into the quiet kitchen and finds a box beside a cup.", "In the quiet kitchen Ann finds a box beside a cup."]
+      holds: "The box holds {{x}} and no {{y}}. @ world x"
+      read: 'Ann takes it to the window with her small hand and reads "{{y}}" on it. @ read Ann y'
+    versions:
+      plain: {{answers: y/x, ground: unstated}}
+      told: {{answers: x/x, ground: stated, insert: {{after read: {{told: "Then Bob, whom she trusts, quietly tells her that it holds {{x}}. @ tell Ann x"}}}}}}
+      father: {{answers: x/x, ground: stated, insert: {{after read: {{told: "Her father, whom she trusts, quietly tells her that it holds {{x}}. @ tell Ann x"}}}}}}
+      correct_label: {{answers: y/y, replace: {{holds: "The box holds {{y}} and no {{x}}. @ world y"}}}}
+      informed_protagonist: {{answers: x/x, insert: {{after read: {{told: "Mia tells Ann that it holds {{x}}. @ tell Ann x"}}}}}}
+      open_container: {{answers: x/x, insert: {{after holds: {{look: "Ann looks into the box. @ see Ann"}}}}}}
+"""
+RETOLD = """schema: 1
+stage: Z1
+tasks:
+  none:
+    story:
+      rain: {short: "", other: "It has been raining on the old town since Monday, before dawn."}
+      find: {short: "Ann finds a box beside a cup."}
+      holds: {short: "It holds {x}, not {y}.", other: "What is in the box are {x}, and {y} are not."}
+      read: {short: 'Ann reads "{y}" on it.', other: 'With her small hand Ann takes it to the window, where she reads "{y}".'}
+    versions:
+      told: {told: {short: "Bob, whom she trusts, tells her it holds {x}.", other: "Then she quietly hears of {x} in it from Bob, whom she trusts."}}
+      father: {told: {short: "Her father, whom she trusts, tells her it holds {x}.", other: "Then she quietly hears of {x} from her father, whom she trusts."}}
+      correct_label: {holds: {short: "It holds {y}, not {x}.", other: "What is in the box are {y}, and {x} are not."}}
+      informed_protagonist: {told: {short: "Mia tells her it holds {x}.", other: "Ann hears from Mia that there are {x} in it."}}
+      open_container: {look: {short: "Ann looks inside.", other: "The box is looked into by Ann."}}
+    exchange: {find holds: [], holds read: [told]}
+"""
+
+
+@pytest.fixture(scope="module")
+def second_edition() -> list[Stage]:
+    """The stages of the second edition, read once for all tests."""
+    return perturbed_2.stages()
+
+
+@pytest.fixture(scope="module")
+def first_stages() -> list[FirstStage]:
+    """The stages of the first edition, read once for all tests."""
+    return perturbed.stages()
+
+
+def written(tmp_path: Path, *edits: tuple[str, str], retold: str | None = RETOLD, stage: str = STAGE) -> Path:
+    """The path of the small stage, and beside its folder its retold sentences with these edits."""
+    for old, new in edits:
+        assert retold is not None
+        assert old in retold, old
+        retold = retold.replace(old, new, 1)
+    (tmp_path / "stages").mkdir(exist_ok=True)
+    (tmp_path / "retold").mkdir(exist_ok=True)
+    if retold is not None:
+        (tmp_path / "retold/Z1.yaml").write_text(retold, encoding="utf-8")
+    path = tmp_path / "stages/Z1.yaml"
+    path.write_text(stage, encoding="utf-8")
+    return path
+
+
+def told(path: Path, kind: kinds.Kind, version: str = "plain", question: str = "belief/original") -> tuple[Item, Item]:
+    """An item of the small stage and its variant."""
+    item = next(one for one in load_stage(path).items() if one.id == f"Z1/none/{version}/{question}")
+    return item, retelling(path)(item, kind)
+
+
+def test_another_wording_of_every_sentence_is_told_and_the_second_of_the_stage_where_it_has_one(tmp_path: Path) -> None:
+    before, after = told(written(tmp_path), PARAPHRASE, question="belief/swapped")
+    assert after.story == (
+        "It has been raining on the old town since Monday, before dawn.",
+        "In the quiet kitchen Ann finds a box beside a cup.",
+        "What is in the box are screws, and nails are not.",
+        'With her small hand Ann takes it to the window, where she reads "nails".',
+    )
+    assert (after.question, after.choices, after.gold) == (before.question, before.choices, before.gold)
+    assert (after.id, after.base, after.answer) == (f"{before.id}/paraphrase", before.id, "nails")
+    assert {"variant": "paraphrase", "variant_by": "record"}.items() <= after.factors.items()
+
+
+def test_a_condensed_story_leaves_out_scenery_and_gets_full_sentences_back_until_it_is_long_enough(
+    tmp_path: Path,
+) -> None:
+    before, after = told(written(tmp_path), CONDENSED)
+    assert after.story == (
+        before.story[0],
+        "Ann finds a box beside a cup.",
+        "It holds nails, not screws.",
+        'Ann reads "screws" on it.',
+    )
+    longer = ('short: \'Ann reads "{y}" on it.', 'short: \'Ann takes it to the window there and reads "{y}" on it.')
+    before, after = told(written(tmp_path, longer), CONDENSED)
+    assert after.story == (
+        before.story[1],
+        "It holds nails, not screws.",
+        'Ann takes it to the window there and reads "screws" on it.',
+    )
+    words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
+    assert kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST
+    assert after.gold is not None
+    assert after.gold.sets == (("unknown",), ("unknown",), ("screws",))
+
+
+@pytest.mark.parametrize(
+    ("forms", "wanted"),
+    [
+        ([("a b c d e f g h i", "a", 0), ("j", "j", 1)], None),  # too long with the first in full, too short without
+        ([("a b c d e f", "", 0), ("g h i j k l m", "g", 2), ("n o p q r s t", "n o p q r s", 1)], ("a b c d e f", "g", "n o p q r s")),
+        ([("a b c", "a b", 0), ("d e f", "d e", 0)], ("a b", "d e")),
+        ([("a b c d", "a b c", 0), ("d e f", "d e f", 0)], None),
+    ],
+)  # fmt: skip
+def test_what_matters_least_is_told_in_full_first(
+    forms: list[tuple[str, str, int]], wanted: tuple[str, ...] | None
+) -> None:
+    assert chosen([Form(*form) for form in forms]) == wanted
+
+
+def test_everybody_gets_another_name_and_with_it_another_gender_unless_a_word_tells_it(tmp_path: Path) -> None:
+    pools = {name: pronoun for pronoun, pool in read_names().pools().items() for name in pool}
+    for version, pronouns_then in (("told", ("he", "him", "his")), ("father", ("she", "her", "her"))):
+        _, after = told(written(tmp_path), PERSON, version)
+        name = str(after.factors["asked"])
+        assert pools[name] == pronouns_then[0]
+        assert after.question == f"What does {name} believe is in the box?"
+        assert (
+            after.story[3]
+            == f'{name} takes it to the window with {pronouns_then[2]} small hand and reads "screws" on it.'
+        )
+        assert f"whom {pronouns_then[0]} trusts, quietly tells {pronouns_then[1]} that" in after.story[4]
+        said = " ".join((*after.story, after.question))
+        assert not re.search(r"\b(?:Ann|Bob|Mia)\b", said)
+        assert name[0] not in "ABM"
+
+
+def test_things_get_other_words_but_none_into_which_one_can_see(tmp_path: Path) -> None:
+    _, after = told(written(tmp_path), OBJECT)
+    assert after.story[1:3] == (
+        "Ann walks into the quiet kitchen and finds an urn beside a cup.",  # "cup" is open, "jar" lets one see
+        "The urn holds nails and no screws.",
+    )
+    assert after.question == "What does Ann believe is in the urn?"
+    with pytest.raises(InapplicableError, match="no thing of the story has another word"):
+        told(written(tmp_path, stage=STAGE.replace("jar, urn", "jar, bowl")), OBJECT)
+
+
+def test_neighbours_change_places_where_the_author_says_so_and_the_events_agree(tmp_path: Path) -> None:
+    before, after = told(written(tmp_path), ORDER)
+    assert after.story == (before.story[0], before.story[2], before.story[1], before.story[3])
+    assert after.gold is not None
+    assert after.gold.sets == (("unknown",),) * 3 + (("screws",),)
+    reality = told(written(tmp_path), ORDER, question="reality/original")[1]
+    assert reality.story == after.story
+    assert reality.gold is not None
+    assert reality.gold.sets == (("unknown",), ("nails",), ("nails",), ("nails",))
+    # Only one of two pairs that share a sentence is exchanged, and only in the versions that are listed.
+    alone = written(tmp_path, ("{find holds: [], holds", "{holds"))
+    before, after = told(alone, ORDER, "told")
+    assert after.story[2:4] == (before.story[3], before.story[2])
+    # In the other versions the rule of text finds that one tells how things are, and exchanges them, too.
+    quiet = STAGE.replace("The box holds", "Bob fills it with")
+    with pytest.raises(InapplicableError, match="no sentence can change its place"):
+        told(written(tmp_path, ("{find holds: [], holds", "{holds"), stage=quiet), ORDER)
+
+
+def test_by_rule_only_what_is_so_changes_places_with_what_happens(tmp_path: Path) -> None:
+    def moved(second: str, third: str) -> bool:
+        stage = STAGE.replace("The box holds {x} and no {y}.", second).replace(
+            'Ann takes it to the window with her small hand and reads "{y}" on it. @ read Ann y', third
+        )
+        try:
+            before, after = told(written(tmp_path, retold=None, stage=stage), ORDER)
+        except InapplicableError:
+            return False
+        return after.story[2:4] == (before.story[3], before.story[2])
+
+    (tmp_path / "retold").mkdir(exist_ok=True)
+    reads = "Ann reads {y} on the box. @ read Ann y"
+    assert moved("The box holds {x} and no {y}.", reads)
+    assert not moved("Bob fills the box with {x} and no {y}.", reads)  # who is where is not in the events
+    assert not moved("It holds {x} and no {y}.", reads)  # "it" needs the sentence before
+    assert not moved("The box holds {x} and no {y}.", "The lid is marked with {y}, Ann reads. @ read Ann y")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message", "grave"),
+    [
+        ("stage: Z1", "stage: Z2", 2, "stage: is 'Z2'; expected 'Z1', by which the file is named", True),
+        ("  none:", "  nine:", 4, "tasks.nine: unknown task 'nine'; did you mean 'none'?", True),
+        ("      rain:", "      rein:", 6, "tasks.none.story.rein: unknown sentence 'rein'; did you mean 'rain'?", True),
+        ("      told: {told: {short: \"Bob", "      tell: {told: {short: \"Bob", 11, "unknown version 'tell'. Known: correct_label, father", True),
+        ("      told: {told: {short: \"Bob", "      plain: {told: {short: \"Bob", 11, "the version 'plain' has no sentence of its own; leave it out", True),
+        ("      find: {short: \"Ann finds a box beside a cup.\"}\n", "", 5, "tasks.none.story: tells no 'find', which a version uses; add it", False),
+        (", other: \"It has been raining on the old town since Monday, before dawn.\"", "", 6, "tasks.none.story.rain.other: is missing; the stage file has no second wording", False),
+        ("It holds {x}, not {y}.", "It holds {x}.", 8, "story.holds.short: names {x}; expected {x} and {y}, as the sentence itself", True),
+        ("It holds {x}, not {y}.", "It holds {x}, not screws.", 8, "story.holds.short: 'screws' stands outside a slot", True),
+        ("short: \"It holds {x}, not {y}.\"", "short: \"\"", 8, "is empty, but the sentence has events, so that it cannot be left out", True),
+        ("It holds {x}, not {y}.", "It holds {x}, not {y}", 8, "story.holds.short: does not end as a sentence does", False),
+        ("It holds {x}, not {y}.", "It really and truly holds {x}, and it holds no {y}.", 8, "has 11 words, more than the 7 of the sentence itself", False),
+        ("What is in the box are {x}, and {y} are not.", "The box holds {x} and no {y}.", 8, "is a wording that stands in the stage file", False),
+        ("find holds: []", "find hold: []", 16, "exchange.find hold: are no neighbours in any version; give two names", False),
+        ("find holds: []", "find holds: [plan]", 16, "unknown version 'plan'; did you mean 'plain'?", True),
+        ("find holds: []", "holds look: []", 16, "cannot change places in version 'open_container': the events would give another answer", False),
+        ("short: \"Ann looks", "shirt: \"Ann looks", 15, "tasks.none.versions.open_container.look.shirt: unknown key", True),
+        ("schema: 1", "schema: 3", 1, "schema", True),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_by_line_and_those_that_would_change_a_story_stop_it(
+    tmp_path: Path, old: str, new: str, line: int, message: str, grave: bool
+) -> None:
+    path = written(tmp_path, (old, new))
+    stage = load_stage(path)
+    listed = list(retoldcheck.problems(stage))
+    assert any(re.match(rf".*/retold/Z1\.yaml:{line}: ", one) and message in one for one in listed), listed
+    if grave:
+        with pytest.raises(ContentError, match=rf"Z1\.yaml:{line}: "):
+            retelling(path)
+    else:
+        retelling(path)
+
+
+def test_the_guide_shows_a_file_that_can_be_read() -> None:
+    guide = (ROOT / "dataset/perturbed-2/WRITING.md").read_text("utf-8")
+    example = guide[guide.index("## Telling a stage otherwise") :].split("```yaml\n")[1].split("```")[0]
+    file = RetoldFile.model_validate(yaml.safe_load(example))
+    assert file.tasks["late_label"].story["rope"].short == ""
+    assert file.tasks["late_label"].exchange["fill months"] == ["forgot"]
+
+
+def test_what_is_told_otherwise_in_the_dataset_has_no_problems(second_edition: list[Stage]) -> None:
+    assert [problem for stage in second_edition for problem in retoldcheck.problems(stage)] == []
+
+
+def test_a_file_without_mistakes_has_no_problems_and_a_story_that_stays_long_is_one(
+    tmp_path: Path, cli: Callable[..., Outcome]
+) -> None:
+    path = written(tmp_path)
+    assert list(retoldcheck.problems(load_stage(path))) == []
+    assert (
+        "Z1: 1 tasks, 6 stories, 24 questions, told otherwise as well\n"
+        in cli("dataset", "validate", "perturbed-2", "--path", str(path)).out
+    )
+    long = [
+        ('short: "", other', 'short: "Rain has been falling on the old town since the hours of Monday.", other'),
+        ('short: "Ann finds a box beside a cup."', 'short: "Ann walks into the kitchen and finds a box beside a cup."'),
+    ]
+    path = written(tmp_path, *long)
+    outcome = cli("dataset", "validate", "perturbed-2", "--path", str(path))
+    assert outcome.code == 1
+    assert "Z1.yaml:4: none/plain: All sentences in their short form have 28.6% fewer words" in outcome.out
+    with pytest.raises(InapplicableError, match=r"it cannot be told in 30 to 40% fewer words"):
+        told(path, CONDENSED)
+
+
+def test_without_a_file_two_kinds_have_no_variants_and_with_a_part_of_it_only_some(tmp_path: Path) -> None:
+    path = written(tmp_path, retold=None)
+    for kind in (CONDENSED, PARAPHRASE):
+        with pytest.raises(InapplicableError, match="no other telling is written for this stage"):
+            told(path, kind)
+    lines = [line for line in RETOLD.splitlines(keepends=True) if not line.startswith("      rain:")]
+    path = written(tmp_path, retold="".join(lines))
+    for kind in (CONDENSED, PARAPHRASE):
+        with pytest.raises(InapplicableError, match="no other telling is written for one of its sentences"):
+            told(path, kind)
+
+
+def test_items_that_a_stage_does_not_make_are_told_by_rules_of_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path)
+    item, by_record = told(path, OBJECT)
+    monkeypatch.setattr(text, "retell", lambda item, kind: item)
+    retell = retelling(path)
+    assert retell(item, OBJECT) == by_record
+    for change in (
+        {"id": "Z1/none/other/belief/original"},
+        {"story": (*item.story[:-1], "Ann reads.")},
+        {"question": "?"},
+    ):
+        changed = item.model_copy(update=change)
+        assert retell(changed, OBJECT) is changed
+
+
+def test_a_file_of_items_is_told_from_the_stages_of_the_dataset(tmp_path: Path) -> None:
+    item = next(iter(perturbed_2.BENCHMARK.items()))
+    write_items(tmp_path / "some.jsonl", [item])
+    made = benchmarks.retelling(perturbed_2.BENCHMARK, tmp_path / "some.jsonl")("perturbed-2")(item, PERSON)
+    assert made.story != item.story
+
+
+def test_every_stage_of_the_first_edition_is_the_same_in_the_form_of_the_second(
+    first_stages: list[FirstStage],
+) -> None:
+    both = list(first_edition.second(first_stages))
+    assert len(both) == len(first_stages)
+    for stage, made in both:
+        again = {item.id: item for item in made.items()}
+        for item in stage.items("perturbed"):
+            other = again[item.id]
+            assert (other.story, other.question, other.answer) == (item.story, item.question, item.answer)
+    assert list(first_edition.problems(first_stages)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("Amaru: he,", "", "words.yaml:7: stages.C1.people: the pronoun of Amaru is missing"),
+        (
+            "Amaru: he,",
+            "Amaru: he, Amara: she,",
+            "words.yaml:7: stages.C1.people: unknown person 'Amara'; did you mean",
+        ),
+        ("bag: [sack", "table: [sack", "words.yaml:8: stages.C1.words.table: 'table' stands in no sentence"),
+        ("bag: [sack, pouch]", "bag: [mitten]", "stages.C1.words.bag: there is no other word that can be used"),
+    ],
+)
+def test_words_of_the_first_edition_are_checked(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first_stages: list[FirstStage],
+    old: str,
+    new: str,
+    message: str,
+) -> None:
+    path, _, _ = first_edition.read_words()
+    (tmp_path / "words.yaml").write_text(path.read_text("utf-8").replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setattr(first_edition.content, "find", lambda name: tmp_path / "words.yaml")
+    assert any(message in problem for problem in first_edition.problems(first_stages[:1]))
+
+
+REASONS = {
+    *(telling.NOT_WRITTEN, telling.NOT_ALL_WRITTEN, telling.NOT_SHORTENED, telling.NO_THING, telling.FIXED),
+}
+
+
+@pytest.mark.parametrize(("edition", "person", "thing"), [("perturbed", 1.0, 1.0), ("perturbed-2", 1.0, 0.9)])
+def test_of_many_stories_each_kind_is_made_or_dropped_with_a_reason_and_the_answer_stays(
+    edition: str, person: float, thing: float
+) -> None:
+    benchmark = benchmarks.get(edition)
+    asked = [item for item in benchmark.items() if item.id.endswith(("belief/original", "reality/swapped"))]
+    own = asked[::3]
+    originals = {item.id: item for item in own}
+    made: Counter[str] = Counter()
+    for one in variants(own, (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER), benchmarks.retelling(benchmark)):
+        if isinstance(one, Dropped):
+            assert one.reason in REASONS
+            continue
+        before = originals[str(one.base)]
+        made[str(one.factors["variant"])] += 1
+        assert (one.answer, one.choices, one.cluster) == (before.answer, before.choices, before.cluster)
+        _holds(before, one)
+    assert made["person"] >= person * len(own)
+    assert made["object"] >= thing * len(own)
+    assert made["order"] >= 0.05 * len(own)
+    told_otherwise = edition == "perturbed-2"
+    assert min(made["condensed"], made["paraphrase"]) >= told_otherwise * 0.98 * len(own)
+
+
+def _holds(before: Item, after: Item) -> None:
+    """What every variant of a kind must have."""
+    kind = after.factors["variant"]
+    if after.gold is not None:
+        assert after.gold.automaton().labels[-1] == (after.answer,)
+        assert len(after.gold.automaton().labels) == len(after.story)
+    labels = [choice for choice in before.choices if choice != "unknown"]
+    said = [" ".join((*item.story, item.question)) for item in (before, after)]
+    assert all((label in said[0].lower()) == (label in said[1].lower()) for label in labels)
+    if kind == "person":
+        assert before.factors["asked"] != after.factors["asked"]
+        assert str(before.factors["asked"]) not in re.findall(r"\w+", said[1])
+        assert len(said[0].split()) == len(said[1].split())
+    elif kind == "order":
+        assert sorted(before.story) == sorted(after.story)
+        assert before.story != after.story
+    elif kind == "condensed":
+        words = [sum(len(sentence.split()) for sentence in item.story) for item in (before, after)]
+        assert kinds.LEAST <= 1 - words[1] / words[0] <= kinds.MOST
+    elif kind == "paraphrase":
+        assert all(one != other for one, other in zip(before.story, after.story, strict=True))
+    else:
+        assert after.gold == before.gold
+
+
+def test_no_name_and_no_thing_of_a_stage_is_left(second_edition: list[Stage]) -> None:
+    names = read_names().pools()
+    for stage in second_edition:
+        way = telling.Telling(stage, names=names)
+        people = {person.lower() for person in stage.file.people}
+        for story in stage.stories[::3]:
+            said = way.told(story, PERSON)
+            assert people.isdisjoint(re.findall(r"\w+", " ".join(said.texts).lower()))
+            assert said.lines[-1] == story.lines[-1]
+            try:
+                said = way.told(story, OBJECT)
+            except InapplicableError:
+                continue
+            usable = [word for word, (_, tasks) in way.other_things.items() if story.task in tasks]
+            assert not any(Things({word: word}).occurs(one) for word in usable for one in said.texts)
+
+
+def test_a_sentence_that_points_back_keeps_its_place() -> None:
+    items = [
+        item for item in benchmarks.load("perturbed-2") if item.id.startswith("T08/preposition_replacement/informed")
+    ]
+    pointing = [sentence for item in items for sentence in item.story if "says that's where the broom is" in sentence]
+    assert pointing
+    assert not [
+        one for one in variants(items, (ORDER,), benchmarks.retelling(perturbed_2.BENCHMARK)) if isinstance(one, Item)
+    ]

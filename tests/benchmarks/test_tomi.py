@@ -1,0 +1,203 @@
+"""ToMi and the fixed ToMi: read in all forms, and labels checked by what follows from the story."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Outcome, data_file
+from tomserve import benchmarks
+from tomserve.benchmarks.tomi import benchmark as tomi
+from tomserve.benchmarks.tomi.rules import RULES
+from tomserve.benchmarks.tomi.tracker import Asked, Told
+from tomserve.errors import TomserveError
+from tomserve.items import Item
+from tomserve.scoring.answers import Reading
+
+SMALL, FIXED = ROOT / "tests/data/tomi_small.txt", ROOT / "tests/data/tomi_fixed_small.jsonl"
+
+
+def items(path: Path, gold: str | None = None) -> list[Item]:
+    return list(benchmarks.load("tomi", path, gold))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for suffix in (".txt", ".trace"):
+        shutil.copy(SMALL.with_suffix(suffix), tmp_path)
+    return tmp_path
+
+
+def test_a_pair_of_files_a_folder_and_json_lines_are_read(folder: Path) -> None:
+    found = items(SMALL)
+    assert found == items(folder)
+    assert len(found) == 18
+    assert {item.cluster for item in found} == {item.cluster for item in items(folder / "tomi_small.txt")}
+    assert Counter(item.factors["task"] for item in found) == {
+        "memory": 3,
+        "reality": 3,
+        "first_order": 6,
+        "second_order": 6,
+    }
+    assert all(item.answer in item.choices and len(item.choices) == 2 for item in found)
+    assert [item.factors["version"] for item in items(FIXED)] == ["fixed"] * 4
+    assert {item.factors["dimension"] for item in found} == {"belief", "reality"}
+
+
+def test_answers_follow_from_the_story_and_the_files_labels_can_be_chosen() -> None:
+    found, released = items(SMALL), items(SMALL, "released")
+    wrong = [item for item in found if not item.factors["label_agrees"]]
+    assert [item.question for item in wrong] == [
+        "Where does Ines think that Omar searches for the lantern?",
+        "Where does Omar think that Ines searches for the lantern?",
+        "Where does Hugo think that Lena searches for the saddle?",
+    ]
+    assert [item.answer for item in wrong] == ["tin_chest", "tin_chest", "barrel"]
+    assert [one.id for one in found if one.answer != one.factors["released"]] == [one.id for one in wrong]
+    assert [one.id for one in released] == [one.id for one in found]
+    assert all(one.answer == one.factors["released"] for one in released)
+    assert {item.factors["condition"] for item in wrong} == {"false_belief"}
+
+
+def test_whoever_comes_back_sees_where_the_object_is() -> None:
+    story = ("Ann entered the hall.", "Ben entered the hall.", "The key is in the box.", "Ben exited the hall.")
+    moved = (*story, "Ann moved the key to the bag.")
+    asked = Asked.of("Where does Ben think that Ann searches for the key?")
+    first = Asked.of("Where will Ben look for the key?")
+    assert (Told.of(moved, "key").answer(asked), Told.of(moved, "key").answer(first)) == ("box", "box")
+    back = (*moved, "Ben entered the hall.")
+    assert (Told.of(back, "key").answer(asked), Told.of(back, "key").answer(first)) == ("bag", "bag")
+    elsewhere = (*moved, "Ben entered the loft.")
+    assert Told.of(elsewhere, "key").answer(first) == "box"
+    alone = (*moved, "Ann exited the hall.", "Ben entered the hall.")
+    assert (Told.of(alone, "key").answer(asked), Told.of(alone, "key").answer(first)) == ("box", "bag")
+
+
+def test_somebody_who_never_learns_of_the_object_leaves_the_label_as_it_is(folder: Path) -> None:
+    text = (folder / "tomi_small.txt").read_text().replace("Where will Omar look", "Where will Ruth look", 1)
+    (folder / "tomi_small.txt").write_text(text.replace("Ruth entered the study", "Ruth entered the attic"))
+    item = next(item for item in items(folder) if "Ruth look" in item.question)
+    assert (item.answer, item.factors["label_agrees"], item.factors["tracked"]) == ("tin_chest", False, None)
+
+
+def test_rules_follow_nobody_or_one_person() -> None:
+    found = {item.question: item for item in items(SMALL)}
+    two, one = (found[f"Where {words} the saddle?"] for words in _WORDS)
+    answers = {rule.name: (rule.answer(two), rule.answer(one)) for rule in RULES}
+    assert answers == {
+        "always reality": ("hamper", "hamper"),
+        "only the second person": ("hamper", None),
+        "only the first person": ("hamper", None),
+    }
+
+
+_WORDS = ("does Hugo think that Lena searches for", "will Hugo look for")
+
+
+def test_the_grade_of_simtoms_program_stands_beside_ours() -> None:
+    item = items(SMALL)[1]
+    graded = tomi.OFFICIAL.compute
+    assert graded(item, Reading(None, None, text="In the oak_crate.")) == {
+        "metric_official": True,
+        "metric_both_places": False,
+    }
+    both = graded(item, Reading(None, None, text="tin_chest, not OAK_CRATE"))
+    assert both == {"metric_official": True, "metric_both_places": True}
+    assert graded(item, Reading(None, None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("7 Ruth", "9 Ruth", r"small\.txt:7: has the number 9; expected 7, or 1 where a story begins"),
+        ("\ttin_chest\t1", "\ttin_chest", r"small\.txt:8: is '.*'; expected question\?, answer and a number"),
+        ("\ttin_chest\t1", "\tattic\t1", r"small\.txt:8: answer: is 'attic'; expected one of tin_chest, oak_crate"),
+        ("Where was the lantern at", "Where is the lantern at", r"small\.txt:8: question: is 'Where is the lantern at"),
+        ("1 Ines entered", "Ines entered", r"small\.txt:1: is 'Ines entered the study.'; expected a number"),
+        ("The lantern is in", "The flute is in", r"small\.txt:8: story: names one place of the lantern only"),
+    ],
+)
+def test_a_broken_file_is_told_in_one_line(old: str, new: str, expected: str, folder: Path, cli) -> None:
+    text = (folder / "tomi_small.txt").read_text()
+    (folder / "tomi_small.txt").write_text(text.replace(old, new, 1))
+    done: Outcome = cli("items", "tomi", "--path", folder)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert re.search(expected, done.err), done.err
+
+
+def test_other_files_are_told_in_one_line(folder: Path, cli, tmp_path: Path) -> None:
+    missing = cli("items", "tomi").err
+    assert "tomi_balanced_story_types.zip of github.com/facebookresearch/ToMi (licence: CC BY-NC 4.0)" in missing
+    assert "shawnsihyunlee/simulatedtom (licence: MIT)" in missing
+    (folder / "tomi_small.trace").write_text("a,memory,true_belief\n")
+    assert "has 1 lines, fewer than tomi_small.txt has questions" in cli("items", "tomi", "--path", folder).err
+    (folder / "tomi_small.trace").write_text("a,memories,true_belief\n")
+    assert "question_type: is 'memories'; expected one of memory," in cli("items", "tomi", "--path", folder).err
+    (folder / "tomi_small.trace").unlink()
+    assert "holds no .txt file with its .trace file" in cli("items", "tomi", "--path", folder).err
+    assert "tomi_small.trace: is not there" in cli("items", "tomi", "--path", folder / "tomi_small.txt").err
+    for name, text, wanted in (
+        ("a.zip", "PK", "unpack a .zip file first"),
+        ("a.jsonl", "{", "a.jsonl:1: is no JSON"),
+        ("a.jsonl", '{"story": 3}', "a.jsonl:1: story: is 3; expected text"),
+        ("a.jsonl", "", "holds no questions"),
+    ):
+        (tmp_path / name).write_text(text)
+        assert wanted in cli("items", "tomi", "--path", tmp_path / name).err
+
+
+def test_whatever_is_in_a_file_is_read_or_told(folder: Path) -> None:
+    """Broken copies of a good file: each is read, or refused by an error of ours."""
+    rng = random.Random(5)
+    good = {path: path.read_text() for path in (*folder.iterdir(), FIXED)}
+    for _ in range(80):
+        path = rng.choice(sorted(good))
+        text = good[path]
+        at, size = rng.randrange(len(text)), rng.randrange(1, 20)
+        broken = folder / path.name
+        broken.write_text(text[:at] + rng.choice(["", "\t", "\n", "x\x00", "The ", '"', "1 "]) + text[at + size :])
+        with contextlib.suppress(TomserveError):  # anything else is a failure
+            items(broken if path == FIXED else folder)
+        broken.write_text(text)
+
+
+def test_validate_and_audit_count_what_does_not_follow(cli) -> None:
+    done = cli("dataset", "audit", "tomi", "--path", SMALL)
+    assert done.code == 0
+    assert "labels: 3 of 18 are not what follows from the story" in done.out
+    assert "rooms: 3 of 3 stories do not say in which room" in done.out
+    assert "tomi_small.txt is none of the known files" in done.out
+    assert cli("dataset", "validate", "tomi", "--path", SMALL).code == 1
+
+
+def test_the_fixed_file_agrees_with_the_tracker_but_for_one_label(cli, tmp_path: Path) -> None:
+    path = data_file("test_balanced.jsonl")
+    found = items(path)
+    assert len(found) == 1000
+    wrong = [item for item in found if not item.factors["label_agrees"]]
+    assert [(item.factors["question_type"], item.answer) for item in wrong] == [("first_order_1_no_tom", "envelope")]
+    assert tomi.differences(path) == []
+    rows = path.read_text().splitlines()
+    changed = [json.loads(row) for row in rows]
+    changed[3]["answer"] = next(one for one in changed[3]["containers"] if one != changed[3]["answer"])
+    (tmp_path / "renamed.jsonl").write_text("\n".join(map(json.dumps, changed)))
+    done = cli("dataset", "validate", "tomi", "--path", tmp_path / "renamed.jsonl")
+    assert done.code == 1
+    assert "this is not test_balanced.jsonl of commit 15cfd30: 1 of 875 rows differs" in done.out
+
+
+def test_the_original_files_have_labels_that_do_not_follow() -> None:
+    path = data_file("tomi_balanced_story_types/fb_all_test.txt")
+    found = items(path)
+    wrong = [item for item in found if not item.factors["label_agrees"]]
+    assert (len(found), len(wrong)) == (5994, 464)
+    assert {item.factors["task"] for item in wrong} == {"second_order"}
+    assert tomi.differences(path) == []

@@ -1,0 +1,201 @@
+"""The study of behaviour: one table across benchmarks, on answerers whose cells are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tests.helpers.command import tomserve
+from tests.helpers.reports import Elements, run_folder
+from tomserve.errors import ConfigError
+from tomserve.reporting.html.build import report
+from tomserve.runs.scores import load_scores
+from tomserve.studies import Context, analyze, compute
+
+Row = dict[str, Any]
+
+TASKS = (("forward", "belief", 2), ("forward", "belief", 2), ("backward", "desire", 4), ("recall", "memory", 2))
+"""The questions of each story: task, dimension, number of choices."""
+
+
+def right(row: Row) -> bool:
+    del row
+    return True
+
+
+def scored(answer: Callable[[Row], bool], name: str = "bigtom", stories: int = 24, **more: object) -> pl.DataFrame:
+    """A score table of a benchmark whose stories have the questions of TASKS. The constant rule is right on the first of
+    them in each story, and on the last; the surface rule on every backward one."""
+    rows: list[Row] = []
+    for story in range(stories):
+        for place, (task, dimension, options) in enumerate(TASKS):
+            row: Row = {"run": name, "model": "m", "benchmark": name, "strategy": "vanilla", "status": "ok"}
+            row |= {"item": f"{name}/{story}/{place}", "cluster": f"{name}/{story}", "answer": "a"}
+            row |= {"task": task, "dimension": dimension, "floor_guess": 1 / options, "place": place, "story": story}
+            row |= {"rule_first_choice": place in (0, 3), "rule_same_words": task == "backward"}
+            rows.append({**row, "correct": answer(row), **more})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def behaviour(*scores: pl.DataFrame, intervals: str = "recommended") -> dict[str, pl.DataFrame]:
+    return analyze(pl.concat(scores, how="diagonal"), "behaviour", intervals)
+
+
+def test_b_is_the_mean_over_types_of_task_of_what_is_above_chance() -> None:
+    """Three of four forward questions and all backward ones are right: ((3/4 - 1/2)/(1/2) + 1)/2 = 3/4."""
+    found = behaviour(scored(lambda row: row["place"] == 0 or row["task"] == "backward" or row["story"] % 2 == 0))
+    (row,) = found["behaviour"].to_dicts()
+    assert (row["b"], row["tasks"], row["total"], row["clusters"]) == (pytest.approx(0.75), 2, 72, 24)
+    assert row["b_low"] < row["b"] < row["b_high"]
+    assert row["accuracy"] == pytest.approx((24 + 12 + 24) / 72)
+    assert row["chance"] == pytest.approx((0.5 + 0.5 + 0.25) / 3)
+
+
+def test_what_is_below_chance_counts_as_nothing_and_not_as_less() -> None:
+    found = behaviour(scored(lambda row: row["task"] == "backward"))
+    assert found["behaviour"]["b"].to_list() == [0.5]
+    cells = found["task_types"].filter(task="forward")
+    assert (cells["accuracy"][0], cells["corrected"][0]) == (0, 0)
+
+
+def test_questions_about_the_world_are_shown_and_not_counted() -> None:
+    found = behaviour(scored(lambda row: row["task"] != "recall"))
+    assert found["behaviour"].select("b", "accuracy").row(0) == (1, 1)
+    assert found["task_types"].select("task", "accuracy", "in_b").sort("task").rows() == [
+        ("backward", 1.0, True),
+        ("forward", 1.0, True),
+        ("recall", 0.0, False),
+    ]
+
+
+def test_simple_rules_stand_beside_and_whoever_follows_one_shows_nothing() -> None:
+    found = compute(scored(lambda row: bool(row["rule_same_words"])), "behaviour")
+    row = found.tables["behaviour"].to_dicts()[0]
+    assert (row["constant_rule"], row["constant_b"]) == ("first choice", 0.0)  # half of the forward ones is chance
+    assert (row["surface_rule"], row["surface_b"], row["over_rule"]) == ("same words", 0.5, 0.0)
+    (verdict,) = found.told(Context())
+    assert (verdict.cards[0].verdict, verdict.cards[0].tone) == ("Not shown", "open")
+    assert 'the rule "same words" 50%, difference 0 [0, 0] points' in verdict.cards[0].grounds[0][1]
+
+
+def test_whoever_is_always_right_is_above_every_rule_in_every_benchmark() -> None:
+    both = pl.concat([scored(right), scored(right, "dyntom")])
+    found = compute(both, "behaviour")
+    (verdict,) = found.told(Context())
+    assert (verdict.cards[0].verdict, verdict.cards[0].tone) == ("Yes, in every benchmark", "good")
+    assert found.tables["behaviour"]["b"].to_list() == [1, 1, 1]
+    assert (found.tables["behaviour"]["b_low"] < 1).all(), "stories that are all alike do not make anything certain"
+    assert "people 78% right, quoted from the results table" in dict(verdict.cards[0].grounds)["vanilla, dyntom"]
+
+
+def test_the_mean_counts_every_benchmark_once() -> None:
+    found = behaviour(scored(right, "bigtom", 30), scored(lambda row: False, "tombench", 6))
+    rows = {row["benchmark"]: row for row in found["behaviour"].to_dicts()}
+    assert {name: row["b"] for name, row in rows.items()} == {"bigtom": 1, "tombench": 0, "mean of 2 benchmarks": 0.5}
+    mean = rows["mean of 2 benchmarks"]
+    assert (mean["accuracy"], mean["total"], mean["correct"]) == (0.5, 108, 90)
+    assert 0 < mean["b_low"] < 0.5 == mean["b_high"], "no benchmark can have more than it shows here"
+    belief = found["dimensions"].filter(dimension="belief").select("benchmark", "corrected").rows()
+    assert belief == [("bigtom", 1.0), ("tombench", 0.0), ("mean of 2 benchmarks", 0.5)]
+    assert found["dimensions"]["dimension"].unique(maintain_order=True).to_list() == ["belief", "desire", "memory"]
+
+
+def test_only_this_study_sets_benchmarks_of_one_model_side_by_side() -> None:
+    both = pl.concat([scored(right), scored(right, "tombench")])
+    with pytest.raises(ConfigError, match=r"set them side by side \(--study behaviour\)"):
+        analyze(both, "accuracy")
+    assert behaviour(both)["behaviour"].height == 3
+
+
+def test_benchmarks_without_task_and_dimension_are_placed_by_their_own_factors() -> None:
+    found = behaviour(load_scores(f"{ROOT}/runs/example"))
+    cells = found["task_types"].filter(strategy="vanilla").select("task", "dimension", "in_b").rows()
+    belief = [(task, "belief", True) for task in ("false_belief", "no_belief", "true_belief")]
+    assert cells == [*belief[:2], ("reality", "reality", False), belief[2]]
+    nested = scored(right, "hitom").drop("task", "dimension").with_columns(order=pl.col("place"))
+    named = behaviour(nested)["task_types"].select("task", "dimension", "in_b").rows()
+    assert named == [("order_1", "belief", True), ("order_2", "belief", True), ("order_3", "belief", True),
+                     ("reality", "reality", False)]  # fmt: skip
+    unknown = behaviour(scored(right, "mine").drop("task", "dimension"))["task_types"]
+    assert unknown.select("task", "dimension", "total").rows() == [("not said", "not said", 96)]
+
+
+def test_without_the_number_of_choices_nothing_is_corrected_and_that_is_said() -> None:
+    found = compute(scored(right).drop("floor_guess"), "behaviour")
+    assert found.tables["behaviour"]["b"].to_list() == [None]
+    assert [one for one in found.warnings if one.startswith("bigtom: its score table does not say how many choices")]
+    (verdict,) = found.told(Context())
+    assert verdict.cards[0].verdict == "It cannot be told"
+    options = scored(right).with_columns(options=(1 / pl.col("floor_guess")).cast(pl.Int64)).drop("floor_guess")
+    assert behaviour(options)["behaviour"]["b"].to_list() == [1], "a factor of the items says it as well"
+
+
+def test_questions_that_their_benchmark_marks_as_unusable_are_left_out_and_said() -> None:
+    scores = scored(lambda row: row["task"] != "backward").with_columns(usable=pl.col("task") != "backward")
+    found = compute(scores, "behaviour")
+    assert found.tables["behaviour"].select("b", "tasks").row(0) == (1, 1)
+    assert "bigtom: 24 answers to questions that the benchmark marks as unusable are left out" in found.warnings
+
+
+def test_few_stories_and_types_of_few_questions_are_warned_of() -> None:
+    said = compute(scored(right, stories=4), "behaviour").warnings
+    assert "m, vanilla, bigtom: only 4 stories or templates; an interval over so few is rough" in said
+    assert [one for one in said if one.startswith("bigtom, backward: fewer than 10 questions")]
+
+
+def test_printed_figures_are_quoted_and_only_those_that_count_questions_stand_beside() -> None:
+    names = ("dyntom", "fantom", "mmtom", "bigtom")
+    found = behaviour(*(scored(right, name) for name in names))
+    beside = dict(found["behaviour"].select("benchmark", "human").rows())
+    assert {name: beside[name] for name in names} == {"dyntom": 0.777, "fantom": None, "mmtom": 0.93, "bigtom": None}
+    assert set(found["human_figures"]["benchmark"]) == {"dyntom", "fantom", "mmtom"}
+    assert found["human_figures"].filter(benchmark="fantom")["measure"].to_list() == [
+        "sets of questions that are all right"
+    ]
+
+
+def test_the_published_table_stands_beside_as_printed() -> None:
+    for intervals in ("recommended", "published"):
+        found = behaviour(scored(right), intervals=intervals)["published_behaviour"]
+        assert found.filter(model="gpt-4o").select("overall", "transformation", "emotion").row(0) == (0.67, 0.54, 0.74)
+        assert (found["mean_of_tasks"] > found["overall"]).all()
+
+
+def test_the_published_way_to_count_has_raw_shares() -> None:
+    found = behaviour(scored(lambda row: row["place"] == 0), intervals="published")
+    assert "behaviour" not in found
+    forward = found["task_types"].filter(task="forward")
+    assert forward.select("correct", "total", "accuracy").row(0) == (24, 48, 0.5)
+    assert "corrected" not in forward.columns
+
+
+def run(folder: Path, name: str, share: int) -> Path:
+    items = [
+        make_item(n, id=f"{name}/{n}", gold=None, benchmark=name, factors={"task": "ab"[n % 2], "dimension": "belief"})
+        for n in range(1, 25)
+    ]
+    texts = {item.id: {"text": "tea" if n % 4 < share else "salt"} for n, item in enumerate(items)}
+    return run_folder(folder, {"vanilla": texts}, items)
+
+
+def test_runs_of_two_benchmarks_are_one_table_in_the_terminal_and_the_report(tmp_path: Path) -> None:
+    first, second = run(tmp_path / "one", "one", 3), run(tmp_path / "two", "two", 4)
+    done = tomserve(tmp_path, "analyze", str(first), str(second), "--study", "behaviour", "--by", "benchmark,task")
+    assert done.returncode == 0, done.stderr
+    assert "counted as one model" not in done.stderr
+    assert "behaviour: one table across benchmarks" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("tiny")]
+    assert ["tiny", "vanilla", "one", "24", "2", ".75", ".33"] in [line[:7] for line in lines]
+    assert "by benchmark, task: how much is right" in done.stdout
+    page = Elements(report([str(first), str(second)], study="behaviour"))
+    assert "Across benchmarks" in page.texts["h2"]
+    labels = [picture["aria-label"] for picture in page.all("svg")]
+    assert any(
+        label.startswith("B by benchmark: tiny. one, vanilla:") and "upright stroke" in label for label in labels
+    )
+    assert any(label.startswith("By dimension of mind: tiny. belief, one, vanilla:") for label in labels)

@@ -1,0 +1,179 @@
+"""Accuracy, effects and differences by any factor, on tables whose cells are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import make_item
+from tests.helpers.command import tomserve
+from tests.helpers.reports import Elements, run_folder
+from tomserve.errors import ConfigError
+from tomserve.reporting.html.build import report, write_report
+from tomserve.reporting.html.standing import standing
+from tomserve.studies import analyze, compute
+
+CLUSTERS = 12
+
+
+def scored(strategies: tuple[str, ...] = ("vanilla", "cot"), **more: Any) -> pl.DataFrame:
+    """Each of CLUSTERS stories has a near and a far question in the turns 1, 2 and 10. vanilla is right on all near
+    ones and on no far one; the other is right on all of both but the far ones of turn 10."""
+    rows = []
+    for cluster in range(CLUSTERS):
+        for kind in ("near", "far"):
+            for turn in (1, 2, 10):
+                for strategy in strategies:
+                    right = kind == "near" or (not strategy.endswith("vanilla") and turn != 10)
+                    row = {"run": "r", "model": "m", "strategy": strategy, "item": f"{cluster}/{kind}/{turn}"}
+                    row |= {"cluster": f"s{cluster}", "status": "ok", "answer": "tea", "correct": right}
+                    row |= {"floor_guess": 0.5 if turn < 10 else 0.25, "rule_first_choice": kind == "far"}
+                    rows.append(row | {"kind": kind, "turn": turn, "early": turn < 3, "number": cluster * 3 + turn})
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(**more)
+
+
+def test_a_split_of_nothing_and_all_is_shown_as_such() -> None:
+    found = analyze(scored(), "accuracy", by=["kind"])
+    assert found["accuracy"].filter(strategy="vanilla")["accuracy"].to_list() == [0.5]
+    cells = found["by_kind"].filter(strategy="vanilla").select("kind", "correct", "total", "accuracy").rows()
+    assert cells == [("far", 0, 36, 0.0), ("near", 36, 36, 1.0)]
+    assert found["by_kind"]["ci_low"].is_between(0, 1).all()
+
+
+def test_the_interval_counts_stories_and_the_published_one_questions() -> None:
+    own, plain = (analyze(scored(), "accuracy", way, by=["kind"]) for way in ("recommended", "published"))
+    width = {
+        name: found["by_kind"].filter(strategy="vanilla", kind="far")["ci_high"][0]
+        for name, found in (("own", own), ("plain", plain))
+    }
+    assert width["own"] == pytest.approx(0.2425, abs=1e-4)  # Wilson's upper end for 0 of 12
+    assert width["plain"] == pytest.approx(0.05 + 1.96 * (0.05 * 0.95 / 40) ** 0.5, abs=1e-3)  # (0 + 2)/(36 + 4)
+    assert set(plain) & {"effects_by_kind", "differences_by_kind"} == set()
+
+
+def test_chance_and_the_best_rule_are_those_of_the_very_questions() -> None:
+    found = analyze(scored(), "accuracy", by=["turn", "kind"])
+    by_turn = found["by_turn"].filter(strategy="cot")
+    assert by_turn["turn"].to_list() == ["1", "2", "10"], "numbers in their own order"
+    assert by_turn["chance"].to_list() == [0.5, 0.5, 0.25]
+    assert found["by_kind"].filter(strategy="cot")["best_rule_accuracy"].to_list() == [1.0, 0.0]
+
+
+def test_effects_are_paired_within_each_value() -> None:
+    effects = analyze(scored(), "accuracy", by=["turn"])["effects_by_turn"]
+    assert effects.select("turn", "treatment", "risk_difference", "gained", "lost").rows() == [
+        ("1", "cot", 0.5, 12, 0),
+        ("2", "cot", 0.5, 12, 0),
+        ("10", "cot", 0.0, 0, 0),
+    ]
+
+
+def test_the_strategy_of_a_benchmark_that_asks_for_the_answer_alone_is_the_one_compared_with() -> None:
+    effects = analyze(scored(("own_vanilla", "own_cot")), "accuracy", by=["kind"])["effects_by_kind"]
+    assert set(effects.select("treatment", "control").rows()) == {("own_cot", "own_vanilla")}
+
+
+def test_crossed_factors_have_a_row_for_each_combination_and_compare_the_first() -> None:
+    found = analyze(scored(), "accuracy", by=["kind, turn"])
+    cells = found["by_kind_turn"].filter(strategy="cot").select("kind", "turn", "accuracy").rows()
+    assert cells == [(k, t, float(k == "near" or t != "10")) for k in ("far", "near") for t in ("1", "2", "10")]
+    gaps = found["differences_by_kind_turn"].filter(strategy="cot").sort("turn")
+    assert gaps.select("turn", "kind", "compared_with", "risk_difference", "pairing").rows() == [
+        ("1", "near", "far", 0.0, "within clusters"),
+        ("10", "near", "far", 1.0, "within clusters"),
+        ("2", "near", "far", 0.0, "within clusters"),
+    ]
+
+
+def test_values_that_share_no_story_are_compared_between_stories() -> None:
+    half = pl.when(pl.col("cluster").is_in(["s1", "s2", "s3", "s4"])).then(pl.lit("a")).otherwise(pl.lit("b"))
+    gaps = analyze(scored(half=half), "accuracy", by=["half"])["differences_by_half"].filter(strategy="vanilla")
+    assert gaps.select("half", "compared_with", "risk_difference", "pairing").rows() == [
+        ("b", "a", 0.0, "between clusters")
+    ]
+
+
+def test_failures_are_wrong_and_questions_without_a_value_are_left_out_and_said() -> None:
+    some = scored(
+        status=pl.when(pl.col("item") == "0/near/1").then(pl.lit("timeout")).otherwise(pl.lit("ok")),
+        kind=pl.when(pl.col("turn") == 10).then(None).otherwise("kind"),
+    ).with_columns(answer=pl.when(pl.col("status") == "timeout").then(None).otherwise("answer"))
+    found = compute(some, "accuracy", by=["kind"])
+    cells = found.tables["by_kind"].filter(strategy="vanilla").select("kind", "correct", "total", "failed").rows()
+    assert cells == [("far", 0, 24, 0), ("near", 23, 24, 1)]
+    assert "--by kind: 24 of 72 questions have no value of it and are left out" in found.warnings
+
+
+def test_a_factor_that_is_not_there_and_one_of_many_values_are_refused_with_the_way_out() -> None:
+    with pytest.raises(ConfigError, match=r"--by knd: unknown factor 'knd'; did you mean 'kind'\? Known: .*turn"):
+        analyze(scored(), "accuracy", by=["knd"])
+    with pytest.raises(ConfigError, match=r"factor 'number' has \d\d values; at most 12 .*Write a factor of fewer"):
+        analyze(scored(), "accuracy", by=["number"])
+    with pytest.raises(ConfigError, match="unknown factor 'correct'"):
+        analyze(scored(), "accuracy", by=["correct"])
+    none = scored().drop("kind", "turn", "early", "number")
+    with pytest.raises(ConfigError, match="unknown factor 'kind'; the questions have none"):
+        analyze(none, "accuracy", by=["kind"])
+
+
+def test_combinations_beyond_a_page_are_refused() -> None:
+    place = pl.int_range(pl.len())
+    wide = pl.concat([scored(item=pl.lit(f"{n}/") + pl.col("item")) for n in range(6)])
+    wide = wide.with_columns(a=place % 12, b=(place // 12) % 12, c=(place // 144) % 3)
+    with pytest.raises(ConfigError, match=r"--by a,b,c: these factors have 432 combinations of values; at most 144"):
+        analyze(wide, "accuracy", by=["a,b,c"])
+
+
+def test_tables_are_named_so_that_they_can_be_files_and_take_no_others_place() -> None:
+    names = {"../../evil": "kind", "kind!": "turn", "kind": "kind"}
+    odd = scored(**{name: pl.col(old) for name, old in names.items()})
+    found = analyze(odd, "accuracy", by=["../../evil", "kind", "kind!"])
+    assert {name for name in found if name.startswith("by_")} == {"by_evil", "by_kind", "by_kind_2"}
+
+
+def test_a_share_that_hides_a_split_is_warned_of() -> None:
+    (said,) = [one for one in compute(scored(("vanilla",)), "accuracy").warnings if "hides" in one]
+    assert "kind (from 0% where it is far to 100% where it is near)" in said
+    even = scored(("vanilla",), correct=pl.col("turn") == 1)
+    assert not [one for one in compute(even, "accuracy").warnings if "kind (" in one]
+
+
+def run(folder: Path) -> Path:
+    """A run of a user's own items with a factor that splits the answers into none and all."""
+    items = [make_item(n, gold=None, factors={"kind": "far" if n % 2 else "near", "turn": n % 3}) for n in range(1, 13)]
+    texts = {"far": json.dumps({"answer": "salt"}), "near": json.dumps({"answer": "tea"})}
+    return run_folder(
+        folder, {"vanilla": {item.id: {"text": texts[str(item.factors["kind"])]} for item in items}}, items
+    )
+
+
+def test_the_terminal_and_the_files_show_it(tmp_path: Path) -> None:
+    folder = run(tmp_path / "own")
+    done = tomserve(tmp_path, "analyze", str(folder), "--by", "kind", "--by", "kind,turn")
+    assert done.returncode == 0, done.stderr
+    assert "by kind: how much is right" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("tiny")]
+    assert ["tiny", "vanilla", "far", "0", "6", "0.000"] in [line[:6] for line in lines]
+    assert ["tiny", "vanilla", "near", "6", "6", "1.000"] in [line[:6] for line in lines]
+    wrong = tomserve(tmp_path, "analyze", str(folder), "--by", "kidn")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "did you mean 'kind'" in wrong.stderr
+
+
+def test_the_report_draws_it_and_is_made_again_without(tmp_path: Path) -> None:
+    folder = run(tmp_path / "own")
+    page = Elements(report([str(folder)], by=["kind"]))
+    assert "By factor" in page.texts["h2"]
+    labels = [picture["aria-label"] for picture in page.all("svg")]
+    assert any(
+        label.startswith("By kind: how much is right: tiny") and "far, vanilla: 0.00" in label for label in labels
+    )
+    assert any("near minus far, vanilla: 1.00" in label for label in labels)
+    write_report([str(folder)], by=["kind"])
+    assert standing(folder) is not None
+    write_report([str(folder)])
+    assert "By factor" not in Elements((folder / "report.html").read_text()).texts["h2"]

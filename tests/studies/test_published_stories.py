@@ -1,0 +1,128 @@
+"""The studies of ToMi and OpenToM, on answerers of known behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tomserve import benchmarks
+from tomserve.benchmarks.opentom.rules import class_of
+from tomserve.items import Item
+from tomserve.studies import analyze, load_study
+from tomserve.studies.study import Study
+
+DATA = ROOT / "tests/data"
+Answerer = Callable[[Item], str | None]
+
+
+@cache
+def asked(benchmark: str, path: Path) -> tuple[Item, ...]:
+    return tuple(benchmarks.load(benchmark, path))
+
+
+def scored(items: tuple[Item, ...], **answerers: Answerer) -> pl.DataFrame:
+    """A score table of answerers, each under the name of a strategy."""
+    rows: list[dict[str, Any]] = []
+    for name, answer in answerers.items():
+        for item in items:
+            said = answer(item)
+            row = {"run": "r", "model": "m", "benchmark": item.benchmark, "strategy": name, "item": item.id}
+            row |= {"status": "ok" if said else "invalid", "cluster": item.cluster, "answer": said}
+            row |= {"correct": said == item.answer, "rule_first_choice": item.choices[0] == item.answer, **item.factors}
+            row |= {"metric_class": class_of(item, said) if said else None}
+            row |= {"metric_official": row["metric_class"] if said else "unread"}
+            rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def tomi(intervals: str = "recommended", **answerers: Answerer) -> dict[str, pl.DataFrame]:
+    return analyze(scored(asked("tomi", DATA / "tomi_small.txt"), **answerers), load_study("tomi"), intervals)
+
+
+def opentom(intervals: str = "recommended", **answerers: Answerer) -> dict[str, pl.DataFrame]:
+    return analyze(scored(asked("opentom", DATA / "opentom_small"), **answerers), load_study("opentom"), intervals)
+
+
+def right(item: Item) -> str | None:
+    return item.answer
+
+
+def test_tomi_by_type_of_question_and_by_what_follows() -> None:
+    found = tomi(vanilla=right, cot=lambda item: str(item.factors["released"]))
+    types = found["question_types"].filter(strategy="cot", question_type="second_order_1_no_tom").row(0, named=True)
+    assert (types["correct"], types["total"]) == (1, 3)
+    labels = found["labels"].filter(agrees=False).sort("strategy")
+    assert labels["follows"].to_list() == [0, 1]  # cot, vanilla
+    assert labels["label"].to_list() == [1, 0]
+    assert found["labels"].filter(agrees=True)["follows"].to_list() == [1, 1]
+    conditions = found["conditions"].filter(strategy="cot", task="second_order")
+    assert dict(conditions.select("condition", "accuracy").rows()) == {"false_belief": 0.25, "true_belief": 1.0}
+
+
+def test_a_story_of_tomi_counts_only_if_all_six_are_right() -> None:
+    found = tomi(vanilla=lambda item: item.answer if item.factors["task"] != "memory" else None)
+    joint = found["joint"].row(0, named=True)
+    assert (joint["story_type"], joint["stories"], joint["joint"], joint["product"]) == ("all", 3, 0, 0)
+    perfect = tomi(vanilla=right)["joint"]
+    assert perfect["joint"].to_list() == [1] * 4
+    assert (perfect["joint_low"] < 1).all()
+    fixed = analyze(scored(asked("tomi", DATA / "tomi_fixed_small.jsonl"), vanilla=right), load_study("tomi"))
+    assert "joint" not in fixed  # no story has all six
+
+
+def test_opentom_counts_classes_and_failures() -> None:
+    found = opentom(
+        vanilla=lambda item: None if item.factors["perspective"] == "narrator" else item.answer,
+        cot=lambda item: "No" if "Yes" in item.choices else item.answer,
+    )
+    f1 = found["macro_f1"]
+    fine = f1.filter(strategy="vanilla", task="location_fine", length="normal")
+    assert fine.select("order", "f1", "unread").rows() == [(0, 0.0, 4), (1, 1.0, 0), (2, 1.0, 0)]
+    coarse = f1.filter(strategy="cot", task="location_coarse", length="normal", order=1).row(0, named=True)
+    # three of four are No: F1 of No is 2*3/(3+4), of Yes 0
+    assert coarse["f1"] == pytest.approx(3 / 7)
+    assert (coarse["constant"], coarse["constant_f1"]) == ("No", pytest.approx(3 / 7))
+    assert coarse["few_narratives"]
+    pairs = found["coarse_and_fine"].filter(strategy="cot", length="normal", order=1).row(0, named=True)
+    assert (pairs["pairs"], pairs["both"], pairs["contradict"], pairs["coarse"]) == (4, 0.75, 0.25, 0.75)
+    labels = found["labels"].filter(strategy="vanilla", length="normal").row(0, named=True)
+    assert (labels["task"], labels["order"], labels["contradicted"], labels["f1_without"]) == ("fullness", 1, 1, 1.0)
+
+
+def test_opentom_as_published_leaves_out_what_the_authors_cannot_read() -> None:
+    found = opentom(
+        "published", vanilla=lambda item: None if item.factors["perspective"] == "narrator" else item.answer
+    )
+    f1 = found["macro_f1"].filter(length="normal")
+    fine = f1.filter(task="location_fine", order=1).row(0, named=True)
+    assert (fine["f1"], fine["left_out"], fine["questions"]) == (1.0, 0.5, 8)
+    assert f1["task"].unique().sort().to_list() == [
+        *("accessibility", "attitude", "fullness", "location_coarse", "location_fine", "multihop")
+    ]
+    assert set(found) == {"accuracy", "lengths", "baselines", "macro_f1"}
+
+
+def test_multihop_as_published_takes_classes_together_by_their_numbers() -> None:
+    swapped = {"less full": "more full", "more full": "less full"}
+    found = opentom("published", vanilla=lambda item: swapped.get(item.answer, item.answer))
+    both = found["macro_f1"].filter(length="normal", task="multihop", order=1).row(0, named=True)
+    single = found["macro_f1"].filter(length="normal", task="accessibility", order=1).row(0, named=True)
+    assert single["f1"] == 1
+    # less full (3) and more accessible (2), more full (4) and less accessible (1), equally full (1) and accessible (1)
+    assert both["accuracy"] == pytest.approx(5 / 12)
+    assert both["f1"] == pytest.approx((2 * 2 / (5 + 6) + 2 * 1 / (5 + 4) + 1) / 3)
+
+
+@pytest.mark.parametrize("make", [tomi, opentom])
+def test_every_table_has_a_note_and_can_be_shown(make: Callable[..., dict[str, pl.DataFrame]]) -> None:
+    told: Study = load_study(make.__name__)
+    for intervals in ("recommended", "published"):
+        found = make(intervals, vanilla=right, cot=lambda item: item.choices[0])
+        assert set(found) <= set(told.notes(intervals))
+        assert told.summary(found)

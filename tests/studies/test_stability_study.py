@@ -1,0 +1,412 @@
+"""The study of stability, on answerers of known behaviour."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from tests.conftest import Endpoint, completion, make_item
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.reporting import tables as tables_module
+from tomserve.reporting.tables import render
+from tomserve.scoring.table import table
+from tomserve.scoring.tablefile import read_table, write_scores
+from tomserve.stability import KINDS, Kind, variant, variants
+from tomserve.studies import Context, analyze, compute, load_study
+from tomserve.studies.showing import BAD, GOOD, OPEN
+
+Answer = Callable[[Item, Item], str | None]
+"""An answerer: given an item and its original, one of the item's choices, or None for a reply that cannot be read."""
+
+LABELS = ("tea", "salt", "rice", "unknown")
+STUDY = load_study("stability")
+
+
+def originals(count: int = 48, per_story: int = 2) -> list[Item]:
+    """Questions with three labels and "unknown" in drawn order, so that no place is always right."""
+    rng = Random(7)
+    items = []
+    for number in range(count):
+        choices = rng.sample(LABELS, 4)
+        story = [f"Jar {number} holds {choices[0]}.", "Ada looks into it.", "She leaves."]
+        factors: dict[str, Any] = {"family": "ab"[number % 2], "reality": "tea", "number": str(number)}
+        answer = rng.choice(choices)
+        items.append(
+            make_item(number, story=story, choices=choices, answer=answer, gold=None, factors=factors,
+                      cluster=f"story/{number // per_story}")
+        )  # fmt: skip
+    return items
+
+
+def retell(item: Item, kind: Kind) -> Item:
+    """Other names for the choices where an object is another one, else another question."""
+    if kind.name == "object":
+        choices = [label if label == "unknown" else f"the {label}" for label in item.choices]
+        return variant(item, kind, by="record", choices=choices)
+    return variant(item, kind, by="rules", question=f"{kind.short}: {item.question}")
+
+
+def asked(items: list[Item], kinds: tuple[Kind, ...] = KINDS) -> list[Item]:
+    return [*items, *(one for one in variants(items, kinds, lambda name: retell) if isinstance(one, Item))]
+
+
+def scored(answers: dict[str, Answer], items: list[Item] | None = None, again: bool = True) -> pl.DataFrame:
+    """A score table of answerers, each as a strategy; T0 was asked of every original and changed nothing."""
+    every = asked(originals()) if items is None else items
+    known = {item.id: item for item in every}
+    rows = []
+    for strategy, answer in answers.items():
+        for item in every:
+            said = answer(item, known[item.base or item.id])
+            text = f'{{"answer": "{said}"}}' if said is not None else "hm"
+            rows.append((item, {"strategy": strategy, "status": "ok", "text": text}))
+    scores = table("r", "m", rows)
+    if again:
+        told = pl.col("original_item").is_null()
+        scores = scores.with_columns(noise_compared=pl.when(told).then([1, 64]).otherwise(None))
+    return scores
+
+
+def right(item: Item, base: Item) -> str:
+    return item.answer
+
+
+def first(item: Item, base: Item) -> str:
+    return item.choices[0]
+
+
+def unknown(item: Item, base: Item) -> str:
+    return "unknown"
+
+
+def keeps(share: float, wrong_only: bool = False) -> Answer:
+    """Answers the original at random and each variant alike with this probability, else by another choice."""
+
+    def answer(item: Item, base: Item) -> str:
+        said = Random(base.id).choice(base.choices)
+        stays = (wrong_only and said == base.answer) or Random(f"{item.id}/{share}").random() < share
+        if item.base is not None and not stays:
+            said = Random(item.id).choice([label for label in base.choices if label != said])
+        return next(label for label in item.choices if item.meaning(label) == said)
+
+    return answer
+
+
+def stability(scores: pl.DataFrame, intervals: str | None = None) -> pl.DataFrame:
+    return analyze(scores, STUDY, intervals)["stability"]
+
+
+def test_whoever_follows_the_content_survives_every_change() -> None:
+    found = stability(scored({"vanilla": right}))
+    assert found["variant"].to_list() == [*(kind.name for kind in KINDS), "mean T1-T4", "mean T1-T6"]
+    assert (found["s"] == 1).all()
+    assert (found["d"] == 0).all()
+    kinds = found.filter(pl.col("short").str.len_chars() == 2, pl.col("short") != "T0")
+    assert (kinds["kappa"] == 1).all()
+    assert (kinds["minus_floor"] == 0).all()
+    assert (kinds["minus_low"] < 0).all()
+    assert kinds["pairs"].to_list() == [48] * 6
+    assert kinds["clusters"].to_list() == [24] * 6
+    assert (kinds["accuracy_original"] == 1).all()
+    assert (kinds["s_right"] == 1).all()
+    assert kinds["s_wrong"].is_null().all()
+
+
+def test_whoever_always_takes_the_first_place_survives_all_but_the_order_of_choices() -> None:
+    found = {row["variant"]: row for row in stability(scored({"vanilla": first})).to_dicts()}
+    assert found["choices"]["s"] == 0
+    for name in ("object", "person", "condensed", "paraphrase", "order"):
+        assert found[name]["s"] == 1
+    assert found["choices"]["minus_high"] < -0.8
+    assert found["mean T1-T4"]["s"] == 0.75
+    assert found["mean T1-T6"]["s"] == pytest.approx(5 / 6)
+
+
+def test_a_mean_of_some_kinds_says_of_which() -> None:
+    kinds = tuple(kind for kind in KINDS if kind.short in ("T1", "T4"))
+    found = stability(scored({"vanilla": first}, asked(originals(), kinds)))
+    assert found["variant"].to_list() == ["again", "object", "choices", "mean of T1 T4"]
+    assert found["s"][-1] == 0.5
+    one = stability(scored({"vanilla": first}, asked(originals(), kinds[1:])))
+    assert one["variant"].to_list() == ["again", "choices"]
+
+
+def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
+    scores = scored({"vanilla": unknown})
+    found = stability(scores)
+    kinds = found.filter(pl.col("short").str.len_chars() == 2, pl.col("short") != "T0")
+    assert (kinds["s"] == 1).all()
+    assert (kinds["s0"] == 1).all()
+    assert kinds["kappa"].is_null().all()
+    analysis = compute(scores, STUDY)
+    assert any("a habit rather than stability" in said for said in analysis.warnings)
+    (card,) = analysis.verdicts()[0].cards
+    assert card.tone == OPEN
+    assert card.verdict.startswith("It cannot be told from a habit")
+
+
+def test_an_answer_that_cannot_be_read_agrees_with_nothing() -> None:
+    found = stability(scored({"vanilla": lambda item, base: None if item.base is None else item.answer}))
+    kinds = found.filter(short="T1")
+    assert kinds["s"].to_list() == [0]
+    assert kinds["unreadable"].to_list() == [48]
+    assert found.filter(short="T0")["s"].to_list() == [0]
+    neither = stability(scored({"vanilla": lambda item, base: None}))
+    assert (neither["s"] == 0).all()
+    assert neither.filter(short="T1")["unreadable"].to_list() == [48]
+
+
+def test_what_flips_only_when_wrong_shows_among_the_wrong_alone() -> None:
+    items = asked(originals(160), tuple(kind for kind in KINDS if kind.short in ("T1", "T5")))
+    found = analyze(scored({"vanilla": keeps(0.3, wrong_only=True)}, items), STUDY)
+    for row in found["stability"].filter(pl.col("short").is_in(["T1", "T5"])).iter_rows(named=True):
+        assert row["s_right"] == 1
+        assert abs(row["s_wrong"] - 0.3) < 0.12
+        assert row["right"] + row["wrong"] == row["pairs"] == 160
+        assert row["lost"] == 0
+    for row in found["flips"].iter_rows(named=True):
+        outcomes = [value for name, value in row.items() if "_to_" in name]
+        assert sum(outcomes) == row["pairs"]
+        assert row["right_to_wrong"] == 0
+        assert row["flipped"] == row["wrong_to_right"] + row["wrong_to_other"]
+
+
+def test_a_random_answerer_agrees_as_its_habits_say() -> None:
+    def random(item: Item, base: Item) -> str:
+        return Random(f"{item.id}").choice(item.choices)
+
+    found = stability(scored({"vanilla": random}, asked(originals(240, 3))))
+    for row in found.filter(pl.col("short").is_in(["T1", "T2", "T4", "T5"])).iter_rows(named=True):
+        assert abs(row["s"] - 0.25) < 0.09
+        assert abs(row["s"] - row["s0"]) < 0.09
+        assert row["kappa_low"] < 0.06
+
+
+def test_s_is_what_the_answerer_keeps() -> None:
+    found = stability(scored({"vanilla": keeps(0.8)}, asked(originals(240, 3))))
+    for row in found.filter(pl.col("short").is_in(["T1", "T2", "T4", "T5"])).iter_rows(named=True):
+        assert abs(row["s"] - 0.8) < 0.07
+        assert row["s_low"] < row["s"] < row["s_high"]
+
+
+def test_content_counts_and_neither_name_nor_place() -> None:
+    """Under T1 the choices have other names, under T4 other places; the answer is the same by what it stands for."""
+    scores = scored({"vanilla": right})
+    told = scores.filter(variant="object").join(scores, left_on="original_item", right_on="item")
+    assert (told["answer"] != told["answer_right"]).any()
+    assert (stability(scores).filter(pl.col("short").is_in(["T1", "T4"]))["s"] == 1).all()
+
+
+def test_originals_without_a_variant_and_variants_without_an_original_are_counted() -> None:
+    every = asked(originals())
+    gone = {f"demo/{number}/person" for number in range(30)}
+    scores = scored({"vanilla": right}, [item for item in every if item.id not in gone])
+    row = stability(scores).filter(variant="person").row(0, named=True)
+    assert (row["pairs"], row["left_out"], row["unpaired"]) == (18, 30, 0)
+    assert any("30 of 48 originals have no such variant" in said for said in compute(scores, STUDY).warnings)
+    unasked = scored({"vanilla": right}).filter(pl.col("item") != "demo/3")
+    row = stability(unasked).filter(variant="person").row(0, named=True)
+    assert (row["pairs"], row["left_out"], row["unpaired"]) == (47, 0, 1)
+    assert any("originals were not" in said for said in compute(unasked, STUDY).warnings)
+
+
+def test_the_floor_counts_every_number_of_requests_and_is_compared_with_each_kind() -> None:
+    changed = pl.col("original_item").is_null() & pl.col("item").is_in([f"demo/{n}" for n in range(12)])
+    scores = scored({"vanilla": right}).with_columns(
+        noise_answer=pl.when(changed).then(pl.lit([64], pl.List(pl.Int64))).otherwise(None)
+    )
+    found = stability(scores)
+    again = found.filter(short="T0").row(0, named=True)
+    assert (again["pairs"], again["same"], again["left_out"]) == (96, 84, 0)
+    assert again["s"] == pytest.approx(84 / 96)
+    assert found.filter(short="T1")["minus_floor"].to_list() == [pytest.approx(12 / 96)]
+    assert "floor" not in stability(scored({"vanilla": right}, again=False)).columns
+
+
+def test_factors_are_those_of_few_values_and_rules_stand_beside() -> None:
+    found = analyze(scored({"vanilla": first, "cot": right}), STUDY)
+    assert set(found["stability_by"]["factor"]) == {"family"}  # `number` has too many values
+    assert set(found["stability_by"]["value"]) == {"a", "b"}
+    whole = found["stability_by"].filter(strategy="vanilla", variant="all kinds", value="a")
+    assert whole["pairs"].to_list() == [24 * 6]
+    assert whole["s"].to_list() == [pytest.approx(5 / 6)]
+    rules = found["stability_controls"].filter(rule="first choice")
+    assert dict(rules.select("short", "s").rows()) == dict.fromkeys(("T1", "T2", "T3", "T5", "T6"), 1.0) | {"T4": 0.0}
+    assert set(rules["kind"]) == {"constant"}
+
+
+def test_flips_are_named_by_answer_and_question() -> None:
+    def reality(item: Item, base: Item) -> str:
+        said = "tea" if item.factors.get("variant") != "choices" else "unknown"
+        return next(label for label in item.choices if item.meaning(label) == said)
+
+    found = analyze(scored({"vanilla": reality}), STUDY)
+    (row,) = found["flip_answers"].to_dicts()
+    assert (row["variant"], row["from"], row["to"], row["flips"]) == ("choices", "what is so", "unknown", 48)
+    questions = found["flipped_questions"]
+    assert questions["which"].to_list() == ["T4"] * 48
+    assert questions["to"][0] == "T4: unknown"
+    assert questions["share"].to_list() == pytest.approx([1 / 6] * 48)
+
+
+def test_questions_that_flip_are_at_most_two_hundred() -> None:
+    every = asked(originals(260), tuple(kind for kind in KINDS if kind.short == "T4"))
+    found = analyze(scored({"vanilla": first, "cot": first}, every), STUDY)["flipped_questions"]
+    assert found.height == 200
+    assert set(found["strategy"]) == {"vanilla", "cot"}
+
+
+def test_how_variants_were_made_is_counted() -> None:
+    found = analyze(scored({"vanilla": right, "cot": right}), STUDY)["variants_made"]
+    assert found["variants"].to_list() == [48] * 6
+    assert dict(found.select("short", "made_by").rows())["T1"] == "record"
+    assert dict(found.select("short", "made_by").rows())["T2"] == "rules"
+
+
+def test_the_verdict_is_good_open_or_bad() -> None:
+    many = asked(originals(80, 1))
+
+    def card(answer: Answer, again: bool = True) -> Any:
+        tables = analyze(scored({"vanilla": answer}, many, again), STUDY)
+        (verdict,) = STUDY.verdicts(tables, Context({}))
+        return verdict.cards[0]
+
+    assert (card(right).verdict, card(right).tone) == ("Yes, with every kind of change that was asked", GOOD)
+    assert (card(first).verdict, card(first).tone) == ("No, not with T4 choices", BAD)
+    assert card(keeps(0.2)).verdict == "No: with no kind of change"
+    assert card(keeps(0.2), again=False).tone == OPEN  # what noise does is not known
+    assert card(right, again=False).tone == GOOD
+    assert "T1 object 100%, 0 [" in dict(card(right).grounds)["vanilla, survives"]
+    assert dict(card(first).grounds)["vanilla, does not survive"].startswith("T4 choices 0%, −100 [")
+    assert "all answers are one" in dict(card(unknown).grounds)["vanilla, may be a habit"]
+
+
+def test_stable_and_wrong_is_warned_of() -> None:
+    def wrong(item: Item, base: Item) -> str:
+        said = base.choices[(base.choices.index(base.answer) + int(base.id.split("/")[1]) % 3 + 1) % 4]
+        return next(label for label in item.choices if item.meaning(label) == said)
+
+    said = compute(scored({"vanilla": wrong}), STUDY).warnings
+    assert any("stable and wrong: S is 100% or more with object" in one for one in said)
+    assert not any("stable and wrong" in one for one in compute(scored({"vanilla": right}), STUDY).warnings)
+
+
+def test_the_published_table_follows_from_its_own_cells() -> None:
+    tables = analyze(scored({"vanilla": first}), STUDY, "published")
+    printed = tables["published_stability"]
+    assert printed.height == 5
+    assert printed["same"].all()
+    means = printed.select(mean=(pl.col("T1") + pl.col("T2") + pl.col("T3") + pl.col("T4")) / 4)["mean"]
+    assert printed["mean"].to_list() == pytest.approx(means.to_list())
+    assert printed.filter(model="gpt-4o")["mean"].to_list() == [pytest.approx(0.795)]
+    own = tables["stability"].filter(short="T1-T4")
+    assert own["s"].to_list() == [0.75]
+    assert "kappa" not in tables["stability"].columns
+    assert "published_stability" not in analyze(scored({"vanilla": first}), STUDY)
+
+
+def test_a_table_without_variants_is_refused_with_the_way_out() -> None:
+    scores = scored({"vanilla": right}, originals(), again=False)
+    with pytest.raises(ConfigError, match=r"no variants of questions.*eval --variants"):
+        analyze(scores, STUDY)
+
+
+def test_people_are_left_out() -> None:
+    scores = scored({"vanilla": right}).with_columns(people=pl.lit(None, pl.List(pl.String)))
+    person = scores.with_columns(strategy=pl.lit("people"), people=pl.lit(["p1"], pl.List(pl.String)))
+    assert set(stability(pl.concat([scores, person]))["strategy"]) == {"vanilla"}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_table_written_and_read_again_says_the_same(suffix: str, tmp_path: Path) -> None:
+    scores = scored({"vanilla": keeps(0.6)})
+    write_scores(scores, tmp_path / f"scores.{suffix}")
+    again = analyze(read_table(str(tmp_path / f"scores.{suffix}")), STUDY)
+    for name, frame in analyze(scores, STUDY).items():
+        assert again[name].equals(frame), name
+
+
+def test_the_order_of_the_rows_changes_nothing() -> None:
+    scores = scored({"vanilla": keeps(0.6), "cot": keeps(0.9)})
+    shuffled = analyze(scores.sample(fraction=1, shuffle=True, seed=3), STUDY)
+    for name, frame in analyze(scores, STUDY).items():
+        assert shuffled[name].equals(frame), name
+
+
+def test_every_table_has_a_note_a_summary_that_fits_and_a_layout() -> None:
+    scores = scored({"vanilla": keeps(0.6), "cot": first})
+    for intervals in STUDY.intervals:
+        tables = analyze(scores, STUDY, intervals)
+        assert set(tables) - {"noise_floor"} <= set(STUDY.notes(intervals))
+        printed = io.StringIO()
+        tables_module.show_analysis(compute(scores, STUDY, intervals), Console(file=printed, width=80))
+        assert max(map(len, printed.getvalue().splitlines())) <= 80
+        assert "T4 choices" in printed.getvalue()
+        text = render(tables["stability"], "latex", STUDY.layouts["stability"])
+        assert "choices" in text
+        assert "cot" in text
+
+
+def test_the_figure_has_a_picture_of_s_and_one_of_kappa_for_each_model() -> None:
+    tables = analyze(scored({"vanilla": keeps(0.6), "cot": first}), STUDY)
+    assert STUDY.figures is not None
+    (figure,) = STUDY.figures(tables, Context({}))
+    assert [panel.title for panel in figure.panels] == ["m: S", "m: kappa"]
+    picture = str(figure.panels[0].svg)
+    assert picture.count("T1 object, vanilla: ") >= 3  # in the text alternative, at the point, and at its interval
+    assert "T0, cot: 1.00" in picture
+    assert "T0, cot" not in str(figure.panels[1].svg)
+    (none,) = STUDY.figures({}, Context({}))
+    assert none.missing == "Not drawn: this study has no table stability."
+
+
+def test_a_run_with_variants_shows_the_study_beside_its_own(endpoint: Endpoint, tmp_path: Path) -> None:
+    import tomserve
+
+    endpoint.script = lambda body, number: None if body.get("preflight") else completion('{"answer": "unknown"}')
+    run = tomserve.ask(originals(6), "vanilla", base_url=endpoint.url, run="r", variants="again,choices")
+    analysis = compute(run.scores(), "accuracy")
+    assert {"accuracy", "stability", "variants_made", "stability_controls"} <= set(analysis.tables)
+    cards = analysis.verdicts()[0].cards
+    assert cards[-1].question == "Does the answer survive what should not matter?"
+    assert math.isfinite(analysis.tables["stability"].filter(short="T0")["s"][0])
+    assert "stability" in run.report(tmp_path / "r.html").read_text()
+
+
+def foreign(**more: Any) -> pl.DataFrame:
+    """A score table as another tool may write it: no rules, and no places of the originals' answers."""
+    rows = []
+    for number in range(6):
+        common = {"model": "m", "strategy": "vanilla", "status": "ok", "answer": "tea", "correct": bool(number % 2)}
+        rows.append({**common, "item": f"q{number}"})
+        told = {"original_item": f"q{number}", "original_answer": "tea", "original_place": 0, "variant": "person"}
+        rows.append({**common, "item": f"q{number}/person", **told, **more})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def test_a_table_of_another_tool_without_rules_is_counted_by_the_words_of_its_answers() -> None:
+    found = compute(foreign(), "stability")
+    assert found.tables["stability"].select("variant", "pairs", "same", "s").rows() == [("person", 6, 6, 1.0)]
+    assert found.summary()
+
+
+def test_variants_without_any_original_are_counted_as_unpaired() -> None:
+    found = compute(foreign().filter(pl.col("original_item").is_not_null()), "stability")
+    assert found.tables["stability"].select("variant", "pairs", "unpaired").rows() == [("person", 0, 6)]
+    assert any(
+        "6 variants were answered whose originals were not; they are not counted" in one for one in found.warnings
+    )
+
+
+def test_a_single_story_is_called_one() -> None:
+    found = compute(foreign().with_columns(cluster=pl.lit("one")), "stability")
+    assert any("only one story or task" in warning for warning in found.warnings)

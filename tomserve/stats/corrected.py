@@ -1,0 +1,177 @@
+"""Shares of right answers corrected for chance, and their mean over task types, with intervals over clusters.
+
+A share p where a blind guess scores c is corrected as clip((p - c) / (1 - c), 0, 1): 0 for whoever guesses, 1 for
+whoever is always right. Because of the clip the corrected share of somebody who guesses is a little above 0 on average.
+
+>>> corrected(0.75, 0.5), corrected(0.2, 0.25)
+(0.5, 0.0)
+>>> found = task_mean([1, 1, 1, 0, 0, 1], [0.5] * 6, list("aabbab"), list("xyxyzz"))
+>>> found.estimate, found.tasks, found.clusters
+(array([0.33333333]), 2, 3)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tomserve.stats.proportions import Interval, wilson
+
+Floats = npt.NDArray[np.float64]
+
+RESAMPLES = 2000
+"""How many times the clusters are drawn anew."""
+
+FEW = 5
+"""With fewer right or fewer wrong answers the bootstrap hardly varies, and another interval stands beside it."""
+
+BELOW = 0.975
+"""A task is below chance where so large a share of the draws is; then the clip is no matter of luck."""
+
+_AT_ONCE = 250
+
+
+def corrected(share: float, chance: float) -> float:
+    """A share corrected for chance, from 0 to 1; nan where one of them is, or where chance is 1."""
+    if math.isnan(share) or math.isnan(chance) or chance >= 1:
+        return math.nan
+    return min(1.0, max(0.0, (share - chance) / (1 - chance)))
+
+
+@dataclass(frozen=True)
+class TaskMean:
+    """What `task_mean` finds.
+
+    estimate: of each side [sides]. draws: the same of clusters drawn anew [resamples, sides]. least: the same without
+    the clip of tasks that may be at chance [resamples, sides], for lower bounds. beside: the bounds of a further
+    interval where there are few right or few wrong answers, else nan [sides, 2]. tasks, clusters: their numbers.
+    """
+
+    estimate: Floats
+    draws: Floats
+    least: Floats
+    beside: Floats
+    tasks: int
+    clusters: int
+
+    def interval(self, side: int = 0, level: float = 0.95) -> Interval:
+        """The percentile interval of a side, and the smallest that also holds the one beside it where there is one."""
+        draws = self.least[:, side], self.draws[:, side]
+        return _interval(float(self.estimate[side]), draws, self.beside[side], level, self.clusters)
+
+    def difference(self, side: int, other: int, level: float = 0.95) -> Interval:
+        """The estimate of a side minus that of another, over the same clusters drawn anew."""
+        value = float(self.estimate[side] - self.estimate[other])
+        draws = tuple(own[:, side] - self.draws[:, other] for own in (self.least, self.draws))
+        return _interval(value, (draws[0], draws[1]), np.full(2, np.nan), level, self.clusters, floor=-1.0)
+
+
+def task_mean(
+    right: npt.ArrayLike,
+    chance: npt.ArrayLike,
+    task: npt.ArrayLike,
+    cluster: npt.ArrayLike,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> TaskMean:
+    """The mean over task types of the shares right, each corrected for chance, for further clusters like these.
+
+    Every task type counts once, however many questions it has. The interval is a percentile bootstrap over clusters
+    (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, sections 3.8 and 5.3), whose questions may be
+    of several tasks, with percentiles that are expanded for the number of clusters (Hesterberg, Am Stat 69:371, 2015),
+    since plain ones cover too seldom where these are few; it assumes independent clusters. Of somebody who guesses the
+    clip leaves only what is above chance, so that the lower bound takes tasks that may be at chance without the clip.
+    Where all of a side's answers but fewer than FEW are right, or wrong, the interval also holds Wilson's for n =
+    clusters, corrected in the same way, since clusters that are all alike would otherwise claim certainty.
+
+    right: 1 or 0 of each answer [answers], or of several sides that answered the same questions [answers, sides].
+    chance: what a blind guess scores at each question, in [0, 1) [answers]. task, cluster: of each answer [answers].
+    resamples: how many times clusters are drawn. seed: of these draws.
+
+    Raises ValueError for columns of unequal length, and where there is no answer.
+    """
+    sides = np.asarray(right, dtype=float)
+    sides = sides[:, None] if sides.ndim == 1 else sides
+    guess, tasks, clusters = np.asarray(chance, dtype=float), np.asarray(task), np.asarray(cluster)
+    if not len(sides) == len(guess) == len(tasks) == len(clusters) or not len(sides):
+        raise ValueError("task_mean needs columns of one length, with at least one answer")
+    _, t = np.unique(tasks, return_inverse=True)
+    _, c = np.unique(clusters, return_inverse=True)
+    m, k, width = int(c.max()) + 1, int(t.max()) + 1, sides.shape[1]
+    columns = np.concatenate([sides, guess[:, None], np.ones((len(guess), 1))], axis=1)
+    sums = np.zeros((m * k, width + 2))
+    np.add.at(sums, c * k + t, columns)
+    table = sums.reshape(m, k * (width + 2))
+    estimate = np.nanmean(np.clip(_shares(table.sum(axis=0)[None, :], k, width), 0, 1), axis=1)[0]
+    rng = np.random.default_rng(seed)
+    shares = np.concatenate(
+        [
+            _shares(rng.multinomial(m, np.full(m, 1 / m), size=min(_AT_ONCE, resamples - start)) @ table, k, width)
+            for start in range(0, resamples, _AT_ONCE)
+        ]
+    )
+    draws = np.nanmean(np.clip(shares, 0, 1), axis=1)
+    open_ = (shares < 0).mean(axis=0) < BELOW
+    least = np.nanmean(np.where(open_[None], shares, np.clip(shares, 0, 1)), axis=1)
+    beside = np.full((width, 2), np.nan)
+    for side in range(width):
+        correct = sides[:, side].sum()
+        if min(correct, len(sides) - correct) < FEW:
+            found = wilson(float(sides[:, side].mean()) * m, m)
+            beside[side] = [corrected(found.low, float(guess.mean())), corrected(found.high, float(guess.mean()))]
+    return TaskMean(estimate, draws, least, beside, k, m)
+
+
+def _shares(sums: npt.NDArray[Any], tasks: int, width: int) -> Floats:
+    """The shares of each task, corrected and not clipped [rows, tasks, sides]; nan for a task without answers. sums: of
+    right answers by side, of chance, and of answers, for each task [rows, tasks x (sides + 2)]."""
+    cells = sums.reshape(len(sums), tasks, width + 2)
+    answers = cells[:, :, -1:]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chance = cells[:, :, -2:-1] / answers
+        shares = (cells[:, :, :width] / answers - chance) / (1 - chance)
+    return np.asarray(np.where(answers > 0, shares, np.nan), dtype=np.float64)
+
+
+def _interval(
+    value: float, draws: tuple[Floats, Floats], beside: Floats, level: float, clusters: int, *, floor: float = 0.0
+) -> Interval:
+    """draws: those for the lower bound, and those for the upper one. floor: the least possible value."""
+    if clusters < 2:
+        return Interval(value, math.nan, math.nan, "undefined: one cluster")
+    from scipy.stats import norm
+    from scipy.stats import t as student
+
+    wide = math.sqrt(clusters / (clusters - 1)) * float(student.ppf((1 - level) / 2, clusters - 1))
+    tail = float(norm.cdf(wide))
+    low = max(floor, float(np.quantile(draws[0], tail)))
+    high, method = float(np.quantile(draws[1], 1 - tail)), f"bootstrap of {clusters} clusters"
+    if not math.isnan(beside[0]):
+        low, high, method = min(low, float(beside[0])), max(high, float(beside[1])), f"{method}, and Wilson's"
+    return Interval(value, low, high, method)
+
+
+def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95) -> Interval:
+    """The mean of the estimates of several independent sets of clusters, such as benchmarks, each counted once.
+
+    The sets are taken as they are: the interval speaks for further clusters of these sets and not for further sets.
+    parts: of each set, with equally many resamples. Raises ValueError where there is none.
+    """
+    if not parts:
+        raise ValueError("mean_of needs at least one part")
+    value = float(np.mean([part.estimate[side] for part in parts]))
+    least, most = (
+        np.asarray(np.mean([draws[:, side] for draws in found], axis=0), dtype=np.float64)
+        for found in ([part.least for part in parts], [part.draws for part in parts])
+    )
+    clusters = min(part.clusters for part in parts)
+    bounds = np.array([part.beside[side] for part in parts])
+    beside = np.full(2, np.nan)
+    if not np.isnan(bounds).any():
+        beside = bounds.mean(axis=0)
+    found = _interval(value, (least, most), beside, level, clusters)
+    return Interval(found.estimate, found.low, found.high, f"bootstrap of the clusters of {len(parts)} sets")
