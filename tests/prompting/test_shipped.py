@@ -54,9 +54,10 @@ OFFICIAL = ["fantom_official", "mmtom_official"]
 WEIGHED = ["forced_choice"]
 """Strategies whose replies are no texts; tests/prompting/test_forced_choice.py has their requests."""
 
-FOREIGN = [name for name in benchmarks.names() if name not in ("hitom", "items", "perturbed", "perturbed-2", "worlds")]
-THEIRS = [name for name in names() if name.partition("_")[0] in FOREIGN and name not in OFFICIAL]
-"""The own strategies of published benchmarks, whose tests in tests/benchmarks have their requests."""
+PUBLISHED = [
+    name for name in names() if name not in (*FIRST, *OFFICIAL) and name.partition("_")[0] in benchmarks.names()
+]
+"""Further strategies of one published benchmark each; the tests of that benchmark have their requests."""
 
 READERS = ["reader", "rewriter", "verifier"]
 """Prompts that ask no benchmark's questions; tests/runs/test_reader.py and test_rewriting.py have their requests."""
@@ -103,8 +104,8 @@ def text_of(name: str) -> str:
 
 
 def test_these_strategies_are_shipped_each_with_a_page_that_names_its_source() -> None:
-    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED, *READERS])
-    for name in [*NEW, *LETTERED, *OFFICIAL, *THEIRS, *WEIGHED]:
+    assert names() == sorted([*FIRST, *ROTATING, *NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *WEIGHED, *READERS])
+    for name in [*NEW, *LETTERED, *OFFICIAL, *PUBLISHED, *WEIGHED]:
         page = (ROOT / "prompts" / name / "README.md").read_text()
         assert page.startswith(f"# {name}\n")
         for word in ("**Source**: ", "**Calls**: "):

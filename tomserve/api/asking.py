@@ -44,6 +44,9 @@ class AskOptions(TypedDict, total=False):
         The file or folder of a benchmark that is given by name [the benchmark's own].
     gold
         Which set of correct answers counts, for a benchmark that has several [the benchmark's first].
+    where
+        Conditions that the items of a benchmark have to meet, such as "condition=false_belief" or a list of several;
+        "all" for every item [those that the benchmark asks by default, which mostly are all].
     limit
         Ask at most this many items: whole stories, spread over the design of the benchmark [all].
     max_tokens
@@ -90,6 +93,7 @@ class AskOptions(TypedDict, total=False):
     transport: Literal["aiohttp", "openai"]
     path: Place | None
     gold: str | None
+    where: str | Sequence[str] | None
     limit: int | None
     max_tokens: int | None
     thinking: str | None
@@ -221,6 +225,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
     progress = cast("bool | Listener", options_given.pop("progress", False))
     base_urls = _texts(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
     variants = _texts(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
+    where = _texts(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = () if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
@@ -231,6 +236,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         strategies=tuple(map(_strategy, _several(strategies))),
         base_urls=base_urls,
         variants=variants,
+        where=where,
         path=None if path is None else Path(path).expanduser(),
         run=str(run.absolute()) if isinstance(run, Path) else run,
         **options_given,  # type: ignore[arg-type]  # these options have the names of the fields

@@ -29,7 +29,12 @@ Source = str | Path | Run
 """A run (its name, its folder, or a Run) or a file with a score table (.parquet, .jsonl, .csv)."""
 
 
-def load(benchmark: str, path: str | Path | None = None, gold: str | None = None) -> list[Item]:
+def load(
+    benchmark: str,
+    path: str | Path | None = None,
+    gold: str | None = None,
+    where: str | Iterable[str] | None = None,
+) -> list[Item]:
     """Load the items of a benchmark: its stories with their questions, choices and correct answers.
 
     benchmark
@@ -38,6 +43,9 @@ def load(benchmark: str, path: str | Path | None = None, gold: str | None = None
         The file or folder to read [the benchmark's own].
     gold
         Which set of correct answers counts, for a benchmark that has several [its first].
+    where
+        Conditions such as "order=1" that the items have to meet, or a list of them; "all" for every item [those that
+        the benchmark asks by default, which mostly are all].
 
     Returns a list of Item in the benchmark's order. Raises ConfigError for a name that does not exist, and ContentError
     with file, line and field for a mistake in a file.
@@ -47,7 +55,8 @@ def load(benchmark: str, path: str | Path | None = None, gold: str | None = None
     >>> items[0].question, sorted(items[0].choices)
     ('At the end of the story, what is really in the bag?', ['mittens', 'socks', 'unknown'])
     """
-    return list(benchmarks.load(benchmark, None if path is None else Path(path).expanduser(), gold))
+    conditions = (where,) if isinstance(where, str) else where
+    return list(benchmarks.load(benchmark, None if path is None else Path(path).expanduser(), gold, conditions))
 
 
 def score(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tomserve.benchmarks.benchmark import ANYBODYS, Benchmark
+from tomserve.benchmarks.benchmark import ALL, ANYBODYS, Benchmark
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.content import digest
 from tomserve.content.pyfile import load_module
@@ -29,6 +29,7 @@ from tomserve.scoring.rules import Rule
 from tomserve.stability import Retell, text
 
 __all__ = [
+    "ALL",
     "ANYBODYS",
     "DEFAULT",
     "Benchmark",
@@ -91,14 +92,17 @@ def known(name: str) -> Benchmark | None:
     return _given.get(name) or (_built_in(name) if name in names() else None)
 
 
-def load(name: str, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+def load(
+    name: str, path: Path | None = None, gold: str | None = None, where: Iterable[str] | None = None
+) -> Iterator[Item]:
     """The items of a benchmark.
 
     name: the benchmark's name or file, as for `get`. path: file or folder to read instead of its own data. gold: which
-    of its sets of right answers counts, None for the default. Raises ConfigError and ContentError as `get` and
-    `Benchmark.items` do.
+    of its sets of right answers counts, None for the default. where: conditions that the items have to meet, ALL for
+    all items, None for those that the benchmark asks where nothing is said. Raises ConfigError and ContentError as
+    `get` and `Benchmark.items` do.
     """
-    return get(name).items(path, gold)
+    return get(name).items(path, gold, where)
 
 
 def scoring(name: str) -> Scoring:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 from tomserve.benchmarks.findings import Check, Findings, Show
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError, one_of
-from tomserve.items import Item
+from tomserve.items import EVERY, Item
+from tomserve.items import where as met
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.metric import Metric, Scoring, columns_of
 from tomserve.scoring.rules import Rule
@@ -29,6 +30,9 @@ Load = Callable[[Path | None, str | None], Iterator[Item]]
 Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
 """A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
 of the story, such as what another person believes."""
+
+ALL = (EVERY,)
+"""The conditions that all items of a benchmark meet."""
 
 ANYBODYS = "items"
 """The name of the benchmark in an item that names none."""
@@ -70,6 +74,11 @@ class Benchmark:
     draw: Draw = WHOLE_CLUSTERS
     """How ``--limit`` and ``--noise-check`` draw a part of the items: what is drawn whole, and over which factors the
     draw is spread. By default whole clusters are drawn, spread over nothing."""
+
+    usual: tuple[str, ...] = ()
+    """Conditions ``factor=value`` that say which of its items are asked unless the user gives conditions by ``--where``
+    (where ``all`` stands for every item); empty where all are. What is scored, or told from a changed dataset, is
+    always the whole benchmark."""
 
     golds: tuple[str, ...] = ()
     """Names of the sets of right answers that ``--gold`` chooses from, the default first; empty where there is one."""
@@ -131,6 +140,7 @@ class Benchmark:
         for field, kind, wanted in (
             ("strategies", str, "names"),
             ("golds", str, "names"),
+            ("usual", str, "conditions such as 'order=1'"),
             ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
             ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
         ):
@@ -158,15 +168,28 @@ class Benchmark:
             return {}
         return {"benchmark_file": {"name": self.file.name, "digest": self.digest}}
 
-    def items(self, path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
+    def items(
+        self, path: Path | None = None, gold: str | None = None, where: Iterable[str] | None = None
+    ) -> Iterator[Item]:
         """Yield the items.
 
         path: the user's ``--path``, None for its own data. gold: the user's ``--gold``, one of `golds`; None
-        is the first of them.
+        is the first of them. where: the conditions that they have to meet, ALL for all items, None (or none) for those
+        that are asked unless somebody says otherwise (`usual`).
 
-        Raises ConfigError for another gold, ContentError by file and line for what cannot be read and for a function
-        `load` of a user's file that fails.
+        Raises ConfigError for another gold and for conditions that no item meets, ContentError by file and line for
+        what cannot be read and for a function `load` of a user's file that fails.
         """
+        every = self._every(path, gold)
+        conditions = self.conditions(where)
+        return every if not conditions else met(every, conditions)
+
+    def conditions(self, where: Iterable[str] | None) -> tuple[str, ...]:
+        """The conditions that hold where a user gives these: those of `usual` where none are given; empty for all."""
+        given = tuple(where or ()) or self.usual
+        return () if given == ALL else given
+
+    def _every(self, path: Path | None, gold: str | None) -> Iterator[Item]:
         if gold is not None and not self.golds:
             raise ConfigError(f"--gold {gold!r}: benchmark {self.name!r} has one set of answers; leave --gold out")
         if gold is not None and gold not in self.golds:

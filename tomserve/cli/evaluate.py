@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tomserve.cli import signals
-from tomserve.cli.options import BenchmarkOption, GoldOption, PathOption, StrategyOption, VariantsOption, console
+from tomserve.cli.options import (
+    BenchmarkOption,
+    GoldOption,
+    PathOption,
+    StrategyOption,
+    VariantsOption,
+    WhereOption,
+    console,
+)
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ def evaluate_command(
     benchmark: BenchmarkOption = None,
     path: PathOption = None,
     gold: GoldOption = None,
+    where: WhereOption = None,
     strategy: StrategyOption = None,
     run: Annotated[
         str | None,
@@ -134,6 +143,7 @@ def evaluate_command(
             benchmark=benchmark,
             path=path,
             gold=gold,
+            where=where,
             strategy=strategy,
             model=model,
             base_url=base_url,
@@ -166,13 +176,18 @@ def as_options(
     strategy: Sequence[str] | None,
     base_url: Sequence[str] | None,
     variants: Sequence[str] | None,
+    where: Sequence[str] | None,
     **options: Any,
 ) -> planning.EvalOptions:
     """What is given on the command line as the options of an evaluation."""
     from tomserve.runs.planning import EvalOptions
 
     return EvalOptions(
-        strategies=tuple(strategy or ()), base_urls=tuple(base_url or ()), variants=tuple(variants or ()), **options
+        strategies=tuple(strategy or ()),
+        base_urls=tuple(base_url or ()),
+        variants=tuple(variants or ()),
+        where=tuple(where or ()),
+        **options,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli.options import GoldOption, PathOption, VariantsOption, console
+from tomserve.cli.options import GoldOption, PathOption, VariantsOption, WhereOption, console
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def items(
     benchmark: Annotated[str, typer.Argument(help="Name of a benchmark, or a FILE.py that declares one.")],
     path: PathOption = None,
     gold: GoldOption = None,
-    where: Annotated[
-        list[str] | None, typer.Option(help="Keep only items with this factor=value; repeat it for several conditions.")
-    ] = None,
+    where: WhereOption = None,
     variants: VariantsOption = None,
     rewriter: RewriterOption = None,
     rewriter_model: RewriterModelOption = None,
@@ -62,7 +60,7 @@ def items(
     from tomserve import items as items_module
 
     asked = benchmarks.get(benchmark)
-    found: Iterable[Item] = items_module.where(asked.items(path, gold), where or [])
+    found: Iterable[Item] = asked.items(path, gold, where)
     if rewriter is not None or rewriter_model is not None or verifier is not None:
         if rewriter is None or not variants or out is None:
             raise ConfigError("--rewriter URL or MODEL goes with --variants KINDS and --out FILE")

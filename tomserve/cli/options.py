@@ -93,6 +93,13 @@ StrategyOption = Annotated[
     list[str] | None,
     typer.Option(help="Strategy to ask by; repeat it for several. If left out: those that the benchmark names."),
 ]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Only questions with this factor=value; repeat it for several conditions, or say all for every question. "
+        "If left out: those that the benchmark asks by default, which mostly are all."
+    ),
+]
 VariantsOption = Annotated[
     list[str] | None,
     typer.Option(

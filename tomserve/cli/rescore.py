@@ -145,7 +145,7 @@ def _against_current(folder: Path) -> pl.DataFrame:
     name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
     if manifest.get("benchmark_file") and benchmarks.known(name) is None:
         raise ConfigError(f"{folder}: its benchmark {name!r} was declared in a file; give it by --benchmark FILE.py")
-    current = Stock(benchmarks.load(name, _dataset(folder, manifest.get("benchmark_path")), labels))
+    current = Stock(benchmarks.load(name, _dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
     digest = current.digest()
     same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
     print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
@@ -242,7 +242,7 @@ def _check_asked(
 
 def _known(items: Path | None, benchmark: str | None, path: Path | None, gold: str | None, scratch: Path) -> ItemFile:
     """The items that a file of replies answers; those of a benchmark are written to the folder `scratch` first."""
-    return ItemFile(items or _as_file(benchmarks.load(str(benchmark), path, gold), scratch))
+    return ItemFile(items or _as_file(benchmarks.load(str(benchmark), path, gold, benchmarks.ALL), scratch))
 
 
 def unread(

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from tomserve import benchmarks
-from tomserve.benchmarks import Benchmark
+from tomserve.benchmarks import ALL, Benchmark
 from tomserve.content import digest
 from tomserve.errors import ConfigError
 from tomserve.humans.design import assign, spread_over, units
@@ -78,10 +78,10 @@ def make(benchmark: Benchmark, path: Path | None, folder: Path, wishes: Wishes, 
         )
     if wishes.wrong_at_most > wishes.attention:
         raise ConfigError(f"--wrong-at-most {wishes.wrong_at_most}: a form has {wishes.attention} attention checks")
-    every = list(benchmark.items(path, gold))
+    every = list(benchmark.items(path, gold, ALL))
     if lone := next((item for item in every if len(item.choices) < 2), None):
         raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
-    meeting = list(where(every, wishes.where)) if wishes.where else every
+    meeting = list(where(every, benchmark.conditions(wishes.where)))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
     chosen = limited(meeting, wishes.limit, draw)
     forms, factors = _forms(chosen, said, wishes)

@@ -2,6 +2,7 @@
 
 from tomserve.items.files import read_ids, read_items, read_line, write_chunks, write_items
 from tomserve.items.item import (
+    EVERY,
     RESERVED,
     RESERVED_BEGINNINGS,
     SCHEMA,
@@ -17,6 +18,7 @@ from tomserve.items.item import (
 )
 
 __all__ = [
+    "EVERY",
     "RESERVED",
     "RESERVED_BEGINNINGS",
     "SCHEMA",

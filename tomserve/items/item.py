@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -21,6 +21,9 @@ from tomserve.items.automaton import Automaton, compile_chains, compile_sets
 
 SCHEMA = 1
 """Version of the JSON form of an item."""
+
+EVERY = "all"
+"""The condition that every item meets (see `where`)."""
 
 UNKNOWN = "unknown"
 """The label of the choice that says that nobody can know."""
@@ -227,16 +230,30 @@ def items_digest(items: Iterable[Item]) -> str:
     return digest(*sorted(item.to_json() for item in items))
 
 
-def where(items: Iterable[Item], conditions: Iterable[str]) -> Iterator[Item]:
+class Placed(Protocol):
+    """Anything with a place in a design: an item, or what is known of one."""
+
+    @property
+    def factors(self) -> Mapping[str, Factor]:
+        """The place in the design."""
+
+
+PlacedT = TypeVar("PlacedT", bound=Placed)
+
+
+def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[PlacedT]:
     """Yield the items whose factors meet every condition ``factor=value``, with true, false and none in lower case.
 
-    Raises ConfigError for a condition of another form, a factor that no item has, and conditions that no item meets.
+    The condition ``all`` (EVERY) is met by every item. Raises ConfigError for a condition of another form, a factor
+    that no item has, and conditions that no item meets.
     """
     wanted = []
     for condition in conditions:
+        if condition == EVERY:
+            continue
         name, equals, value = condition.partition("=")
         if not equals:
-            raise ConfigError(f"--where {condition!r}: expected factor=value")
+            raise ConfigError(f"--where {condition!r}: expected factor=value, or {EVERY} for every item")
         wanted.append((name, value))
     known: set[str] = set()
     kept = 0

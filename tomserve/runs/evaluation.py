@@ -130,9 +130,9 @@ class Evaluation:
         Raises RunMismatchError where it is another one, unless `accept_change` was given. A session that only asks for
         the noise check may use another server, because the noise check reports that itself.
         """
-        left = self._questions().counted().left
+        left, options = self._questions().counted().left, self.plan.options
         server = portable(self.target.server)
-        self.session = Session.begun(self.target, server, asked=bool(left), limit=self.plan.options.limit)
+        self.session = Session.begun(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
         if left:
             self._changes.check(self.folder.path, self.manifest)
 
@@ -268,7 +268,7 @@ def _resumed(
         benchmark_path=str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
         benchmark_digest=made.every.digest(),
-        benchmark_items=len(made.every.apart()[0]),
+        benchmark_items=made.wanted,
         **made.benchmark.provenance,
         model=made.target.model,
         revision=made.target.revision,

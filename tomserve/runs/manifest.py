@@ -46,6 +46,7 @@ class Session(Part):
     asked: whether the run's own questions were asked, rather than the noise check alone.
     tomserve: the version of tomserve.
     limit: to how many items the user limited the run; None for all.
+    where: the conditions that the user set for its items; None for the benchmark's own.
     concurrency: how many requests were in flight, as the user said or as was found out.
     prompt_tokens: how many prompt tokens there were, and how many of them the prefix cache saved and could have saved.
     answers: how many replies held something that the model said.
@@ -60,6 +61,7 @@ class Session(Part):
     asked: bool = True
     tomserve: str | None = None
     limit: int | None = None
+    where: list[str] | None = None
     concurrency: int | None = None
     prompt_tokens: dict[str, Any] | None = None
     answers: int | None = None
@@ -67,15 +69,23 @@ class Session(Part):
     changes: list[dict[str, Any]] | None = None
 
     @classmethod
-    def begun(cls, target: Target, server: Mapping[str, Any], *, asked: bool, limit: int | None) -> Session:
+    def begun(
+        cls, target: Target, server: Mapping[str, Any], *, asked: bool, limit: int | None, where: Collection[str] = ()
+    ) -> Session:
         """A session that begins now.
 
         target: who is asked. server: what the server reports of itself. asked: whether the run's own questions are
-        asked. limit: to how many items the user limits the run, None for all.
+        asked. limit: to how many items the user limits the run, None for all. where: the user's conditions, empty for
+        the benchmark's own.
         """
         reported = {name: value for name, value in server.items() if value is not None or name != "revision"}
         named = {"model": target.model, "revision": target.revision, **reported}
-        own = {"asked": asked, "tomserve": tomserve.__version__, "limit": limit}
+        own = {
+            "asked": asked,
+            "tomserve": tomserve.__version__,
+            "limit": limit,
+            **({"where": list(where)} if where else {}),
+        }
         return cls.model_validate({"time": now(), "endpoints": list(target.endpoints), **named, **own})
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import noise_check
+from tomserve.runs import checking, noise_check
 from tomserve.runs.phases import TRANSPORTS
 from tomserve.runs.questions import Questions
 from tomserve.runs.reader import names_at, names_of
@@ -28,15 +28,6 @@ from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
 
-HOTTEST = 2
-"""The highest temperature that servers take."""
-
-SEEDS = 2**31
-"""Seeds are below this number; servers take 32 bits with a sign at least."""
-
-MOST_REPEATS = 1000
-"""How many samples of a question there may be at most."""
-
 
 @dataclass(frozen=True)
 class EvalOptions:
@@ -45,6 +36,7 @@ class EvalOptions:
     benchmark: the name of the benchmark, or the path of a file that declares one.
     items: the items themselves, where a caller has them; `benchmark` is then only the name that the run notes.
     path, gold: the benchmark's file, and which set of correct answers counts.
+    where: conditions that the questions have to meet (see tomserve.items.where).
     strategies: names or folders of prompting strategies.
     model, revision: the model's id or a preset's name, and its exact version.
     base_urls: the addresses of the servers.
@@ -72,6 +64,7 @@ class EvalOptions:
     items: tuple[Item, ...] = ()
     path: Path | None = None
     gold: str | None = None
+    where: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
     model: str | None = None
     base_urls: tuple[str, ...] = ()
@@ -106,7 +99,7 @@ class Plan:
 
     options: what the user wants.
     benchmark: the benchmark that the items belong to.
-    every: all items of the benchmark.
+    every: all items of the benchmark, whichever of them the user wants.
     varied: the questions of the run, and their variants.
     target: the server and the model.
     questions: what is asked.
@@ -136,7 +129,15 @@ class Plan:
         items, (every, _) = self.varied.originals, self.every.apart()
         if len(items) == len(every):
             return None
-        return f"limit {self.options.limit}: asks {items.described(every)}"
+        conditions = conditions_of(self.options, self.benchmark)
+        said = [f"where {' and '.join(conditions)}"] if conditions else []
+        said += [f"limit {self.options.limit}"] if self.options.limit is not None else []
+        return f"{', '.join(said)}: asks {items.described(every)}"
+
+    @property
+    def wanted(self) -> int:
+        """How many questions meet the conditions; a limit may leave some of them out."""
+        return len(self.every.where(conditions_of(self.options, self.benchmark)))
 
     @property
     def again_share(self) -> float:
@@ -166,11 +167,9 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     if options.transport not in TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
     noise_check.check_share(options.noise_check)
-    _check_lists(options)
-    _check_numbers(options)
-    _check_sampling(options)
+    checking.check(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold))
+    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold, benchmarks.ALL))
     every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
     chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
     preset = chosen.preset
@@ -199,9 +198,16 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     )
 
 
+def conditions_of(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]:
+    """The conditions that a question has to meet: the user's, else the benchmark's own. Items that a caller has are
+    what is wanted."""
+    return benchmark.conditions(options.where or (benchmarks.ALL if options.items else ()))
+
+
 def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Collection[str] = frozenset()) -> Varied:
     """The questions that are asked, and their variants. asked: ids of items that the run was ever to ask."""
     originals, given = apart(every)
+    originals = originals.where(conditions_of(options, benchmark))
     kinds = stability.named(options.variants) if options.variants else ()
     retelling = benchmarks.retelling(benchmark, options.path)
     return varied(originals.limited(options.limit, asked), given, kinds, retelling, every.ids)
@@ -225,49 +231,6 @@ def _named(options: EvalOptions, chosen: Target, thinking: int) -> str:
     if options.temperature:
         name += f"-temperature-{options.temperature:g}"
     return f"{name}-x{options.repeats}" if options.repeats > 1 else name
-
-
-def _check_lists(options: EvalOptions) -> None:
-    """Raise ConfigError where one text was given for several, which would be taken letter by letter."""
-    several: dict[str, object] = {
-        "base_urls": options.base_urls,
-        "strategies": options.strategies,
-        "variants": options.variants,
-    }
-    for name, given in several.items():
-        if isinstance(given, str):
-            raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
-
-
-def _check_numbers(options: EvalOptions) -> None:
-    """Raise ConfigError for a number of items, tokens, requests or seconds that is too small or no number."""
-    counts = {"limit": options.limit, "max_tokens": options.max_tokens, "concurrency": options.concurrency}
-    for name, count in counts.items():
-        if count is not None and (type(count) is not int or count < 1):
-            raise ConfigError(f"{name} is {count!r:.40}; expected a whole number from 1 on")
-    for name, seconds in {
-        "the timeout": options.timeout,
-        "hedge": options.hedge,
-        "the patience": options.patience,
-    }.items():
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
-            raise ConfigError(f"{name} is {seconds!r:.40}; expected seconds, at least 1")
-
-
-def _check_sampling(options: EvalOptions) -> None:
-    """Raise ConfigError where temperature, seed or the number of samples is no such number, or they do not fit."""
-    temperature, seed, repeats = options.temperature, options.seed, options.repeats
-    if not isinstance(temperature, int | float) or isinstance(temperature, bool) or not 0 <= temperature <= HOTTEST:
-        raise ConfigError(f"temperature is {temperature!r:.40}; expected a number from 0 (greedy) to {HOTTEST}")
-    if type(seed) is not int or not 0 <= seed < SEEDS:
-        raise ConfigError(f"seed is {seed!r:.40}; expected a whole number from 0 to {SEEDS - 1}")
-    if type(repeats) is not int or not 1 <= repeats <= MOST_REPEATS:
-        raise ConfigError(f"repeats is {repeats!r:.40}; expected a whole number from 1 to {MOST_REPEATS}")
-    if repeats > 1 and not temperature:
-        raise ConfigError(
-            f"--repeats {repeats}: at temperature 0 all samples of a question are the same; add a temperature, such as "
-            "--temperature 0.7, or use --noise-check SHARE to see how often an answer changes by chance"
-        )
 
 
 def _check_chance(options: EvalOptions, strategies: Sequence[Strategy]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 import orjson
 
 from tomserve.content import digest_of
-from tomserve.items import Factor, Item
+from tomserve.items import Factor, Item, where
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
 from tomserve.runs.lines import Lines
 
@@ -80,6 +80,13 @@ class Stock(Sequence[Item]):
         # It is copied, because the bytes that orjson returns occupy the whole buffer in which they were written.
         ids = [bytes(bytearray(orjson.dumps(one))) for one in self.ids]
         return digest_of(self.lines[place] for place in sorted(range(len(ids)), key=ids.__getitem__))
+
+    def where(self, conditions: Sequence[str]) -> Stock:
+        """The items that meet all these conditions (see items.where); raises ConfigError where none does."""
+        if not conditions:
+            return self
+        kept = {entry.id for entry in where(self.entries(), conditions)}
+        return self.part([place for place, name in enumerate(self.ids) if name in kept])
 
     def limited(self, limit: int | None, asked: Collection[str] = frozenset()) -> Stock:
         """At most `limit` items, chosen by `items.draw.chosen` and in their order; all of them for None.

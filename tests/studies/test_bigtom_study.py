@@ -1,0 +1,110 @@
+"""The study of BigToM, on answerers of known behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tomserve import benchmarks
+from tomserve.benchmarks.bigtom import official, rules
+from tomserve.items import Item
+from tomserve.scoring.answers import Reading
+from tomserve.scoring.metric import NO_REPLY
+from tomserve.studies import analyze, load_study
+
+
+@pytest.fixture(scope="module")
+def every() -> list[Item]:
+    """The small file, its four templates five times under other names, so that there are enough for intervals."""
+    found = benchmarks.load("bigtom", ROOT / "tests/data/bigtom_small.csv", where=benchmarks.ALL)
+    items = [item for item in found if item.factors["usable"]]
+    copies = ({"id": f"{item.id}/{n}", "cluster": f"{item.cluster}/{n}"} for n in range(5) for item in items)
+    return [item.model_copy(update=names) for item, names in zip(items * 5, copies, strict=True)]
+
+
+def scored(items: Sequence[Item], **answerers: Callable[[Item], str]) -> pl.DataFrame:
+    """A score table of answerers that reply by key, each under the name of a strategy."""
+    rows: list[dict[str, Any]] = []
+    for name, answer in answerers.items():
+        for item in items:
+            said = answer(item)
+            text = f"Answer: {official.KEYS[item.choices.index(said)]}{said}"
+            row = {"run": "r", "model": "m", "benchmark": "bigtom", "strategy": name, "item": item.id, "status": "ok"}
+            row |= {"cluster": item.cluster, "answer": said, "correct": said == item.answer, **item.factors}
+            row |= rules.PLACES.compute(item, NO_REPLY)
+            row |= official.compute(item, Reading(None, None, text=text))
+            row |= {rule.column: rule.answer(item) == item.answer for rule in rules.RULES}
+            rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def study(frame: pl.DataFrame, intervals: str = "recommended") -> dict[str, pl.DataFrame]:
+    return analyze(frame, load_study("bigtom"), intervals)
+
+
+def test_whoever_is_always_right_is_right_in_every_table(every: list[Item]) -> None:
+    found = study(scored(every, vanilla=lambda item: item.answer, cot=lambda item: item.answer))
+    for name in ("accuracy", "conditions", "order"):
+        assert (found[name]["accuracy"] == 1).all(), name
+    assert (found["joint"]["joint"] == 1).all()
+    assert (found["joint"]["templates"] == 20).all()
+    for name in ("false_minus_true", "controls", "initial_belief"):
+        assert (found[name]["risk_difference"] == 0).all(), name
+    assert (found["official"]["agree"] == 1).all()
+    assert found["conditions"].filter(strategy="cot")["total"].sum() == len(every)
+
+
+def test_whoever_answers_with_the_world_has_true_beliefs_right_and_no_template(every: list[Item]) -> None:
+    found = study(scored(every, vanilla=lambda item: str(rules.RULES[0].answer(item))))
+    shares = dict(found["conditions"].group_by("condition").agg(pl.col("accuracy").mean()).rows())
+    assert (shares["true_belief"], shares["false_belief"], shares["false_control"]) == (1, 0, 1)
+    joint = found["joint"]
+    assert joint.select("joint", "product").unique().rows() == [(0, 0)]
+    assert (joint["true_belief"] == 1).all()
+    assert (found["false_minus_true"]["risk_difference"] == -1).all()
+    assert (found["controls"]["risk_difference"] == -1).all()
+    assert set(found["controls"]["task"]) == {"forward_belief", "forward_action", "backward_belief"}
+
+
+def test_a_leaning_to_the_first_choice_shows(every: list[Item]) -> None:
+    order = study(scored(every, vanilla=lambda item: item.choices[0]))["order"].filter(by="shown")
+    assert (order["chose_first"] == 1).all()
+    assert dict(order.group_by("first").agg(pl.col("accuracy").mean()).rows()) == {True: 1, False: 0}
+    assert (order["right_first"] == 0.5).all()
+
+
+def test_the_authors_scoring_stands_beside_ours(every: list[Item]) -> None:
+    frame = scored(every, vanilla=lambda item: item.answer).with_columns(
+        metric_official=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit(False)),
+        metric_both_keys=pl.lit(True),
+    )
+    found = study(frame)["official"].row(0, named=True)
+    assert found["undecided"] == len(every) // 2
+    assert (found["official"], found["ours"], found["agree"]) == (0, 1, 0)
+    assert (found["official_only"], found["ours_only"]) == (0, len(every) - len(every) // 2)
+    assert found["both_keys"] == len(every)
+
+
+def test_a_table_without_the_factors_has_what_can_be_said(every: list[Item]) -> None:
+    bare = scored(every, vanilla=lambda item: item.answer)["model", "strategy", "item", "status", "correct", "answer"]
+    found = study(bare)
+    assert found["accuracy"]["accuracy"].to_list() == [1]
+    assert "joint" not in found
+    assert "official" not in found
+
+
+def test_wishes_are_doubted(every: list[Item]) -> None:
+    frame = scored(every, vanilla=lambda item: item.answer).with_columns(task=pl.lit("backward_desire"))
+    loaded = load_study("bigtom")
+    warned = loaded.warnings(analyze(frame, loaded, "recommended"))
+    assert any("backward_desire was asked" in line for line in warned)
+
+
+def test_published_intervals_have_every_accuracy(every: list[Item]) -> None:
+    found = study(scored(every, vanilla=lambda item: item.choices[0]), "published")
+    assert {"accuracy", "conditions", "order", "official"} <= set(found)
+    assert found["accuracy"]["accuracy"].to_list() == [0.5]
