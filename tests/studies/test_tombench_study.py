@@ -21,7 +21,7 @@ from tomserve.studies import analyze
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> list[Item]:
-    return list(benchmarks.load("tombench", tombench.write(tmp_path_factory.mktemp("tombench"))))
+    return list(benchmarks.load("tombench", tombench.write(tmp_path_factory.mktemp("tombench")), where=["all"]))
 
 
 def scores(items: list[Item], reply: Callable[[Item, str], str]) -> pl.DataFrame:
@@ -118,6 +118,8 @@ def test_the_question_with_another_storys_options_is_left_out(tmp_path: Path) ->
     rows = [tombench.row("Strange Story Task", 1), tombench.row("Strange Story Task", 2, **tombench.TWO)]
     rows[1] |= {"OPTION-C": "Drawer", "OPTION-D": "Bag"}
     path.write_text("\n".join(json.dumps(row) for row in rows))
-    found = analyze(scores(list(benchmarks.load("tombench", path)), lambda item, right: f"[[{right}]]"), "tombench")
+    found = analyze(
+        scores(list(benchmarks.load("tombench", path, where=["all"])), lambda item, right: f"[[{right}]]"), "tombench"
+    )
     assert dict(found["by_language"].select("language", "total").rows()) == {"en": 1, "zh": 2}
     assert "mean of the tasks" not in found["tasks"]["task"].to_list()  # seven tasks were not asked
