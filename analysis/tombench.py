@@ -7,7 +7,8 @@ cannot be read as wrong, leaves out the English question that was printed with a
 intervals over stories; *published* takes what the official reader finds in every reply, and every question as
 independent. What the paper printed stands beside it in columns that end in _quoted.
 
-accuracy    all questions, by language, beside the best rule that follows nobody's mind
+accuracy    all questions, in both languages where both were asked, beside the best rule that follows nobody's mind
+by_language the same for each language
 tasks       by task; the row "mean of the tasks" is the paper's average, in which every task counts the same
 dimensions  by kind of ability (emotion, desire, ...)
 abilities   by each of the 31 abilities
@@ -75,7 +76,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         rows = rows.filter(pl.col("fault").ne_missing("of_another_story"))
     eight = rows.filter(pl.col("part") == "tasks")
     made: dict[str, list[Record]] = {
-        "accuracy": list(_by(rows, (), kinds, intervals)),
+        "accuracy": list(_by(rows, (), kinds, intervals, _ARM[:2])),
+        "by_language": list(_by(rows, (), kinds, intervals)),
         "tasks": [
             *_by(eight, ("task",), kinds, intervals),
             *_by(rows.filter(part="abilities"), ("task",), kinds, intervals),
@@ -95,9 +97,12 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {name: pl.DataFrame(records, infer_schema_length=None) for name, records in made.items() if records}
 
 
-def _by(rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str) -> Iterator[Record]:
-    """A share for each model, strategy, language and value of the keys, beside chance, a rule, and what was printed."""
-    named = [*_ARM, *keys]
+def _by(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.Kinds, intervals: str, arm: Sequence[str] = _ARM
+) -> Iterator[Record]:
+    """A share for each model, strategy, language (the columns of `arm`) and value of the keys, beside chance, a rule,
+    and what was printed."""
+    named = [*arm, *keys]
     for key, part in rows.sort(named, maintain_order=True).group_by(named, maintain_order=True):
         of: Record = dict(zip(named, key, strict=True))
         chance = part.select((1 / pl.col("options")).mean()).item()
@@ -186,7 +191,8 @@ _QUOTED = (
     "from five votes a question, counted their way"
 )
 NOTES = {
-    "accuracy": f"All questions, by language (zh is Chinese, en English): {_SHARE}. {baselines.ABOUT}",
+    "accuracy": f"All questions, in both languages where both were asked: {_SHARE}. {baselines.ABOUT}",
+    "by_language": f"All questions of a language (zh is Chinese, en English): {_SHARE}. {baselines.ABOUT}",
     "tasks": f"By task, the eight tasks and the twelve sets of questions on one ability: {_SHARE}; {_QUOTED}. In the "
     "mean of the tasks each of the eight counts the same, as in the paper's average.",
     "dimensions": f"By kind of ability, over all files: {_SHARE}; {_QUOTED}. In the mean of the dimensions each of the "
@@ -209,7 +215,7 @@ _INDEPENDENT = (
     f"each other: (k + 2)/(n + 4) with the normal distribution. {_QUOTED[0].upper()}{_QUOTED[1:]}."
 )
 PUBLISHED = {
-    **dict.fromkeys(("accuracy", "tasks", "dimensions", "abilities"), _INDEPENDENT),
+    **dict.fromkeys(("accuracy", "by_language", "tasks", "dimensions", "abilities"), _INDEPENDENT),
     baselines.TABLE: baselines.NOTE,
 }
 
@@ -220,7 +226,8 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 
 SHOWN = {
-    "accuracy": "model strategy language correct total accuracy ci_low ci_high chance unread",
+    "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
+    "by_language": "model strategy language correct total accuracy ci_low ci_high chance unread",
     "tasks": "model strategy language task total accuracy ci_low ci_high chance best_rule_accuracy human_quoted",
     "dimensions": "model strategy language dimension total accuracy ci_low ci_high chance human_quoted",
     "languages": "model strategy questions share_treated share_control risk_difference rd_low rd_high p",
@@ -238,7 +245,7 @@ def summary(tables: Tables) -> list[Excerpt]:
             kept = [column for column in columns.split() if column in frame.columns]
             shown = frame.filter(task="all") if name == "stories" else frame
             said = NOTES[name] if name in ("languages", "stories", "official") else ""
-            excerpts.append(Excerpt(name, shown.select(kept), (name,), said))
+            excerpts.append(Excerpt(name.replace("_", " "), shown.select(kept), (name,), said))
     return excerpts
 
 

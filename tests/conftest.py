@@ -210,12 +210,14 @@ def completion(text: str | None, model: str = "tiny", finish: str = "stop", **me
 
 
 def free(body: dict[str, Any]) -> dict[str, Any]:
-    """The completion of a request without a schema: the first of options called a), b), ..., else a label that most
-    items have; where the request asks for the tokens of its prompt, with the last one."""
+    """The completion of a request without a schema: the first of options called a), b), ..., [[A]] where a letter is
+    asked for in this form, else a label that most items have; where the request asks for the tokens of its prompt, with the last one."""
     last = {"0": {"logprob": -1.0, "decoded_token": body["messages"][-1]["content"]}}
     told = {"prompt_logprobs": [None, last]} if "prompt_logprobs" in body else {}
     lettered = any("\na)" in message["content"] for message in body["messages"])
-    return {**completion("Answer: a)" if lettered else "unknown", body["model"]), **told}
+    marked = any("[[A]]" in message["content"] for message in body["messages"])
+    text = "Answer: a)" if lettered else "[[A]]" if marked else "unknown"
+    return {**completion(text, body["model"]), **told}
 
 
 def fill(schema: dict[str, Any]) -> str:

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def items(path: Path) -> list[Item]:
-    return list(benchmarks.load("tombench", path))
+    return list(benchmarks.load("tombench", path, where=["all"]))
 
 
 def test_every_question_is_an_item_in_both_languages(folder: Path) -> None:
@@ -52,6 +52,12 @@ def test_every_question_is_an_item_in_both_languages(folder: Path) -> None:
     assert len({item.choices for item in found.values() if item.factors["language"] == "en"}) > 10
     assert english.cluster == chinese.cluster == found["hidden_emotions/2/en"].cluster
     assert len({item.cluster for item in found.values()}) == 21  # the file of false beliefs has two stories
+
+
+def test_english_is_asked_unless_somebody_says_otherwise(folder: Path) -> None:
+    for where, languages in ((None, {"en"}), (["language=zh"], {"zh"}), (["all"], {"en", "zh"})):
+        found = benchmarks.load("tombench", folder, where=where)
+        assert {item.factors["language"] for item in found} == languages
 
 
 def test_the_design_is_read_from_the_file(folder: Path) -> None:

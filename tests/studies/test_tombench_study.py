@@ -21,7 +21,7 @@ from tomserve.studies import analyze
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> list[Item]:
-    return list(benchmarks.load("tombench", tombench.write(tmp_path_factory.mktemp("tombench"))))
+    return list(benchmarks.load("tombench", tombench.write(tmp_path_factory.mktemp("tombench")), where=["all"]))
 
 
 def scores(items: list[Item], reply: Callable[[Item, str], str]) -> pl.DataFrame:
@@ -55,8 +55,9 @@ def test_by_task_dimension_and_language_beside_what_was_printed(items: list[Item
     assert (mean["human_quoted"], mean["gpt_4_1106_quoted"], mean["total"]) == (0.854, 0.74, 18)
     assert tasks.filter(task="false_belief")["human_quoted"].to_list() == [0.868]
     chinese = [item for item in items if item.factors["language"] == "zh"]
+    assert found["accuracy"]["total"].to_list() == [len(items)]  # one row, which the verdict tells
     expected = sum(item.choices[0] == item.answer for item in chinese) / len(chinese)
-    assert found["accuracy"].filter(language="zh")["accuracy"].item() == pytest.approx(expected)
+    assert found["by_language"].filter(language="zh")["accuracy"].item() == pytest.approx(expected)
     assert found["dimensions"].filter(language="en", dimension="belief")["human_quoted"].item() == 0.893
     assert set(found["abilities"]["ability"]) >= {"second_order_beliefs", "faux_pas"}
     languages = found["languages"].row(0, named=True)
@@ -94,7 +95,7 @@ def test_the_official_scorer_stands_beside_ours(items: list[Item]) -> None:
     assert found["official_guessed"] == pytest.approx(first / len(english))
     assert (found["unread"], found["only_official"]) == (first, first)
     assert found["only_ours"] == len(english) - first
-    published = analyze(table, "tombench", intervals="published")["accuracy"].filter(language="en")
+    published = analyze(table, "tombench", intervals="published")["by_language"].filter(language="en")
     assert published["correct"].item() == first
 
 
@@ -117,6 +118,8 @@ def test_the_question_with_another_storys_options_is_left_out(tmp_path: Path) ->
     rows = [tombench.row("Strange Story Task", 1), tombench.row("Strange Story Task", 2, **tombench.TWO)]
     rows[1] |= {"OPTION-C": "Drawer", "OPTION-D": "Bag"}
     path.write_text("\n".join(json.dumps(row) for row in rows))
-    found = analyze(scores(list(benchmarks.load("tombench", path)), lambda item, right: f"[[{right}]]"), "tombench")
-    assert dict(found["accuracy"].select("language", "total").rows()) == {"en": 1, "zh": 2}
+    found = analyze(
+        scores(list(benchmarks.load("tombench", path, where=["all"])), lambda item, right: f"[[{right}]]"), "tombench"
+    )
+    assert dict(found["by_language"].select("language", "total").rows()) == {"en": 1, "zh": 2}
     assert "mean of the tasks" not in found["tasks"]["task"].to_list()  # seven tasks were not asked

@@ -1,7 +1,8 @@
 """ToMBench (Chen et al. 2024): 2,860 multiple-choice questions in Chinese and English on 8 tasks and 31 abilities.
 
 ``--path`` names the folder ``data`` of github.com/zhchen18/ToMBench, or one of its files; neither is part of tomserve.
-Every question is an item in either language; ``--where language=en`` asks one of them.
+Every question is an item in either language. The English ones are asked unless ``--where language=zh``, or ``--where
+all`` for both, says otherwise.
 """
 
 from __future__ import annotations
@@ -231,6 +232,7 @@ BENCHMARK = Benchmark(
     study="tombench",
     strategies=("tombench_vanilla", "tombench_cot"),
     draw=Draw(over=("task",), unit=("story", "stories"), group=("task", "tasks")),
+    usual=("language=en",),
     lettered=True,
     metrics=(METRIC,),
     rules=RULES,
