@@ -194,7 +194,7 @@ def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_
     """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
     page = (ROOT / "README.md").read_text()
     assert len(commands(page)) > 12
-    reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint))
+    reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint), reports=1)
     reader.follow(page)
     assert {path.name for path in reader.runs.iterdir()} == {
         "perturbed-2-reference",
