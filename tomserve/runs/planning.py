@@ -107,6 +107,7 @@ class Plan:
     options: what the user wants.
     benchmark: the benchmark that the items belong to.
     every: all items of the benchmark.
+    parted: those of them that are no variants, and those that are.
     varied: the questions of the run, and their variants.
     target: the server and the model.
     questions: what is asked.
@@ -118,6 +119,7 @@ class Plan:
     options: EvalOptions
     benchmark: Benchmark
     every: Stock
+    parted: tuple[Stock, Stock]
     varied: Varied
     target: Target
     questions: Questions
@@ -133,7 +135,7 @@ class Plan:
     @property
     def drawn(self) -> str | None:
         """What the limit draws, in words; None where it leaves nothing out."""
-        items, (every, _) = self.varied.originals, self.every.apart()
+        items, (every, _) = self.varied.originals, self.parted
         if len(items) == len(every):
             return None
         return f"limit {self.options.limit}: asks {items.described(every)}"
@@ -150,7 +152,10 @@ class Plan:
 
         asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
         """
-        told = _varied(self.options, self.benchmark, self.every, asked)
+        originals = self.parted[0].limited(self.options.limit, asked)
+        told = self.varied
+        if originals.ids != told.originals.ids:
+            told = _varied(self.options, self.benchmark, self.parted, originals)
         share = told.again(self.options.noise_check)
         repeated = told.originals.drawn(share, again) if share else Stock()
         questions = replace(self.questions, items=told.items)
@@ -176,7 +181,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
     _check_chance(options, strategies)
-    told = _varied(options, benchmark, every)
+    parted = apart(every)
+    told = _varied(options, benchmark, parted, parted[0].limited(options.limit))
     _check_rewriter(told, chosen)
     share = told.again(options.noise_check)
     again = told.originals.drawn(share) if share else Stock()
@@ -184,6 +190,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
         options,
         benchmark,
         every,
+        parted,
         told,
         chosen,
         Questions(told.items, strategies, options.repeats),
@@ -198,12 +205,11 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     )
 
 
-def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Collection[str] = frozenset()) -> Varied:
-    """The questions that are asked, and their variants. asked: ids of items that the run was ever to ask."""
-    originals, given = apart(every)
+def _varied(options: EvalOptions, benchmark: Benchmark, parted: tuple[Stock, Stock], originals: Stock) -> Varied:
+    """The questions that are asked, and their variants. parted: as in Plan. originals: those of them that are asked."""
+    every, given = parted
     kinds = stability.named(options.variants) if options.variants else ()
-    retelling = benchmarks.retelling(benchmark, options.path)
-    return varied(originals.limited(options.limit, asked), given, kinds, retelling, every.ids)
+    return varied(originals, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
 
 
 def _check_rewriter(varied: Varied, chosen: Target) -> None:
