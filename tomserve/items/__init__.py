@@ -1,6 +1,6 @@
 """Items (one question about one story each), their gold rationales, files of items, and draws of a part of them."""
 
-from tomserve.items.files import read_ids, read_items, read_line, write_chunks, write_items
+from tomserve.items.files import is_variant, read_ids, read_items, read_line, write_chunks, write_items
 from tomserve.items.item import (
     EVERY,
     RESERVED,
@@ -28,6 +28,7 @@ __all__ = [
     "Item",
     "Label",
     "Text",
+    "is_variant",
     "items_digest",
     "nfc",
     "read_ids",

@@ -85,6 +85,17 @@ def _id_of(line: bytes) -> str | None:
     return nfc(identifier) if isinstance(identifier, str) else None
 
 
+def is_variant(line: bytes) -> bool:
+    """Whether a line of a file of items is a variant of another item; also False for a line that is no item."""
+    if b'"base":' not in line:  # most lines need not be parsed
+        return False
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(data, dict) and data.get("base") is not None
+
+
 def read_line(path: Path, number: int, line: bytes) -> Item:
     """The item of one line of a file.
 

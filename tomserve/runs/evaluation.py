@@ -268,7 +268,7 @@ def _resumed(
         benchmark_path=str(options.path) if options.path else None,
         **({"benchmark_gold": options.gold} if options.gold else {}),
         benchmark_digest=made.every.digest(),
-        benchmark_items=made.wanted,
+        benchmark_items=len(made.wanted),
         **made.benchmark.provenance,
         model=made.target.model,
         revision=made.target.revision,

@@ -99,7 +99,9 @@ class Plan:
 
     options: what the user wants.
     benchmark: the benchmark that the items belong to.
-    every: all items of the benchmark, whichever of them the user wants.
+    every: all items of the benchmark.
+    parted: those of them that are no variants, and those that are.
+    wanted: those that are no variants and meet the conditions (`--where`); a limit may leave some of them out.
     varied: the questions of the run, and their variants.
     target: the server and the model.
     questions: what is asked.
@@ -111,6 +113,8 @@ class Plan:
     options: EvalOptions
     benchmark: Benchmark
     every: Stock
+    parted: tuple[Stock, Stock]
+    wanted: Stock
     varied: Varied
     target: Target
     questions: Questions
@@ -125,19 +129,14 @@ class Plan:
 
     @property
     def drawn(self) -> str | None:
-        """What the limit draws, in words; None where it leaves nothing out."""
-        items, (every, _) = self.varied.originals, self.every.apart()
+        """What the conditions and the limit draw, in words; None where they leave nothing out."""
+        items, (every, _) = self.varied.originals, self.parted
         if len(items) == len(every):
             return None
         conditions = conditions_of(self.options, self.benchmark)
         said = [f"where {' and '.join(conditions)}"] if conditions else []
         said += [f"limit {self.options.limit}"] if self.options.limit is not None else []
         return f"{', '.join(said)}: asks {items.described(every)}"
-
-    @property
-    def wanted(self) -> int:
-        """How many questions meet the conditions; a limit may leave some of them out."""
-        return len(self.every.apart()[0].where(conditions_of(self.options, self.benchmark)))
 
     @property
     def again_share(self) -> float:
@@ -151,7 +150,10 @@ class Plan:
 
         asked: ids of the items that the run was ever to ask. again: ids of those in its noise check.
         """
-        told = _varied(self.options, self.benchmark, self.every, asked)
+        originals = self.wanted.limited(self.options.limit, asked)
+        told = self.varied
+        if originals.ids != told.originals.ids:
+            told = _varied(self.options, self.benchmark, self.parted, originals)
         share = told.again(self.options.noise_check)
         repeated = told.originals.drawn(share, again) if share else Stock()
         questions = replace(self.questions, items=told.items)
@@ -176,7 +178,9 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)
     _check_chance(options, strategies)
-    told = _varied(options, benchmark, every)
+    parted = apart(every)
+    wanted = parted[0].where(conditions_of(options, benchmark))
+    told = _varied(options, benchmark, parted, wanted.limited(options.limit))
     _check_rewriter(told, chosen)
     share = told.again(options.noise_check)
     again = told.originals.drawn(share) if share else Stock()
@@ -184,6 +188,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
         options,
         benchmark,
         every,
+        parted,
+        wanted,
         told,
         chosen,
         Questions(told.items, strategies, options.repeats),
@@ -204,13 +210,11 @@ def conditions_of(options: EvalOptions, benchmark: Benchmark) -> tuple[str, ...]
     return benchmark.conditions(options.where or (benchmarks.ALL if options.items else ()))
 
 
-def _varied(options: EvalOptions, benchmark: Benchmark, every: Stock, asked: Collection[str] = frozenset()) -> Varied:
-    """The questions that are asked, and their variants. asked: ids of items that the run was ever to ask."""
-    originals, given = apart(every)
-    originals = originals.where(conditions_of(options, benchmark))
+def _varied(options: EvalOptions, benchmark: Benchmark, parted: tuple[Stock, Stock], originals: Stock) -> Varied:
+    """The questions that are asked, and their variants. parted: as in Plan. originals: those of them that are asked."""
+    every, given = parted
     kinds = stability.named(options.variants) if options.variants else ()
-    retelling = benchmarks.retelling(benchmark, options.path)
-    return varied(originals.limited(options.limit, asked), given, kinds, retelling, every.ids)
+    return varied(originals, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
 
 
 def _check_rewriter(varied: Varied, chosen: Target) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 import orjson
 
 from tomserve.content import digest_of
-from tomserve.items import Factor, Item, where
+from tomserve.items import Factor, Item, is_variant, where
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
 from tomserve.runs.lines import Lines
 
@@ -115,9 +115,9 @@ class Stock(Sequence[Item]):
 
     def apart(self) -> tuple[Stock, Stock]:
         """The items that are no variants, and those that are."""
-        if not any(b'"base":' in line for line in self.lines):
+        variants = [place for place, line in enumerate(self.lines) if is_variant(line)]
+        if not variants:
             return self, Stock(draw=self.draw)
-        variants = [place for place, entry in enumerate(self.entries()) if entry.base is not None]
         others = sorted(set(range(len(self))).difference(variants))
         return self.part(others), self.part(variants)
 

@@ -7,9 +7,8 @@ of items may hold variants already, such as rewritten ones; these are asked rath
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import orjson
 
@@ -138,7 +137,7 @@ def varied(
     made: list[Item] = []
     dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not stability.AGAIN}
     ids = frozenset(taken) | chosen | frozenset(given.ids)
-    for one in _made(originals, kinds, retelling, have):
+    for one in stability.variants(originals, kinds, retelling, have):
         if isinstance(one, Dropped):
             dropped[one.kind.name][one.reason] += 1
         elif one.id in ids:
@@ -148,16 +147,3 @@ def varied(
     return Varied(
         originals, known.joined(Stock(made)), tuple(kinds), {kind: dict(one) for kind, one in dropped.items()}
     )
-
-
-def _made(
-    originals: Stock,
-    kinds: Sequence[Kind],
-    retelling: Callable[[str], Retell],
-    have: Collection[tuple[str | None, str]],
-) -> Iterator[Item | Dropped]:
-    """The variants of the originals that are not there already, or why there is none. have: ids with kinds."""
-    teller = cache(retelling)
-    for item in originals:
-        left = [kind for kind in kinds if (item.id, kind.name) not in have]
-        yield from stability.variants([item], left, teller)

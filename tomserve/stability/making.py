@@ -15,7 +15,8 @@ person
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from tomserve.errors import InapplicableError
@@ -99,27 +100,29 @@ def renamed(gold: Gold, labels: dict[str, str]) -> Gold:
 
 
 def variants(
-    items: Iterable[Item], wanted: Sequence[Kind], retelling: Callable[[str], Retell]
+    items: Iterable[Item],
+    wanted: Sequence[Kind],
+    retelling: Callable[[str], Retell],
+    have: Collection[tuple[str | None, str]] = frozenset(),
 ) -> Iterator[Item | Dropped]:
     """The variants of these items: for each item and kind either an item or why there is none, in that order.
 
     items: the originals; an item that is itself a variant has none. wanted: the kinds; T0 makes no items. retelling:
-    gives the function that retells the items of a benchmark, by the benchmark's name.
+    gives the function that retells the items of a benchmark, by the benchmark's name. have: the ids of originals with
+    the names of kinds of which there is a variant already, so that none is made.
 
     Reversing the choices needs no record and is done here. Every variant is checked against its original: the right
     answer must stand for the right one there, and something must differ; one that fails is dropped with the reason.
     """
-    tellers: dict[str, Retell] = {}
+    teller = cache(retelling)
     for item in items:
         if item.base is not None:
             continue
-        if item.benchmark not in tellers:
-            tellers[item.benchmark] = retelling(item.benchmark)
         for kind in wanted:
-            if kind is kinds.AGAIN:
+            if kind is kinds.AGAIN or (item.id, kind.name) in have:
                 continue
             try:
-                made = _reversed(item) if kind is kinds.CHOICES else tellers[item.benchmark](item, kind)
+                made = _reversed(item) if kind is kinds.CHOICES else teller(item.benchmark)(item, kind)
             except InapplicableError as reason:
                 yield Dropped(item.id, kind, str(reason))
                 continue

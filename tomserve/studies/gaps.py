@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 
 from tomserve.content import files
+from tomserve.items import is_variant
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
 from tomserve.scoring.score import PARTIAL
@@ -244,16 +244,8 @@ def _lines(path: Path) -> tuple[int, int]:
     with path.open("rb") as file:
         for line in file:
             every += bool(line.strip())
-            variants += b'"base":' in line and _is_variant(line)
+            variants += is_variant(line)
     return every, every - variants
-
-
-def _is_variant(line: bytes) -> bool:
-    try:
-        item = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(item, dict) and item.get("base") is not None
 
 
 def unread_lines(gaps: Sequence[Gaps]) -> list[str]:

@@ -138,6 +138,18 @@ Event = Enter | Place | Move | Stay | Exit | Claim | Tell | Distractor
 VERBS = ("saw a", "saw an", "lost his", "lost her", "lost their", "likes the", "dislikes the")
 """The verbs of distractors. The official file has "lost his" for every agent."""
 
+
+def agents_of(event: Event) -> tuple[str, ...]:
+    """Everybody who acts in an event, or is told something in it; nobody where an object is seen to lie somewhere."""
+    if isinstance(event, Enter):
+        return event.agents
+    if isinstance(event, Tell):
+        return event.speaker, event.hearer
+    if isinstance(event, Claim):
+        return (event.speaker,)
+    return () if isinstance(event, Place) else (event.agent,)
+
+
 _AGENT, _WORD = r"[^\W\d_][\w'-]*", r"[\w'-]+"
 
 

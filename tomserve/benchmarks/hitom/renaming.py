@@ -18,7 +18,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tomserve.benchmarks.hitom import other_words, words
-from tomserve.benchmarks.hitom.events import Claim, Distractor, Enter, Event, Exit, Move, Place, Stay, Story, Tell
+from tomserve.benchmarks.hitom.events import (
+    Claim,
+    Distractor,
+    Enter,
+    Event,
+    Exit,
+    Move,
+    Place,
+    Stay,
+    Story,
+    Tell,
+    agents_of,
+)
 from tomserve.benchmarks.hitom.plot import Dice
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN
@@ -88,20 +100,10 @@ def other_things(story: Story, choices: Iterable[str], dice: Dice) -> dict[str, 
 
 def other_agents(story: Story, dice: Dice) -> dict[str, str]:
     """Other names for everybody. Raises InapplicableError where there are not enough of them."""
-    agents = dict.fromkeys(name for event in story.events for name in _agents(event))
+    agents = dict.fromkeys(name for event in story.events for name in agents_of(event))
     used = {word.casefold() for word in re.findall(r"[\w'-]+", " ".join(story.sentences()))}
     fresh = _fresh(dice, (*other_words.OTHER_AGENTS, *words.AGENTS), used)
     return {name: next(fresh) for name in agents}
-
-
-def _agents(event: Event) -> tuple[str, ...]:
-    if isinstance(event, Enter):
-        return event.agents
-    if isinstance(event, Tell):
-        return event.speaker, event.hearer
-    if isinstance(event, Claim):
-        return (event.speaker,)
-    return () if isinstance(event, Place) else (event.agent,)
 
 
 def _things(story: Story, offered: list[str]) -> tuple[list[str], ...]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tomserve.benchmarks.hitom.events import Claim, Distractor, Enter, Event, Exit, Move, Place, Stay, Story, Tell
+from tomserve.benchmarks.hitom.events import Claim, Distractor, Enter, Event, Exit, Place, Stay, Story, Tell, agents_of
 from tomserve.benchmarks.hitom.plot import Dice
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import InapplicableError
@@ -72,16 +72,8 @@ def _free(one: Event, other: Event, tells: bool) -> bool:
     if not isinstance(one, Stay):
         one, other = other, one
     if isinstance(one, Stay):
-        return not isinstance(other, Enter | Place) and one.agent not in _acting(other)
+        return not isinstance(other, Enter | Place) and one.agent not in agents_of(other)
     return isinstance(one, Exit) and isinstance(other, Exit) and one.agent != other.agent and not tells
-
-
-def _acting(event: Event) -> tuple[str, ...]:
-    if isinstance(event, Tell):
-        return event.speaker, event.hearer
-    if isinstance(event, Claim):
-        return (event.speaker,)
-    return (event.agent,) if isinstance(event, Move | Stay | Exit | Distractor) else ()
 
 
 def _drawn(events: Sequence[Event], after: list[list[int]], dice: Dice) -> list[Event]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tomserve.benchmarks.worlds.record import World
 from tomserve.errors import InapplicableError
+from tomserve.stability import order
 
 _TRUST = ("trusts", "doubts")
 _FACES = ("mask_glad", "mask_sad", "open_glad", "open_sad")
@@ -47,16 +48,17 @@ def reordered(world: World, story: Sequence[str]) -> tuple[World, tuple[int, ...
 
     All neighbours change places that may, from the first on, none twice. Raises InapplicableError where none may.
     """
-    order = list(range(len(story)))
+    exchanged: list[int] = []
     leaning = [_LEANS.search(text) is not None for text in story] + [False]
     place = 0
     while place + 1 < len(story):
         roles = world.scenes[place].role, world.scenes[place + 1].role
         unfit = roles in _UNFIT and _UNFIT[roles].search(story[place]) is not None
         if roles in PAIRS.get(world.family, ()) and not unfit and not any(leaning[place : place + 3]):
-            order[place], order[place + 1] = place + 1, place
+            exchanged.append(place)
             place += 1
         place += 1
-    if order == sorted(order):
+    if not exchanged:
         raise InapplicableError(STUCK)
-    return world.model_copy(update={"scenes": tuple(world.scenes[place] for place in order)}), tuple(order)
+    new = order.exchanged(len(story), exchanged)
+    return world.model_copy(update={"scenes": tuple(world.scenes[place] for place in new)}), new
