@@ -15,7 +15,7 @@ false_belief  in how many bundles only the false beliefs are missed, only contro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -23,10 +23,11 @@ import polars as pl
 from tomserve.errors import ConfigError
 from tomserve.scoring.rules import name_of
 from tomserve.stats.published import accuracy_interval
-from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies import Context, Excerpt, Figure, Section, Study, baselines
 from tomserve.studies.contrasts import Record, share
 from tomserve.studies.rows import REQUIRED, prepared
-from tomserve.studies.showing import Tables
+from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Tables, Verdict
+from tomserve.studies.words import interval, percent, readable
 
 SIZE = 16
 """How many questions a bundle has."""
@@ -179,12 +180,118 @@ def _one_in(chance: Any) -> str:
     return f"1 in {round(1 / chance):,}"
 
 
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model: how many bundles each strategy solves, beside the simple rule that solves most, and what the
+    others miss.
+
+    tables: by name. context: not used, as chance stands in the tables.
+    """
+    del context
+    found = []
+    for model in tables["all"]["model"].unique(maintain_order=True):
+        own = tables["all"].filter(model=model)
+        lines = tuple(f"{readable(row['strategy'])}: {_told(row)}" for row in own.iter_rows(named=True))
+        missed = tables["false_belief"].filter(model=model)
+        found.append(Verdict(str(model), lines, (_whole(own, tables["bundles"].filter(model=model)), *_misses(missed))))
+    return found
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    chance = "" if row["chance"] is None else f"; blind guesses solve {_one_in(row['chance'])}"
+    return (
+        f"{row['solved']:,} of {row['bundles']:,} bundles solved ({percent(row['share'])}{interval(dict(row))}), "
+        f"{percent(row['questions_right'])} of their questions right{chance}"
+    )
+
+
+def _whole(own: pl.DataFrame, classes: pl.DataFrame) -> Card:
+    """Whether more bundles are solved than a rule solves that follows nobody's belief."""
+    places, grounds = set[str](), []
+    for row in own.iter_rows(named=True):
+        by_rule = (row["best_rule_solved"] or 0) / row["bundles"]
+        places.add(
+            "none" if not row["solved"] else
+            "above" if row["ci_low"] > by_rule else "below" if row["ci_high"] < by_rule else "alike"
+        )  # fmt: skip
+        rule = "no rule solves any"
+        if row["best_rule"]:
+            rule = f'the rule "{row["best_rule"]}" solves {row["best_rule_solved"]:,}'
+        text = f"{row['solved']:,} of {row['bundles']:,}; {rule}"
+        for plain in classes.filter(strategy=row["strategy"], perturbation="none").iter_rows(named=True):
+            best = f", {plain['best_rule_solved']:,} by a rule" if plain["best_rule"] else ""
+            text += f"; of the {plain['bundles']:,} unchanged ones {plain['solved']:,}{best}"
+        grounds.append((readable(row["strategy"]), f"{text}."))
+    verdict, tone = {
+        "none": ("No: not one", BAD),
+        "above": ("Yes, more than by any simple rule", GOOD),
+        "below": ("Fewer than by a simple rule", BAD),
+        "alike": ("Not shown: a simple rule solves as many, as far as can be seen", OPEN),
+    }[places.pop()] if len(places) == 1 else ("It depends on the strategy", OPEN)  # fmt: skip
+    remark = (
+        "A bundle counts only if all its sixteen answers are right, so that no preference for a word, a place or the "
+        "truth solves an unchanged one. The rules follow nobody's belief; the verdict is by whether the 95% interval "
+        "of the share of solved bundles lies above what the best of them solves."
+    )
+    return Card("Are whole bundles solved?", verdict, tone, tuple(grounds), remark)
+
+
+def _misses(frame: pl.DataFrame) -> Iterator[Card]:
+    """Which questions keep bundles from being solved; nothing where all are solved."""
+    kinds = {"only_false_beliefs_missed": "false beliefs alone", "only_controls_missed": "controls alone",
+             "both_missed": "both"}  # fmt: skip
+    unsolved = frame.filter(pl.col("solved") < pl.col("bundles"))
+    if unsolved.is_empty():
+        return
+    most, grounds = set[str](), []
+    for row in unsolved.iter_rows(named=True):
+        most.add(max(kinds, key=lambda kind: row[kind]))
+        told = ", ".join(f"{name} in {row[kind]:,}" for kind, name in kinds.items())
+        grounds.append((readable(row["strategy"]), f"{row['bundles'] - row['solved']:,} unsolved: {told}."))
+    verdict = {
+        "only_false_beliefs_missed": "Mostly false beliefs alone",
+        "only_controls_missed": "Mostly controls alone: reality and true beliefs",
+        "both_missed": "Mostly false beliefs and controls both",
+    }[most.pop()] if len(most) == 1 else "It depends on the strategy"  # fmt: skip
+    remark = (
+        "Controls are the questions about reality, and those about beliefs that are true. Who misses false beliefs "
+        "alone answers with what is really so; who misses controls alone would seem to follow false beliefs without "
+        "following true ones."
+    )
+    yield Card("What do the unsolved bundles miss?", verdict, OPEN, tuple(grounds), remark)
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figure of solved bundles by class. tables: by name. context: not used, as chance is next to nothing."""
+    from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples  # only a report draws
+
+    del context
+
+    def make() -> Figure:
+        frame = tables["bundles"].with_columns(other=pl.col("best_rule_solved") / pl.col("bundles"))
+        rows = rows_of({"bundles": frame}, "bundles", "model strategy perturbation share ci_low ci_high")
+        columns = ("perturbation", "strategy", "share", "ci_low", "ci_high")
+        return small_multiples(CLASSES, rows, columns, Axis("share solved", (0, 1)))
+
+    return [drawn(CLASSES, make)]
+
+
+CLASSES = Figure(
+    "bundles",
+    "Bundles solved, by class",
+    Section("bundles", "Are whole bundles solved?", "Bundles"),
+    "Each point is the share of bundles of which all sixteen questions are right, each line its 95% interval; none are "
+    "the unchanged stories. The upright stroke is the rule that solves most without following anybody's belief.",
+    ("bundles",),
+)
+
 STUDY = Study(
     name="bundles",
     tables=tables,
     required=(*REQUIRED, *DESIGN),
     notes=notes,
     summary=summary,
+    verdicts=verdicts,
+    figures=figures,
     strata=("scenario", "question_kind"),
     labels={"perturbation": "Class", "stage": "Stage", "scenario": "Scenario", "question_kind": "Question"},
 )

@@ -13,6 +13,7 @@ tasks       by task; the row "mean of the tasks" is the paper's average, in whic
 dimensions  by kind of ability (emotion, desire, ...)
 abilities   by each of the 31 abilities
 languages   Chinese minus English, on the same questions
+prompting_effects   reasoning, and the vote, against the direct question, on the same questions
 stories     stories of which every question is right, which the paper calls the coherent test
 official    the official scorer beside tomserve's: both shares, and how often the official reader guessed
 baselines   every rule that follows nobody's mind
@@ -25,10 +26,12 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.contrasts import Record, contrast, pair, share
-from tomserve.studies.rows import REQUIRED, prepared
-from tomserve.studies.showing import Tables
+from tomserve.studies import Context, Excerpt, Study, baselines
+from tomserve.studies.contrasts import Record, contrast, pair, prompting_effects, share
+from tomserve.studies.rows import BASELINE, REQUIRED, prepared
+from tomserve.studies.showing import BAD, OPEN, Card, Tables, Verdict
+from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, points, readable, sign
 
 HUMAN = {
     **{"unexpected_outcome": 0.893, "scalar_implicature": 0.755, "persuasion_story": 0.700, "false_belief": 0.868},
@@ -60,6 +63,11 @@ FACTORS: Mapping[str, Any] = {
     **{"options": pl.Int64, "metric_official_correct": pl.Boolean, "metric_official_guessed": pl.Float64},
 }
 _ARM = ("model", "strategy", "language")
+ALL = "all"
+"""The language of rows that count both, where both were asked."""
+
+DIRECT, VOTE = "tombench_vanilla", "tombench_vote"
+"""The authors' question for the letter alone, once and five times."""
 
 
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
@@ -84,13 +92,17 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         ],
         "dimensions": list(_by(rows, ("dimension",), kinds, intervals)),
         "abilities": list(_by(rows, ("dimension", "ability"), kinds, intervals)),
-        baselines.TABLE: list(baselines.table(rows, kinds, ("model", "language"))),
+        baselines.TABLE: [
+            *baselines.table(rows.with_columns(language=pl.lit(ALL)), kinds, ("model", "language")),
+            *baselines.table(rows, kinds, ("model", "language")),
+        ],
     }
     made["tasks"] += list(_means([one for one in made["tasks"] if one["task"] in HUMAN], "task"))
     made["dimensions"] += list(_means(made["dimensions"], "dimension"))
     if intervals == "recommended":
         made |= {
             "languages": list(_languages(rows)),
+            "prompting_effects": list(prompting_effects(rows, DIRECT if DIRECT in rows["strategy"] else BASELINE)),
             "stories": list(_stories(rows)),
             "official": list(_official(rows)),
         }
@@ -201,6 +213,8 @@ NOTES = {
     "languages": "Chinese (share_treated) minus English (share_control) on the same questions, with the options in the "
     "same order: the difference with its 95% interval over stories. gained: questions right in Chinese alone, lost: "
     "right in English alone.",
+    "prompting_effects": f"Each strategy (way of asking) against {DIRECT}, or where that was not asked {BASELINE}, "
+    f"which asks for the answer alone, on the same questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
     "stories": "Stories with several questions: the share of which every question is right (the paper's coherent "
     "test), with its 95% interval. chance is what blind guesses solve. People were printed to lose 13.6 points from "
     "their average of 85.4 to this test.",
@@ -231,6 +245,7 @@ SHOWN = {
     "tasks": "model strategy language task total accuracy ci_low ci_high chance best_rule_accuracy human_quoted",
     "dimensions": "model strategy language dimension total accuracy ci_low ci_high chance human_quoted",
     "languages": "model strategy questions share_treated share_control risk_difference rd_low rd_high p",
+    "prompting_effects": "model treatment control share_treated share_control risk_difference rd_low rd_high p",
     "stories": "model strategy language task solved stories share ci_low ci_high chance",
     "official": "model strategy language replies accuracy official_accuracy only_ours only_official official_guessed",
 }
@@ -249,12 +264,47 @@ def summary(tables: Tables) -> list[Excerpt]:
     return excerpts
 
 
+def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """For each model: its shares beside chance and the best rule, whether Chinese questions are right as often as
+    English ones, and whether step-by-step reasoning helps (a vote is no reasoning).
+
+    tables: by name. context: what a guesser scores.
+    """
+    found = []
+    for model, own in by_model(tables):
+        rules = own[baselines.TABLE].filter(language=ALL) if holds(own, baselines.TABLE, "language") else None
+        cards = [_compared(own["languages"])] if holds(own, "languages", "risk_difference rd_low rd_high") else []
+        if holds(own, "prompting_effects", EFFECT):
+            reasoned = own["prompting_effects"].filter(~pl.col("treatment").is_in([BASELINE, DIRECT, VOTE]))
+            cards += [reasoning_helps(reasoned)] if reasoned.height else []
+        found.append(Verdict(model, lead(own["accuracy"], context.chance.get("all"), rules), tuple(cards)))
+    return found
+
+
+def _compared(rows: pl.DataFrame) -> Card:
+    """Whether one language is right more often than the other, on the same questions."""
+    signs = {sign(row) for row in rows.iter_rows(named=True)}
+    verdict, tone = {
+        frozenset({0}): ("No clear difference", OPEN),
+        frozenset({1}): ("Chinese has more right", BAD),
+        frozenset({-1}): ("English has more right", BAD),
+    }.get(frozenset(signs), ("It depends on the strategy", OPEN))
+    grounds = tuple((readable(row["strategy"]), f"{points(row)}.") for row in rows.iter_rows(named=True))
+    remark = (
+        "The share right in Chinese minus the share right in English, of the same questions, in percentage points, "
+        "with the 95% interval over stories. Both languages ask the same of the same minds, so that a difference is "
+        "one of language and of translation."
+    )
+    return Card("Is it the same in Chinese and English?", verdict, tone, grounds, remark)
+
+
 STUDY = Study(
     name="tombench",
     tables=tables,
     notes=notes,
     warnings=baselines.missing,
     summary=summary,
+    verdicts=verdicts,
     strata=("task",),
     labels={"language": "language", "task": "task", "dimension": "dimension", "ability": "ability"},
 )

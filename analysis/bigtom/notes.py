@@ -41,7 +41,7 @@ NOTES = {
     "as right, of the decided ones; ours: our share right of the same ones; both_keys: replies that name both options, "
     "which their rule counts as right whatever they conclude.",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
-    f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
+    f"questions; bigtom_cot against bigtom_0shot, where both were asked. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
 }
 """The notes of recommended intervals, by the table's name."""
 

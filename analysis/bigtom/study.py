@@ -13,7 +13,7 @@ controls            questions with a false belief minus those with an event that
 initial_belief      with the sentence on what the person believed at first, minus without
 order               by which answer is shown first, and which the question names first
 official            our reading of the replies beside the authors' scoring
-prompting_effects   each strategy against vanilla, on the same questions
+prompting_effects   each strategy against vanilla, the authors' reasoning against their direct question
 baselines           every rule that follows nobody's mind
 """
 
@@ -24,12 +24,13 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.studies import Excerpt, Study, baselines
+from tomserve.studies import Context, Excerpt, Figure, Study, baselines
 from tomserve.studies.contrasts import Record, contrast, pair, prompting_effects, share
 from tomserve.studies.rows import REQUIRED, prepared, with_columns
 from tomserve.studies.showing import Tables
 
 from .notes import NOTES, PUBLISHED
+from .verdicts import verdicts
 
 COLUMNS: Mapping[str, Any] = {
     **dict.fromkeys(("task", "condition"), pl.String),
@@ -43,6 +44,9 @@ COLUMNS: Mapping[str, Any] = {
 ARMS = ("model", "strategy")
 CONTROLS = ("false_control", "control")
 """The conditions that have the right answer of a false belief, without a misleading event."""
+
+OFFICIAL = ("bigtom_0shot", "bigtom_cot")
+"""The authors' strategies: the answer alone, and reasoning first."""
 
 PLACE = ("cluster", "task", "init_belief")
 """What two conditions of a template have in common that are compared with each other."""
@@ -80,7 +84,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             "initial_belief": list(
                 _effects(pair(said, unsaid, on=(*ARMS, "cluster", "task", "condition")), ("task", "condition"))
             ),
-            "prompting_effects": list(prompting_effects(rows)),
+            "prompting_effects": list(_prompting(rows)),
         }
     return {
         name: pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
@@ -137,12 +141,15 @@ def _order(rows: pl.DataFrame) -> Iterator[Record]:
 
 
 def _official(rows: pl.DataFrame) -> Iterator[Record]:
-    """By strategy and way of scoring, what the authors' rule gives beside ours, on the replies that it decides."""
+    """By strategy and way of scoring, what the authors' rule gives beside ours, on the replies that it decides; nothing
+    of a strategy of whose replies it decides none, as of those that answer in JSON."""
     if not rows["metric_official"].count():
         return
     for name, column in (("plain", "metric_official"), ("after answer", "metric_official_after_answer")):
         for key, part in _groups(rows, ()):
             decided = part.filter(pl.col(column).is_not_null())
+            if decided.is_empty():
+                continue
             alike = decided.select((pl.col(column) == pl.col("correct")).mean()).item()
             yield {
                 **key,
@@ -152,6 +159,14 @@ def _official(rows: pl.DataFrame) -> Iterator[Record]:
                 "ours_only": decided.filter(~pl.col(column) & pl.col("correct")).height,
                 "both_keys": int(part["metric_both_keys"].sum()),
             }
+
+
+def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
+    """Each strategy against the one that asks for the answer alone in the same way, where that was asked: the authors'
+    reasoning against their direct question, every other one against vanilla."""
+    own = rows.filter(pl.col("strategy").is_in(OFFICIAL)) if {*OFFICIAL} <= {*rows["strategy"]} else rows.clear()
+    yield from prompting_effects(rows if own.is_empty() else rows.filter(pl.col("strategy") != OFFICIAL[1]))
+    yield from prompting_effects(own, OFFICIAL[0])
 
 
 def notes(intervals: str) -> Mapping[str, str]:
@@ -168,7 +183,7 @@ SHOWN = {
     "controls": f"model strategy task init_belief {_EFFECT}",
     "initial_belief": f"model strategy task condition {_EFFECT}",
     "official": "model strategy scoring replies undecided official ours agree both_keys",
-    "prompting_effects": f"model treatment {_EFFECT}",
+    "prompting_effects": f"model treatment control {_EFFECT}",
 }
 """The columns of each table that the terminal prints."""
 
@@ -182,6 +197,13 @@ def summary(tables: Tables) -> list[Excerpt]:
             said = NOTES[name] if name in ("conditions", "joint", "official") else ""
             excerpts.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), said))
     return excerpts
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of the report; drawing takes long to import, and only a report draws."""
+    from .figures import figures as draw
+
+    return draw(tables, context)
 
 
 def warnings(tables: Tables) -> list[str]:
@@ -202,6 +224,9 @@ STUDY = Study(
     intervals=("recommended", "published"),
     warnings=warnings,
     summary=summary,
+    figures=figures,
+    verdicts=verdicts,
+    strata=("task", "condition"),
     labels={"task": "task", "condition": "condition", "init_belief": "initial belief"},
 )
 """The value by which tomserve knows the study."""

@@ -16,7 +16,8 @@ _BESIDE = (
 )
 
 NOTES = {
-    "accuracy": f"All questions: {_SHARE}. {baselines.ABOUT}",
+    "accuracy": f"All questions: {_SHARE}; chance is what a blind guess among the options gets right. "
+    f"{baselines.ABOUT}",
     baselines.TABLE: baselines.NOTE,
     "states": "By the state that is asked about and by task: understanding asks what the main character believes, "
     "feels, intends or does in a scene; influence how one state leads to the next within a scene; transformation "

@@ -53,12 +53,9 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """
     kinds = baselines.Kinds.of(scores)
     rows = prepared(with_columns(scores, FACTORS), (*REQUIRED, *FACTORS, *kinds.columns)).collect()
-    arms = rows.group_by(["model", "strategy"], maintain_order=True)
     every = rows.with_columns(state=pl.lit(ALL))
     made: dict[str, list[Record]] = {
-        "accuracy": [
-            {"model": key[0], "strategy": key[1], **baselines.accuracy(part, kinds, intervals)} for key, part in arms
-        ],
+        "accuracy": [*_by(rows, (), kinds, intervals, brief=False)],
         baselines.TABLE: [
             *baselines.table(rows.with_columns(form=pl.lit(ALL)), kinds, ("model", "form")),
             *baselines.table(rows, kinds, ("model", "form")),
@@ -172,7 +169,7 @@ def notes(intervals: str) -> Mapping[str, str]:
 
 
 SHOWN = {
-    "accuracy": "model strategy correct total accuracy ci_low ci_high unread",
+    "accuracy": "model strategy correct total accuracy ci_low ci_high chance unread",
     "states": "model strategy state task total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
     "forms": "model strategy form total accuracy ci_low ci_high chance best_rule best_rule_accuracy",
     "options": "model strategy options total accuracy chance corrected",

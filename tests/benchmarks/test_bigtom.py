@@ -158,6 +158,13 @@ def test_a_broken_row_is_named_by_line_and_field(tmp_path: Path, old: str, new: 
     assert "\n" not in str(error.value)
 
 
+def test_an_empty_line_is_no_row(tmp_path: Path) -> None:
+    """Spreadsheets and editors leave one at the end."""
+    path = tmp_path / "bigtom.csv"
+    path.write_text(f"\n{SMALL.read_text()}\n\n")
+    assert every(path) == every()
+
+
 def test_no_file_breaks_the_reader(tmp_path: Path) -> None:
     """Whatever is done to a file, it is read or refused in one line."""
     dice, path = random.Random(24), tmp_path / "any.csv"

@@ -245,6 +245,26 @@ def test_a_changed_trial_is_known_by_its_digest(folder: Path, cli: Cli) -> None:
     assert len(known().digests) == 1161
 
 
+def test_the_audit_says_that_the_folder_is_another(folder: Path, cli: Cli) -> None:
+    said = " ".join(cli("dataset", "audit", "dyntom", "--path", folder).out.split())
+    assert "this is not data/script/data of commit 9c95b1b8300f: 2 of 2 trials differ" in said
+
+
+def test_one_trial_lacks_nothing_of_the_others(folder: Path, cli: Cli) -> None:
+    said = " ".join(cli("dataset", "validate", "dyntom", "--path", folder / "trial1").out.split())
+    assert said.startswith("1 trial, 71 questions by the number of scenes")
+    assert "1 of 1 trials differs: trial1" in said
+
+
+@pytest.mark.parametrize("command", ["validate", "audit"])
+def test_questions_that_must_not_be_asked_are_named_by_every_command(folder: Path, cli: Cli, command: str) -> None:
+    (folder / "trial1/question_new.json").unlink()
+    done = cli("dataset", command, "dyntom", "--path", folder)
+    assert done.code == 2
+    assert "trial1/question_new.json: is not there; question.json beside it does not do" in done.err
+    assert done.err.count("question_new.json") == 1
+
+
 def test_the_audit_counts_what_is_wrong(folder: Path, cli: Cli) -> None:
     write_trials(folder, 1, scenes=6, first=9)
     done = cli("dataset", "audit", "dyntom", "--path", folder)

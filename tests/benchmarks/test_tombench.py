@@ -16,6 +16,7 @@ from tests.conftest import Outcome, data_file
 from tests.helpers import tombench
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
+from tomserve.benchmarks.foreign.source import Source, digest
 from tomserve.benchmarks.tombench import official
 from tomserve.benchmarks.tombench.source import ANSWER, KNOWN, NUMBER
 from tomserve.content.pyfile import load_module
@@ -165,6 +166,15 @@ def test_a_changed_file_is_known_by_its_digests(cli: Cli, folder: Path) -> None:
     done = cli("dataset", "validate", "tombench", "--path", folder)
     assert done.code == 1
     assert "this is not data of commit 4f491f0: 42 of 42 rows differ" in done.out
+
+
+def test_one_of_the_files_lacks_nothing_of_the_others(cli: Cli, folder: Path) -> None:
+    done = cli("dataset", "validate", "tombench", "--path", folder / "False Belief Task.jsonl")
+    assert "4 of 4 rows differ\n" in done.out
+    assert "missing" not in done.out
+    known = Source("demo", "somebody/demo", "data", "MIT", "1f2e3d4", (digest(b"a"), digest(b"b")))
+    assert known.differences([b"a"], whole=False) is None
+    assert str(known.differences([b"a"])).endswith("1 row is missing")
 
 
 def test_the_audit_says_what_the_official_prompt_shows(cli: Cli, folder: Path) -> None:

@@ -46,6 +46,12 @@ def test_a_changed_file_is_known_and_a_missing_one_named(cli: Callable[..., Outc
     assert "data/expert_data/ullman.csv of github.com/cicl-stanford/procedural-evals-tom" in missing.err
 
 
+def test_an_empty_line_is_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "ullman.csv"
+    path.write_text(f"{SMALL.read_text()}\n\n")
+    assert list(benchmarks.load("ullman", path)) == list(benchmarks.load("ullman", SMALL))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

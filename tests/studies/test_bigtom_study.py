@@ -14,7 +14,8 @@ from tomserve.benchmarks.bigtom import official, rules
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import NO_REPLY
-from tomserve.studies import analyze, load_study
+from tomserve.studies import Context, analyze, load_study
+from tomserve.studies.showing import Card
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +109,60 @@ def test_published_intervals_have_every_accuracy(every: list[Item]) -> None:
     found = study(scored(every, vanilla=lambda item: item.choices[0]), "published")
     assert {"accuracy", "conditions", "order", "official"} <= set(found)
     assert found["accuracy"]["accuracy"].to_list() == [0.5]
+
+
+def told(found: dict[str, pl.DataFrame], question: str) -> Card:
+    """The card of that question about the only model."""
+    (verdict,) = load_study("bigtom").verdicts(found, Context({"all": 0.5}))
+    (card,) = (card for card in verdict.cards if question in card.question)
+    return card
+
+
+def test_the_verdict_on_who_answers_with_the_world_is_that_no_template_is_followed(every: list[Item]) -> None:
+    found = study(scored(every, vanilla=lambda item: str(rules.RULES[0].answer(item))))
+    both, harder = told(found, "both followed"), told(found, "harder")
+    assert (both.verdict[:2], both.tone, harder.verdict[:3], harder.tone) == ("No", "bad", "Yes", "bad")
+    assert "0% of 20 templates right with both" in both.grounds[0][1]
+    assert len(both.grounds) == 3  # a task each, without the initial belief
+
+
+def test_the_verdict_on_who_is_always_right_is_that_both_beliefs_are_followed(every: list[Item]) -> None:
+    found = study(scored(every, vanilla=lambda item: item.answer))
+    assert told(found, "both followed").tone == "good"
+    assert told(found, "harder").verdict == "No difference can be seen"
+
+
+def test_the_authors_reasoning_is_compared_with_their_question_which_is_no_reasoning(every: list[Item]) -> None:
+    def world(item: Item) -> str:
+        return str(rules.RULES[0].answer(item))
+
+    found = study(scored(every, vanilla=lambda item: item.answer, bigtom_0shot=world, bigtom_cot=world))
+    pairs = found["prompting_effects"].select("treatment", "control").rows()
+    assert sorted(pairs) == [("bigtom_0shot", "vanilla"), ("bigtom_cot", "bigtom_0shot")]
+    card = told(found, "reasoning")
+    assert [who for who, _ in card.grounds] == ["bigtom cot"]
+    assert "compared with bigtom 0shot" in card.remark
+    alone = study(scored(every, bigtom_0shot=world, bigtom_cot=lambda item: item.answer))
+    assert told(alone, "reasoning").tone == "good"
+    assert study(scored(every, vanilla=world, bigtom_cot=world))["prompting_effects"]["control"].to_list() == [
+        "vanilla"
+    ]
+
+
+def test_the_report_draws_conditions_and_templates(every: list[Item]) -> None:
+    draw = load_study("bigtom").figures
+    assert draw is not None
+    frame = scored(every, vanilla=lambda item: item.answer)
+    conditions, joint = draw(study(frame), Context({"all": 0.5}))
+    assert not conditions.missing
+    assert not joint.missing
+    assert "backward belief, false belief" in str(conditions.panels[0].svg)
+    assert "two guesses" in str(joint.panels[0].svg)
+    assert len(draw(study(frame, "published"), Context({}))) == 1
+
+
+def test_a_strategy_without_letters_has_no_row_of_official_scoring(every: list[Item]) -> None:
+    frame = scored(every, bigtom_0shot=lambda item: item.answer, vanilla=lambda item: item.answer)
+    names = ("metric_official", "metric_official_after_answer")
+    blank = [pl.when(pl.col("strategy") != "vanilla").then(pl.col(name)).alias(name) for name in names]
+    assert set(study(frame.with_columns(blank))["official"]["strategy"]) == {"bigtom_0shot"}

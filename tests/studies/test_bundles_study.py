@@ -15,7 +15,8 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limited
 from tomserve.scoring.score import item_fields, score_row
-from tomserve.studies import analyze
+from tomserve.studies import Context, analyze, load_study
+from tomserve.studies.showing import Card
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +92,37 @@ def test_both_ways_to_count_and_the_terminal(items: list[Item], cli: Callable[..
     done = cli("analyze", tmp_path / "s.parquet", "--study", "bundles")
     assert done.code == 0
     assert "1 in 43,046,721" in done.out
+
+
+def cards(table: pl.DataFrame) -> tuple[tuple[str, ...], list[Card]]:
+    """The lines and the cards of the verdict on the only model."""
+    (verdict,) = load_study("bundles").verdicts(analyze(table, "bundles"), Context())
+    return verdict.lead, list(verdict.cards)
+
+
+def test_the_verdict_says_how_many_bundles_are_solved_beside_the_best_rule(items: list[Item]) -> None:
+    lines, (whole,) = cards(scores(items, lambda item: False))
+    assert lines[0].startswith("vanilla: 68 of 68 bundles solved (100%")
+    assert lines[0].endswith("blind guesses solve 1 in 43,046,721")
+    assert (whole.tone, whole.verdict) == ("good", "Yes, more than by any simple rule")
+    assert "of the 7 unchanged ones 7, 2 by a rule" in whole.grounds[0][1]
+
+
+def test_the_verdict_on_who_answers_with_reality_names_what_is_missed(items: list[Item]) -> None:
+    lines, (whole, misses) = cards(scores(items, lambda item: item.factors["scenario"] == "false_belief"))
+    assert "0 of 68 bundles solved" in lines[0]
+    assert (whole.tone, whole.verdict) == ("bad", "No: not one")
+    assert misses.verdict == "Mostly false beliefs and controls both"
+    spared = ("C1/none", "C3/none")
+    some = scores(items, lambda item: item.cluster not in spared and item.factors["question_kind"] == "reality")
+    ruled = some.with_columns(rule_always_reality=pl.lit(True))
+    _, (whole, misses) = cards(ruled)
+    assert (whole.tone, misses.verdict[:15]) == ("bad", "Mostly controls")
+
+
+def test_the_report_draws_the_bundles_by_class(items: list[Item]) -> None:
+    draw = load_study("bundles").figures
+    assert draw is not None
+    (figure,) = draw(analyze(scores(items, lambda item: False), "bundles"), Context())
+    assert not figure.missing
+    assert "transparent container" in str(figure.panels[0].svg)

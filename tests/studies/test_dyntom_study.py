@@ -60,6 +60,8 @@ def test_cells_of_a_known_answerer(asked: list[Item]) -> None:
     found = study(asked, dyntom_vanilla=by_states)
     states = {(state, task): (total, share) for state, task, total, share in
               found["states"].select("state", "task", "total", "accuracy").iter_rows()}  # fmt: skip
+    chance = sum(1 / len(item.choices) for item in asked) / len(asked)
+    assert found["accuracy"]["chance"].to_list() == [pytest.approx(chance)]
     assert states["belief", "understanding"] == (60, 0.6)
     assert states["all", "understanding"] == (240, 0.6)
     assert states["emotion", "influence"] == (60, 0)

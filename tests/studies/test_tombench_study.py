@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+import polars.selectors as cs
 import pytest
 
 from tests.conftest import ROOT
@@ -16,7 +17,7 @@ from tomserve.benchmarks.tombench import official
 from tomserve.content.pyfile import load_module
 from tomserve.items import Item
 from tomserve.scoring.score import item_fields, score_row
-from tomserve.studies import analyze
+from tomserve.studies import Context, analyze, load_study
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +124,44 @@ def test_the_question_with_another_storys_options_is_left_out(tmp_path: Path) ->
     )
     assert dict(found["by_language"].select("language", "total").rows()) == {"en": 1, "zh": 2}
     assert "mean of the tasks" not in found["tasks"]["task"].to_list()  # seven tasks were not asked
+
+
+def strategies(items: list[Item], **replies: Callable[[Item, str], str]) -> pl.DataFrame:
+    """One score table of several strategies, each with its own replies."""
+    return pl.concat([scores(items, reply).with_columns(strategy=pl.lit(name)) for name, reply in replies.items()])
+
+
+def right_answer(item: Item, right: str) -> str:
+    del item
+    return f"[[{right}]]"
+
+
+def wrong_answer(item: Item, right: str) -> str:
+    return f"[[{'ABCD'[('ABCD'.index(right) + 1) % len(item.choices)]}]]"
+
+
+def test_reasoning_is_compared_with_the_direct_question_and_a_vote_is_no_reasoning(items: list[Item]) -> None:
+    table = strategies(items, tombench_vanilla=wrong_answer, tombench_cot=right_answer, tombench_vote=wrong_answer)
+    found = analyze(table, "tombench")
+    effects = dict(found["prompting_effects"].select("treatment", "risk_difference").rows())
+    assert effects == {"tombench_cot": 1, "tombench_vote": 0}
+    assert set(found["prompting_effects"]["control"]) == {"tombench_vanilla"}
+    (verdict,) = load_study("tombench").verdicts(found, Context({"all": 0.25}))
+    reasoning = next(card for card in verdict.cards if "reasoning" in card.question)
+    assert (reasoning.tone, [who for who, _ in reasoning.grounds]) == ("good", ["tombench cot"])
+    languages = next(card for card in verdict.cards if "Chinese" in card.question)
+    assert languages.verdict == "No clear difference"
+
+
+def test_one_language_that_has_more_right_is_told(items: list[Item]) -> None:
+    english = scores(items, lambda item, right: (right_answer if item.id.endswith("en") else wrong_answer)(item, right))
+    (verdict,) = load_study("tombench").verdicts(analyze(english, "tombench"), Context({}))
+    assert verdict.cards[0].verdict == "English has more right"
+
+
+def test_the_rules_of_the_verdict_are_those_of_both_languages(items: list[Item]) -> None:
+    """A rule that has every Chinese and no English question right has half of all, and not none."""
+    table = scores(items, right_answer).drop(cs.starts_with("rule_"))
+    found = analyze(table.with_columns(rule_longest_choice=pl.col("language") == "zh"), "tombench")
+    (verdict,) = load_study("tombench").verdicts(found, Context({}))
+    assert '50% by "longest choice"' in verdict.lead[-1]

@@ -66,7 +66,7 @@ def rows(path: Path | None) -> list[list[str]]:
         raise ContentError(told, path=path, line=reader.line_num, field=field)
 
     try:
-        for row in reader:
+        for row in filter(None, reader):
             if len(row) != len(FIELDS):
                 refuse(f"has {len(row)} fields; expected {', '.join(FIELDS)} with ';' between them")
             for name, cell in zip(FIELDS, row, strict=True):

@@ -62,10 +62,11 @@ def row_bytes(row: list[str]) -> bytes:
 
 
 def rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a file with the line on which it ends. Raises ContentError where the text is no such file."""
+    """Each row of a file with the line on which it ends; empty lines are none. Raises ContentError where the text is no
+    such file."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=";", strict=True)
     try:
-        for row in reader:
+        for row in filter(None, reader):
             yield reader.line_num, row
     except csv.Error as error:
         reason = f"is not CSV with ';' between fields ({error}); {_WAY_OUT}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from tomserve.benchmarks.dyntom import asking
 from tomserve.benchmarks.dyntom.rules import RULES
-from tomserve.benchmarks.dyntom.trials import QUESTIONS, SCENES, STORY, WAY_OUT, Trial, folders, known, trials
+from tomserve.benchmarks.dyntom.trials import QUESTIONS, SCENES, STORY, WAY_OUT, Trial, folders, known, needed, trials
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.foreign.auditing import NOTES, audited
 from tomserve.benchmarks.foreign.source import digest
@@ -36,7 +36,7 @@ def validated(path: Path | None, say: Say) -> Findings:
     path: as for `trials`. Raises ConfigError and ContentError as `trials` does, for trials of any number of scenes.
     """
     found = folders(path)
-    say(f"reading {len(found):,} trials ...")
+    say(f"reading {_trials(found)} ...")
     source = known()
     there: dict[str, bytes] = {}
 
@@ -46,7 +46,7 @@ def validated(path: Path | None, say: Say) -> Findings:
             there[folder.name] = digest(held).encode()
             yield held
 
-    said = source.differences(rows())
+    said = source.differences(rows(), whole=len(found) > 1)
     digests = {one.encode() for one in source.digests}
     strange = [name for name, one in there.items() if one not in digests]
     if strange:
@@ -56,16 +56,23 @@ def validated(path: Path | None, say: Say) -> Findings:
     for trial in trials(path, scenes=None):
         questions[len(trial.scenes)] += sum(1 for _ in asking.items(trial))
     sizes = ", ".join(f"{count:,} about stories of {size}" for size, count in sorted(questions.items()))
-    lines = (f"{len(found):,} trials, {questions.total():,} questions by the number of scenes: {sizes}",)
-    return Findings(lines=(*lines, said or "these are the known trials, byte for byte"), code=int(said is not None))
+    lines = (f"{_trials(found)}, {questions.total():,} questions by the number of scenes: {sizes}",)
+    same = "these are the known trials, byte for byte" if len(found) > 1 else "this is a known trial, byte for byte"
+    return Findings(lines=(*lines, said or same), code=int(said is not None))
+
+
+def _trials(found: Sequence[Path]) -> str:
+    return f"{len(found):,} trial{'' if len(found) == 1 else 's'}"
 
 
 def row(folder: Path) -> bytes:
     """What of a trial is compared: its story and its questions, as their bytes."""
+    needed(folder)
     try:
         return b"\0".join((folder / name).read_bytes() for name in (STORY, QUESTIONS))
     except OSError as error:
-        raise ContentError(f"{error.filename}: cannot be read ({error.strerror}); {WAY_OUT}", path=folder) from None
+        reason = f"cannot be read ({error.strerror}); {WAY_OUT}"
+        raise ContentError(reason, path=Path(error.filename or folder)) from None
 
 
 def audited_trials(path: Path | None, say: Say) -> Findings:
@@ -74,12 +81,14 @@ def audited_trials(path: Path | None, say: Say) -> Findings:
     path: as for `trials`. Raises ConfigError and ContentError as `trials` does.
     """
     found = folders(path)
-    say(f"reading {len(found):,} trials and scoring readers of every question, about a minute ...")
+    say(f"reading {_trials(found)} and scoring readers of every question, a minute for all of them ...")
     scenes: Counter[int] = Counter()
     faults: dict[str, Counter[str]] = {}
     done = audited(_asked(trials(path, scenes=None), scenes, faults, alone=len(found) == 1), PARTS, RULES, ())
     sizes = ", ".join(f"{count:,} of {size} scenes" for size, count in sorted(scenes.items()))
-    lines = [f"{len(found):,} trials: {sizes}. Asked are those of {SCENES} scenes, the number in the paper."]
+    differs = known().differences(map(row, found), whole=len(found) > 1)
+    lines = [differs] if differs else []
+    lines += [f"{_trials(found)}: {sizes}. Asked are those of {SCENES} scenes, the number in the paper."]
     lines += [f"{name}: {meaning}." for name, meaning in FAULTS.items()]
     rows = [
         {"form": form, **{name: counts[name] for name in ("questions", *FAULTS)}} for form, counts in faults.items()

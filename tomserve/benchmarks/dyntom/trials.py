@@ -168,12 +168,17 @@ def _said(turn: Any) -> Iterator[str]:
     yield from (f"{speaker}: {words}" for speaker, words in pairs)
 
 
+def needed(folder: Path) -> None:
+    """Raise ContentError where a trial lacks its questions, but has the file beside them that must not be asked."""
+    if not (folder / QUESTIONS).is_file() and (folder / FIRST).is_file():
+        reason = f"is not there; {FIRST} beside it does not do, because its right answer is always the first; {WAY_OUT}"
+        raise ContentError(reason, path=folder / QUESTIONS)
+
+
 def asked(folder: Path) -> Iterator[Question]:
     """Yield a trial's questions. Raises ContentError with file and field for what is no question."""
     path = folder / QUESTIONS
-    if not path.is_file() and (folder / FIRST).is_file():
-        reason = f"is not there; {FIRST} beside it does not do, because its right answer is always the first; {WAY_OUT}"
-        raise ContentError(reason, path=path)
+    needed(folder)
     for name, found in _object(path).items():
         try:
             yield _question(_plain(name), found)

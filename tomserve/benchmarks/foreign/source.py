@@ -69,13 +69,14 @@ class Source:
         except UnicodeDecodeError as error:
             raise ContentError(f"is no UTF-8 text ({error.reason}); expected {self.words}", path=path) from None
 
-    def differences(self, rows: Iterable[bytes]) -> str | None:
+    def differences(self, rows: Iterable[bytes], *, whole: bool = True) -> str | None:
         """In one sentence how the rows at hand differ from the known ones; None where they do not, in whatever order,
-        and where none are known."""
+        and where none are known. whole: whether all rows are expected; of a part, rows that are not there are no
+        difference."""
         if not self.digests:
             return None
         found, known = Counter(map(digest, rows)), Counter(self.digests)
-        changed, missing = sum((found - known).values()), sum((known - found).values())
+        changed, missing = sum((found - known).values()), sum((known - found).values()) if whole else 0
         if not changed and not missing:
             return None
         (one, many), lost = self.row, missing - changed

@@ -146,18 +146,24 @@ def validate(path: Path | None, say: Say) -> Findings:
     """Whether the files are the known ones, row by row, and can be read."""
     del say
     found = [line for file in paths(path) for _, line in lines(file)]
-    different = source().differences(found)
+    different = source().differences(found, whole=_whole(path))
     problems = [] if different is None else [different]
     count = sum(1 for _ in load(path))
     said = f"{count:,} questions in two languages from {len(found):,} rows: {outcome(problems)}"
     return Findings(lines=(*problems, said), code=int(bool(problems)))
 
 
+def _whole(path: Path | None) -> bool:
+    """Whether all twenty files are expected there, and not one of them."""
+    return path is None or path.expanduser().is_dir()
+
+
 def audit(path: Path | None, say: Say) -> Findings:
     """What the files hold, by language and task (see foreign.auditing), with what the two languages do not share."""
     del say
     items = list(load(path))
-    different = source().differences(line for file in paths(path) for _, line in lines(file))
+    found = (line for file in paths(path) for _, line in lines(file))
+    different = source().differences(found, whole=_whole(path))
     said = [*([different] if different else []), *_letters(items), *_languages(items), _left(path)]
     return audited(items, ("language", "task"), RULES, said)
 
