@@ -65,6 +65,15 @@ def test_the_study_of_fantom_counts_pieces_and_passages_and_quotes_apart() -> No
     assert "Each strategy is compared with letters, which asks for the answer alone" in card.remark
 
 
+def test_a_form_in_which_nobody_reasons_is_no_verdict_on_reasoning() -> None:
+    forms = {"letters_cot": "Does step-by-step reasoning help?", "fantom_official": "Do other ways of asking help?"}
+    for name, question in forms.items():
+        study = load_study("fantom")
+        table = scores(strategy=pl.col("strategy").replace("letters_cot", name))
+        (verdict,) = study.verdicts(analyze(table, study, "recommended"), Context({}))
+        assert [card.question for card in verdict.cards] == [question]
+
+
 @pytest.mark.parametrize("name", ["fantom", "mmtom", "mumatom"])
 @pytest.mark.parametrize("intervals", ["recommended", "published"])
 def test_every_table_has_a_note_and_is_shown(name: str, intervals: str) -> None:
