@@ -42,7 +42,9 @@ BROKEN = [
     ({"question": "What?"}, r"questions.json:1: question: found 'What\?'; expected a story, then 'Question:"),
     ({"question": 7}, "questions.json:1: question: found 7; expected a story"),
     ({"answer": "c"}, "questions.json:1: answer: found 'c'; expected a or b. The file is Benchmark/questions.json of"),
+    ({"episode": "\0"}, r"questions.json:1: question: makes no item \(id: .*take the official file, or mend this"),
     ({"question_type": 3.1}, "questions.json:1: question_type: unknown type '3.1'; .*1.1"),
+    ({"question_type": "x" * 3000}, "questions.json:1: question_type: unknown type 'x{60}'"),
     (
         {"question": "A room.\nQuestion: Which? (a) x. (b) X. Please respond with either a or b."},
         "two different options",
