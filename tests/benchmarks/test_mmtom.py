@@ -10,6 +10,7 @@ from tests.conftest import data_file
 from tests.helpers.choices_files import mmtom_rows
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
+from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.mmtom import BENCHMARK, official
 from tomserve.errors import ConfigError, ContentError
 from tomserve.prompting.strategy import Strategy
@@ -98,6 +99,17 @@ def test_the_official_form_and_reading(tmp_path: Path) -> None:
         assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
     assert official(item, Reading(None, None, text='{"answer": "b"}')) == {}
     assert read("(b)", Lettered(item.choices)).answer == item.answer, "which the authors' reading takes for wrong"
+
+
+def test_the_audit_leaves_out_rules_that_say_next_to_nothing(tmp_path: Path) -> None:
+    """A share of one question in eight is one, of one in forty it is none."""
+    items = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))
+    (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]
+    silent = next(item for item in items if said.answer(item) is None)
+    speaking = next(item for item in items if said.answer(item) is not None)
+    for times, shown in ((7, True), (39, False)):
+        found = audited([speaking, *[silent] * times], (), [said]).tables["rules"]["denying choice"][0]
+        assert (found is not None) is shown
 
 
 def test_the_known_file() -> None:

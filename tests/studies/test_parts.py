@@ -80,6 +80,8 @@ def test_the_authors_reading_stands_beside_ours() -> None:
             )
             assert found.rows() == [("letters", 8, 3, 1, 4, 6)]
     assert "official" not in analyze(scores(), load_study("fantom"), "recommended"), "no reply in free text"
+    refused = scores(metric_official=pl.when(pl.col("item") == "short/0").then(pl.lit(False)))
+    assert "official" not in analyze(refused, load_study("fantom"), "recommended"), "a refusal where JSON is asked for"
 
 
 def test_a_form_in_which_nobody_reasons_is_no_verdict_on_reasoning() -> None:

@@ -162,10 +162,12 @@ def all_right(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterator[Re
 def official_reading(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
     """For each model, strategy and value of the keys, how many replies are right by the authors' reading and by ours.
 
-    rows: prepared rows with the column OFFICIAL; those in which it is empty, such as replies in JSON, are left out.
+    rows: prepared rows with the column OFFICIAL. Those in which it is empty are left out, as are strategies that ask
+    for JSON, of which most are empty and the rest no JSON.
     """
     named = ["model", "strategy", *keys]
-    read = rows.drop_nulls(OFFICIAL).sort(named, maintain_order=True)
+    free = rows.filter(pl.col(OFFICIAL).is_not_null().mean().over("model", "strategy") > 0.5)
+    read = free.drop_nulls(OFFICIAL).sort(named, maintain_order=True)
     for key, part in read.group_by(named, maintain_order=True):
         ours, theirs = part["correct"], part[OFFICIAL]
         yield {
