@@ -7,6 +7,7 @@ contexts          by how much of the conversation is shown, and whether the pers
 orders            the same, apart for first- and second-order beliefs
 all_of_a_piece    all questions about one piece of information right together, as the authors' ALL of a set
 all_of_a_passage  all questions about one passage right together, both what was heard and what was missed
+official          the authors' reading of replies beside tomserve's, by what was shown and heard
 published         figures that the authors' page prints, as quoted
 """
 
@@ -41,7 +42,7 @@ STUDY = parted(
         "all_of_a_passage": "All belief questions about one passage right together, both those about information that "
         "was heard and those about information that was missed, so that no one answer to all of them is enough.",
         "published": "Quoted from the authors' page, in percent, and not computed here: short contexts, information "
-        "that was missed. Compare belief_choice with the rows of `contexts` where context is short and accessible is "
+        "that was missed. Compare belief_choice with the rows of `official` where context is short and accessible is "
         "false; all counts further kinds of questions.",
     },
     baseline="letters",
@@ -51,4 +52,5 @@ STUDY = parted(
             [{"who": who, "belief_choice": float(one), "all": float(every)} for who, (one, every) in PRINTED.items()]
         )
     },
+    official=HEARD,
 )

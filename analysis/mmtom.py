@@ -5,6 +5,7 @@
 accuracy, baselines, prompting_effects    as in the study `accuracy`, with `letters` as the strategy to compare with
 tasks                                     belief and goal
 types                                     the seven types, as the paper's table has them
+official                                  the authors' reading of replies beside tomserve's, by type
 
 Read `types` beside best_rule_accuracy: of 1.1, 1.2, 1.3 and 2.1 a rule that reads the options has every question right.
 """
@@ -25,4 +26,5 @@ STUDY = parted(
         "right; 1.1 to 1.3 taken together ask for more than that.",
     },
     baseline="letters",
+    official={"task": pl.String, "type": pl.String},
 )

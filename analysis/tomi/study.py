@@ -12,6 +12,7 @@ conditions          by task and by whether what is believed is so, as it follows
 joint               stories of which all six questions are right, beside the product of the six shares
 labels              questions whose label in the file follows from the story, and those whose label does not: how often
                     the answer is what follows, and how often it is the label
+official            SimToM's grade of the replies beside tomserve's, by the file's types of questions
 prompting_effects   each strategy against vanilla, on the same questions
 baselines           every rule that follows nobody's belief
 """
@@ -33,9 +34,9 @@ from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST
 FACTORS: Mapping[str, Any] = {
     **dict.fromkeys(("version", "task", "condition", "question_type", "story_type"), pl.String),
     **dict.fromkeys(("tracked", "released"), pl.String),
-    "label_agrees": pl.Boolean,
+    **dict.fromkeys(("label_agrees", "metric_official", "metric_both_places"), pl.Boolean),
 }
-"""The factors of the design that the tables need, with their types."""
+"""The factors of the design and the metrics that the tables need, with their types."""
 
 SIX = 6
 """How many questions a story has; joint figures count stories that were asked all of them."""
@@ -57,6 +58,10 @@ NOTES = {
     "label does not (false). follows: the share of answers that are what follows from the story; label: the share that "
     "are the file's label. Whoever has the second high and the first low where the two differ answers as the file was "
     "written, not as people in the story would.",
+    "official": "SimToM's grade beside tomserve's, on the same replies: official_accuracy is the share in which the "
+    "file's label stands anywhere, accuracy the share that tomserve takes for right (where `--gold released` was asked "
+    "for, by the same labels). both_places is the share of replies that name both places, of which that grade says "
+    "nothing.",
     "prompting_effects": "Each strategy (way of asking) against vanilla, which asks for the answer alone, on the same "
     f"questions. {ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}",
     baselines.TABLE: baselines.NOTE,
@@ -66,7 +71,7 @@ _INDEPENDENT = (
     "with the normal distribution."
 )
 PUBLISHED = dict.fromkeys(("accuracy", "versions", "question_types", "conditions"), _INDEPENDENT) | {
-    name: NOTES[name] for name in ("labels", baselines.TABLE)
+    name: NOTES[name] for name in ("labels", "official", baselines.TABLE)
 }
 
 
@@ -85,6 +90,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "question_types": list(_by(rows, ("version", "question_type"), kinds, intervals)),
         "conditions": list(_by(rows, ("version", "task", "condition"), kinds, intervals)),
         "labels": list(_labels(rows)),
+        "official": list(_official(rows)),
         baselines.TABLE: list(baselines.table(rows, kinds, ("model",))),
     }
     if intervals == "recommended":
@@ -135,6 +141,18 @@ def _labels(rows: pl.DataFrame) -> Iterator[Record]:
         yield record
 
 
+def _official(rows: pl.DataFrame) -> Iterator[Record]:
+    """By model, strategy, version and type of question, how often the grade of SimToM's program counts a reply."""
+    keys = ["model", "strategy", "version", "question_type"]
+    graded = rows.drop_nulls("metric_official").sort(keys, maintain_order=True)
+    for key, part in graded.group_by(keys, maintain_order=True):
+        yield {
+            **dict(zip(keys, key, strict=True)),
+            **{"replies": part.height, "accuracy": part["correct"].mean()},
+            **{"official_accuracy": part["metric_official"].mean(), "both_places": part["metric_both_places"].mean()},
+        }
+
+
 def notes(intervals: str) -> Mapping[str, str]:
     """What each table means, by its name. intervals: the way to count, recommended or published."""
     return PUBLISHED if intervals == "published" else NOTES
@@ -146,6 +164,7 @@ SHOWN = {
     "conditions": "model strategy version task condition total accuracy ci_low ci_high",
     "joint": "model strategy version story_type stories joint joint_low joint_high product",
     "labels": "model strategy version agrees questions follows follows_low follows_high label",
+    "official": "model strategy version question_type replies accuracy official_accuracy both_places",
     "prompting_effects": "model treatment share_treated share_control risk_difference rd_low rd_high p",
 }
 """The columns of each table that the terminal prints."""

@@ -1,5 +1,6 @@
 """FANToM's belief choices: both forms of its files, the pieces of information, the official reading, and mistakes."""
 
+import csv
 import json
 from collections import Counter
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import data_file
-from tests.helpers.choices_files import CONVERSATION, PASSAGE, fantom_name, fantom_rows, fantom_sets
+from tests.helpers.choices_files import CONVERSATION, PASSAGE, QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
-from tomserve.benchmarks.fantom import BENCHMARK, blob, official
+from tomserve.benchmarks.fantom import BENCHMARK, OWN, blob, official
 from tomserve.benchmarks.foreign.prose import mixed
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
@@ -53,8 +54,49 @@ def test_the_official_file_has_the_same_questions_and_says_its_pieces(tmp_path: 
     assert sorted(map(asked, items)) == sorted(map(asked, rows))
     assert {item.id for item in items} == {item.id for item in rows}
     assert {item.factors["part"] for item in items} == {"0-1"}
+    assert {item.cluster for item in items} == {"conversation/0"}
+    assert {item.factors["tom_type"] for item in items} == {"first-order", "second-order:acyclic"}
     assert {item.factors["piece"] for item in items} == {"0-1-0/heard", "0-1-0/missed", "0-1-1/missed"}
     assert "2 questions whose two options are the same are left out." in BENCHMARK.audit(path, print).lines
+
+
+def test_the_official_file_may_have_its_sets_column_by_column(tmp_path: Path) -> None:
+    """The authors' program reads the file by pandas, which takes both forms."""
+    sets = fantom_sets()
+    columns = {name: {str(row): one[name] for row, one in enumerate(sets)} for name in sets[0]}
+    (tmp_path / "rows.json").write_text(json.dumps(sets))
+    (tmp_path / "columns.json").write_text(json.dumps(columns))
+    assert list(BENCHMARK.items(tmp_path / "columns.json")) == list(BENCHMARK.items(tmp_path / "rows.json"))
+
+
+def test_passages_of_one_conversation_are_one_cluster(tmp_path: Path) -> None:
+    """Also a passage that is asked about alone, if the text of one conversation holds it; and no other."""
+    fantom_rows(tmp_path)
+    more = [("Ian: So little!\nUgo: I am back.", "What does Ugo believe?"), ("Eva: Hello.", "What does Eva believe?")]
+    with (tmp_path / fantom_name(True, "short", 1)).open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(
+            [told, question, "['It is so.', 'It is not so.']", "It is so."] for told, question in more
+        )
+    items = {item.question: item for item in BENCHMARK.items(tmp_path)}
+    boat, within, other = (items[question] for question in (QUESTIONS[True, 1][0][0], more[0][1], more[1][1]))
+    assert boat.cluster == within.cluster != other.cluster
+    assert boat.factors["part"] != within.factors["part"]
+
+
+def test_the_options_alone_give_the_halves_away(tmp_path: Path) -> None:
+    rules = {rule.name: rule for rule in OWN}
+    for item in BENCHMARK.items(fantom_rows(tmp_path)):
+        heard = item.factors["accessible"]
+        assert rules["affirming else longest" if heard else "denying else shortest"].answer(item) == item.answer
+    same = item.model_copy(update={"choices": ("Ugo knows.", "Ugo knows it all."), "answer": "Ugo knows."})
+    assert [rule.answer(same) for rule in OWN] == ["Ugo knows.", "Ugo knows it all."]
+
+
+def test_empty_lines_of_speakers_are_said(tmp_path: Path) -> None:
+    path = fantom_rows(tmp_path) / fantom_name(True, "short", 1)
+    assert not any("is empty" in line for line in BENCHMARK.audit(tmp_path, print).lines)
+    path.write_text(path.read_text().replace("Ian: So little!", "Ian: "))
+    assert "1 questions show a conversation in which somebody's line is empty." in BENCHMARK.audit(path, print).lines
 
 
 def test_only_the_whole_conversation_makes_passages_of_its_own(tmp_path: Path) -> None:
@@ -107,6 +149,10 @@ BROKEN = [
     ("{head}A: x,q?,\"['a', 'b']\",c\n", ":2: gt_answer: found 'c'; expected one of answer_choices"),
     ("{head},q?,\"['a', 'b']\",a\n", ":2: context: found ''; expected text"),
     ("{head}A: x, ,\"['a', 'b']\",a\n", ":2: question: found ''; expected text"),
+    (
+        "{head}A: x,q?,\"['" + "a" * 2001 + "', 'b']\",b\n",
+        r":2: row: makes no item \(choices.0: .*2000 characters\); take",
+    ),
     ('{head}"A: x,q', ":2: row: found .*; expected comma-separated values"),
 ]
 
@@ -128,6 +174,7 @@ SETS = [
         lambda one: one["beliefQAs"][0].update(question_type="tom:other"),
         "0.beliefQAs.0.question_type: found 'tom:other'",
     ),
+    (lambda one: one["beliefQAs"][0].update(tom_type="third"), "0.beliefQAs.0.tom_type: found 'third'; expected first"),
     (lambda one: one.pop("full_context"), "0.full_context: found None"),
     (lambda one: one.update(set_id=4), "0.set_id: found 4"),
 ]
@@ -144,7 +191,7 @@ def test_a_broken_set_is_named_by_its_field(change, reason: str, tmp_path: Path)
 
 
 def test_other_files_and_missing_ones_are_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"github.com/SCAI-JHU/AutoToM \(licence: MIT, evaluation only\)"):
+    with pytest.raises(ConfigError, match=r"github.com/SCAI-JHU/AutoToM \(licence: MIT for the data, for eval"):
         list(BENCHMARK.items())
     with pytest.raises(ConfigError, match=r"holds no file FANToM_"):
         list(BENCHMARK.items(tmp_path))

@@ -10,6 +10,7 @@ from tests.conftest import data_file
 from tests.helpers.choices_files import mmtom_rows
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
+from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.mmtom import BENCHMARK, official
 from tomserve.errors import ConfigError, ContentError
 from tomserve.prompting.strategy import Strategy
@@ -42,7 +43,9 @@ BROKEN = [
     ({"question": "What?"}, r"questions.json:1: question: found 'What\?'; expected a story, then 'Question:"),
     ({"question": 7}, "questions.json:1: question: found 7; expected a story"),
     ({"answer": "c"}, "questions.json:1: answer: found 'c'; expected a or b. The file is Benchmark/questions.json of"),
+    ({"episode": "\0"}, r"questions.json:1: question: makes no item \(id: .*take the official file, or mend this"),
     ({"question_type": 3.1}, "questions.json:1: question_type: unknown type '3.1'; .*1.1"),
+    ({"question_type": "x" * 3000}, "questions.json:1: question_type: unknown type 'x{60}'"),
     (
         {"question": "A room.\nQuestion: Which? (a) x. (b) X. Please respond with either a or b."},
         "two different options",
@@ -96,6 +99,17 @@ def test_the_official_form_and_reading(tmp_path: Path) -> None:
         assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
     assert official(item, Reading(None, None, text='{"answer": "b"}')) == {}
     assert read("(b)", Lettered(item.choices)).answer == item.answer, "which the authors' reading takes for wrong"
+
+
+def test_the_audit_leaves_out_rules_that_say_next_to_nothing(tmp_path: Path) -> None:
+    """A share of one question in eight is one, of one in forty it is none."""
+    items = list(BENCHMARK.items(written(tmp_path, list(mmtom_rows()))))
+    (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]
+    silent = next(item for item in items if said.answer(item) is None)
+    speaking = next(item for item in items if said.answer(item) is not None)
+    for times, shown in ((7, True), (39, False)):
+        found = audited([speaking, *[silent] * times], (), [said]).tables["rules"]["denying choice"][0]
+        assert (found is not None) is shown
 
 
 def test_the_known_file() -> None:

@@ -63,6 +63,16 @@ BROKEN = [
         "11.questions.2: .*a line for each option",
     ),
     (lambda scene: scene["questions"].update({"2": []}), r"11.questions.2: found \[\]"),
+    (lambda scene: scene["questions"].update({"2": " "}), r"11.questions.2: found ' '; expected a question"),
+    (
+        lambda scene: (
+            scene["questions"].update({"2": f"Which?\nA) one\nB) {'x' * 2001}"})
+            or scene["answers"].update({"2": "A) one"})
+        ),
+        r"11.questions.2: makes no item \(choices.1: ",
+    ),
+    (lambda scene: scene["labels"].update({"2": ["belief"]}), r"11.labels.2: unknown kind of question .\['belief'\]"),
+    (lambda scene: scene["labels"].update({"2": "x" * 3000}), r"11.labels.2: unknown kind of question 'x{60}'"),
     (lambda scene: scene["questions"].update({"2": "Which?\nA) one\nB) One"}), "11.answers.2: .*one of the question's"),
     (lambda scene: scene["answers"].update({"2": "D) none"}), "11.answers.2: found 'D\\) none'; expected one of"),
     (

@@ -66,6 +66,22 @@ def test_answers_follow_from_the_story_and_the_files_labels_can_be_chosen() -> N
     assert {item.factors["condition"] for item in wrong} == {"false_belief"}
 
 
+def test_what_nobody_can_know_has_the_files_label_and_no_condition(tmp_path: Path) -> None:
+    """Ben never enters the room of the key, so that nothing follows from the story of where he looks."""
+    story = (
+        "1 Ann entered the hall.\n2 Ben entered the loft.\n3 The key is in the box.\n4 Ann moved the key to the bag."
+    )
+    row = {"story": story, "question": "Where will Ben look for the key?", "answer": "box"}
+    row |= {"question_type": "first_order_1_no_tom", "story_type": "true_belief"}
+    (tmp_path / "one.jsonl").write_text(json.dumps(row))
+    (item,) = items(tmp_path / "one.jsonl")
+    assert item.answer == "box"
+    assert [item.factors[name] for name in ("tracked", "label_agrees", "condition")] == [None, None, None]
+    lines = tomi.BENCHMARK.audit(tmp_path / "one.jsonl", print).lines
+    assert any(line.startswith("labels: 0 of 1 are not what follows") for line in lines)
+    assert "nothing follows for 1, and the file's label is taken for right." in lines
+
+
 def test_whoever_comes_back_sees_where_the_object_is() -> None:
     story = ("Ann entered the hall.", "Ben entered the hall.", "The key is in the box.", "Ben exited the hall.")
     moved = (*story, "Ann moved the key to the bag.")
@@ -84,7 +100,7 @@ def test_somebody_who_never_learns_of_the_object_leaves_the_label_as_it_is(folde
     text = (folder / "tomi_small.txt").read_text().replace("Where will Omar look", "Where will Ruth look", 1)
     (folder / "tomi_small.txt").write_text(text.replace("Ruth entered the study", "Ruth entered the attic"))
     item = next(item for item in items(folder) if "Ruth look" in item.question)
-    assert (item.answer, item.factors["label_agrees"], item.factors["tracked"]) == ("tin_chest", False, None)
+    assert (item.answer, item.factors["label_agrees"], item.factors["tracked"]) == ("tin_chest", None, None)
 
 
 def test_rules_follow_nobody_or_one_person() -> None:

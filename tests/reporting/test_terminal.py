@@ -56,6 +56,18 @@ def test_what_every_row_says_goes_to_the_title_where_room_is_short() -> None:
     assert sum("False" in line for line in lines) == 2  # an answer of yes or no is a finding, and stays in its row
 
 
+@pytest.mark.parametrize("kinds", [["all", "1.1", "1.2"], ["1", "1", "2"], [1, 1, 2]])
+def test_rows_that_a_number_tells_apart_keep_it_in_every_block(kinds: list[object]) -> None:
+    """A type such as 1.1, or an order of belief, is what names a row where the names before it come again."""
+    named = {"task": ["all", "belief", "belief"], "kind": kinds}
+    rates = {f"rule_{place}_{'x' * 12}": [0.125, 0.25, 0.5] for place in range(8)}
+    lines = printed(pl.DataFrame({**named, **rates}), 80)
+    headings = [line for line in lines if line.startswith("task")]
+    assert len(headings) > 1
+    assert all(line.split()[:2] == ["task", "kind"] for line in headings)
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_single_row_keeps_its_names() -> None:
     text = "\n".join(printed(effects().head(1), 60))
     assert "in every row" not in text

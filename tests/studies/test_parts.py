@@ -65,6 +65,34 @@ def test_the_study_of_fantom_counts_pieces_and_passages_and_quotes_apart() -> No
     assert "Each strategy is compared with letters, which asks for the answer alone" in card.remark
 
 
+def test_the_authors_reading_stands_beside_ours() -> None:
+    """Four of eight replies in free text are right by it, of which we take one for wrong; JSON is none of theirs."""
+    theirs = pl.when(pl.col("strategy") == "letters").then(pl.col("item").str.slice(-1).is_in(list("0127")))
+    for name in ("fantom", "mmtom"):
+        study = load_study(name)
+        table = scores(metric_official=theirs, task=pl.lit("belief"), type=pl.lit("1.1"))
+        for intervals in ("recommended", "published"):
+            found = analyze(table, study, intervals)["official"].select(
+                pl.col("strategy").first(),
+                pl.col("replies", "only_ours", "only_official").sum(),
+                official=(pl.col("official_accuracy") * pl.col("replies")).sum(),
+                ours=(pl.col("accuracy") * pl.col("replies")).sum(),
+            )
+            assert found.rows() == [("letters", 8, 3, 1, 4, 6)]
+    assert "official" not in analyze(scores(), load_study("fantom"), "recommended"), "no reply in free text"
+    refused = scores(metric_official=pl.when(pl.col("item") == "short/0").then(pl.lit(False)))
+    assert "official" not in analyze(refused, load_study("fantom"), "recommended"), "a refusal where JSON is asked for"
+
+
+def test_a_form_in_which_nobody_reasons_is_no_verdict_on_reasoning() -> None:
+    forms = {"letters_cot": "Does step-by-step reasoning help?", "fantom_official": "Do other ways of asking help?"}
+    for name, question in forms.items():
+        study = load_study("fantom")
+        table = scores(strategy=pl.col("strategy").replace("letters_cot", name))
+        (verdict,) = study.verdicts(analyze(table, study, "recommended"), Context({}))
+        assert [card.question for card in verdict.cards] == [question]
+
+
 @pytest.mark.parametrize("name", ["fantom", "mmtom", "mumatom"])
 @pytest.mark.parametrize("intervals", ["recommended", "published"])
 def test_every_table_has_a_note_and_is_shown(name: str, intervals: str) -> None:

@@ -36,7 +36,8 @@ def scored(items: tuple[Item, ...], **answerers: Answerer) -> pl.DataFrame:
             row |= {"status": "ok" if said else "invalid", "cluster": item.cluster, "answer": said}
             row |= {"correct": said == item.answer, "rule_first_choice": item.choices[0] == item.answer, **item.factors}
             row |= {"metric_class": class_of(item, said) if said else None}
-            row |= {"metric_official": row["metric_class"] if said else "unread"}
+            if item.benchmark == "opentom":
+                row |= {"metric_official": row["metric_class"] if said else "unread"}
             rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -51,6 +52,17 @@ def opentom(intervals: str = "recommended", **answerers: Answerer) -> dict[str, 
 
 def right(item: Item) -> str | None:
     return item.answer
+
+
+def test_the_grade_of_simtom_stands_beside_ours() -> None:
+    table = scored(asked("tomi", DATA / "tomi_small.txt"), vanilla=right)
+    grade = {"metric_official": pl.col("released") == pl.col("answer"), "metric_both_places": pl.lit(True)}
+    for intervals in ("recommended", "published"):
+        found = analyze(table.with_columns(**grade), load_study("tomi"), intervals)["official"]
+        row = found.filter(question_type="second_order_1_no_tom").row(0, named=True)
+        assert (row["replies"], row["accuracy"], row["both_places"]) == (3, 1, 1)
+        assert row["official_accuracy"] == pytest.approx(1 / 3), "two labels of three do not follow from the story"
+    assert "official" not in analyze(table, load_study("tomi"), "recommended")
 
 
 def test_tomi_by_type_of_question_and_by_what_follows() -> None:

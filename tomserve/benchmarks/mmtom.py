@@ -20,6 +20,7 @@ from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.foreign import Source
 from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.known import digests, validated
+from tomserve.benchmarks.foreign.made import made
 from tomserve.benchmarks.foreign.options import RULES
 from tomserve.benchmarks.foreign.prose import key, lines
 from tomserve.errors import ContentError, one_of
@@ -84,7 +85,7 @@ def _item(row: object, file: Path, number: int, seen: dict[str, int]) -> Item:
         raise wrong("answer", row.get("answer"), "a or b")
     kind = str(row.get("question_type"))
     if kind not in TYPES:
-        raise ContentError(one_of("type", kind, TYPES), path=file, line=number, field="question_type")
+        raise ContentError(one_of("type", kind[:60], TYPES), path=file, line=number, field="question_type")
     story, question, *options = (" ".join(part.split()) if at else part for at, part in enumerate(form.groups()))
     if options[0].casefold() == options[1].casefold():
         raise wrong("question", options[1], "two different options")
@@ -95,7 +96,10 @@ def _item(row: object, file: Path, number: int, seen: dict[str, int]) -> Item:
     if not told:
         raise wrong("question", asked, "a story before 'Question:'")
     goal = kind.startswith("2")
-    return Item(
+    return made(
+        file,
+        number,
+        "question",
         id=name if seen[name] == 1 else f"{name}/{seen[name]}",
         benchmark="mmtom",
         story=told,

@@ -22,6 +22,7 @@ from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.foreign import Source
 from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.known import digests, validated
+from tomserve.benchmarks.foreign.made import made
 from tomserve.benchmarks.foreign.options import RULES, sole, words
 from tomserve.benchmarks.foreign.prose import told
 from tomserve.errors import ContentError, one_of
@@ -80,7 +81,8 @@ def decoded(description: str) -> str:
 
 def _item(file: Path, number: str, scene: Mapping[str, Any], name: str, asked: Any, story: tuple[str, ...]) -> Item:
     place = f"{number}.questions.{name}"
-    question, *rest = (line.strip() for line in asked.splitlines() if line.strip()) if isinstance(asked, str) else [""]
+    said = [line.strip() for line in asked.splitlines() if line.strip()] if isinstance(asked, str) else []
+    question, rest = "".join(said[:1]), said[1:]
     options = [found[1] for line in rest if (found := _OPTION.fullmatch(line))]
     if len(options) < 2 or len(options) != len(rest):
         raise _wrong(file, place, asked, "a question, then a line for each option: 'A) ...'")
@@ -88,15 +90,18 @@ def _item(file: Path, number: str, scene: Mapping[str, Any], name: str, asked: A
     right = _OPTION.fullmatch(given.strip()) if isinstance(given, str) else None
     if right is None or right[1] not in options:
         raise _wrong(file, f"{number}.answers.{name}", given, "one of the question's options")
-    task = scene["labels"].get(name)
+    task = str(scene["labels"].get(name))
     if task not in TASKS:
-        reason = one_of("kind of question", str(task), TASKS)
+        reason = one_of("kind of question", task[:60], TASKS)
         raise ContentError(reason, path=file, field=f"{number}.labels.{name}")
     if len({option.casefold() for option in options}) < len(options):
         raise _wrong(file, place, asked, "options that differ")
     dimension, order = TASKS[task]
     likely = "least" if "LEAST" in question else "most"
-    return Item(
+    return made(
+        file,
+        None,
+        place,
         id=f"{number}/{name}",
         benchmark="mumatom",
         story=story,

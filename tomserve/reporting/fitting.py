@@ -36,6 +36,9 @@ neither within brackets, where the ends of an interval stand, nor within a fract
 _COUNTED = re.compile(r"[\d .,/+\-−%?\[\]]*\d[\d .,/+\-−%?\[\]]*")
 """A text that says nothing but numbers."""
 
+_WHOLE = re.compile(r"-?\d*")
+"""A whole number, or nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -131,6 +134,7 @@ def blocks(columns: Sequence[Column], room: Room) -> Iterator[Sequence[Column]]:
     names = 0
     while names < len(columns) - 1 and columns[names].names():
         names += 1
+    names = _telling_apart(columns, names)
     keys, block = list(columns[:names]), list(columns[:names])
     for one in columns[names:]:
         if len(block) > names and _total([inner.whole() for inner in (*block, one)], room.narrow) > room.width:
@@ -138,6 +142,17 @@ def blocks(columns: Sequence[Column], room: Room) -> Iterator[Sequence[Column]]:
             block = [*keys]
         block.append(one)
     yield block
+
+
+def _telling_apart(columns: Sequence[Column], names: int) -> int:
+    """How many of the first columns tell the rows apart: `names`, or as many more as that takes where these are texts
+    or whole numbers, such as an order of belief (1, 2) or a type of question (1.1); `names` where nothing does."""
+    for count in range(max(names, 1), len(columns)):
+        if count > names and not (columns[count - 1].text or all(map(_WHOLE.fullmatch, columns[count - 1].cells))):
+            break
+        if len(set(zip(*(one.cells for one in columns[:count]), strict=True))) == len(columns[0].cells):
+            return count
+    return names
 
 
 def _without_repeated(title: str, columns: Sequence[Column], room: Room) -> tuple[str, list[Column]]:

@@ -33,6 +33,13 @@ ABOUT_TOGETHER = (
     "failure counts as wrong. expected is what that share would be if the questions of a set were right independently "
     "of each other, each as often as all are; chance is that of blind guesses."
 )
+ABOUT_OFFICIAL = (
+    "The authors' reading of the replies beside tomserve's, on the same replies in free text: official_accuracy is the "
+    "share that is right by theirs, accuracy that by tomserve's, by which all other tables count; only_official and "
+    "only_ours are how many replies are right by one of the two alone, unread how many tomserve could not read."
+)
+OFFICIAL = "metric_official"
+"""The column that says of a reply whether it is right by the authors' reading; empty where that does not apply."""
 _INDEPENDENT = (
     "The share of right answers; its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) "
     "with the normal distribution."
@@ -48,16 +55,19 @@ def parted(
     baseline: str = BASELINE,
     together: Mapping[str, tuple[str, Columns]] | None = None,
     quoted: Mapping[str, pl.DataFrame] | None = None,
+    official: Columns | None = None,
 ) -> Study:
     """The study.
 
     parts: tables of accuracy by name, each with the factors by which it counts. notes: what each table of parts,
     together and quoted is about. baseline: the strategy with which the others are compared. together: tables of what is
     right together by name, each with the factor that names the sets and the factors by which it counts. quoted: tables
-    as a paper printed them. Its tables are `accuracy`, `baselines`, those, and `prompting_effects`.
+    as a paper printed them. official: the factors by which the authors' reading of replies (see `official_reading`)
+    stands beside tomserve's; None where the authors read none. Its tables are `accuracy`, `baselines`, those,
+    `official` and `prompting_effects`.
     """
     sets, printed = together or {}, quoted or {}
-    columns: dict[str, Any] = dict(EXTRA)
+    columns: dict[str, Any] = {**EXTRA, OFFICIAL: pl.Boolean, **(official or {})}
     for factors in parts.values():
         columns |= factors
     for unit, factors in sets.values():
@@ -72,6 +82,8 @@ def parted(
             baselines.TABLE: list(baselines.table(rows, kinds, ("model",))),
         }
         made |= {table: list(by_part(rows, tuple(keys), kinds, intervals)) for table, keys in parts.items()}
+        if official is not None:
+            made["official"] = list(official_reading(rows, tuple(official)))
         if intervals == "recommended":
             made |= {table: list(all_right(rows, unit, tuple(keys))) for table, (unit, keys) in sets.items()}
             made["prompting_effects"] = list(prompting_effects(rows, baseline))
@@ -81,6 +93,8 @@ def parted(
     def noted(intervals: str) -> Mapping[str, str]:
         of_parts = {table: f"{notes[table]} {_INDEPENDENT}" for table in parts}
         shared = {baselines.TABLE: baselines.NOTE, **{table: notes[table] for table in printed}}
+        if official is not None:
+            shared["official"] = ABOUT_OFFICIAL
         if intervals == "published":
             return {"accuracy": _INDEPENDENT, **of_parts, **shared}
         return {
@@ -93,7 +107,9 @@ def parted(
         }
 
     def summary(made: Tables) -> list[Excerpt]:
-        return list(_shown(made, {**parts, **{table: keys for table, (_, keys) in sets.items()}}, printed))
+        return list(
+            _shown(made, {**parts, **{table: keys for table, (_, keys) in sets.items()}}, printed, official or {})
+        )
 
     return Study(name=name, tables=tables, notes=noted, summary=summary, warnings=baselines.missing)
 
@@ -143,12 +159,35 @@ def all_right(rows: pl.DataFrame, unit: str, keys: Sequence[str]) -> Iterator[Re
         }
 
 
-def _shown(made: Tables, keyed: Mapping[str, Columns], printed: Mapping[str, pl.DataFrame]) -> Iterator[Excerpt]:
+def official_reading(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
+    """For each model, strategy and value of the keys, how many replies are right by the authors' reading and by ours.
+
+    rows: prepared rows with the column OFFICIAL. Those in which it is empty are left out, as are strategies that ask
+    for JSON, of which most are empty and the rest no JSON.
+    """
+    named = ["model", "strategy", *keys]
+    free = rows.filter(pl.col(OFFICIAL).is_not_null().mean().over("model", "strategy") > 0.5)
+    read = free.drop_nulls(OFFICIAL).sort(named, maintain_order=True)
+    for key, part in read.group_by(named, maintain_order=True):
+        ours, theirs = part["correct"], part[OFFICIAL]
+        yield {
+            **dict(zip(named, key, strict=True)),
+            **{"replies": part.height, "accuracy": ours.mean(), "official_accuracy": theirs.mean()},
+            **{"only_ours": int((ours & ~theirs).sum()), "only_official": int((~ours & theirs).sum())},
+            "unread": int(part["unread"].sum()),
+        }
+
+
+def _shown(
+    made: Tables, keyed: Mapping[str, Columns], printed: Mapping[str, pl.DataFrame], official: Columns
+) -> Iterator[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
     shares = "correct total accuracy ci_low ci_high unread"
     wanted = {"accuracy": f"model strategy {shares}"}
     first = "sets all_right total accuracy ci_low ci_high expected chance best_rule_accuracy"
     wanted |= {table: f"model strategy {' '.join(keys)} {first}" for table, keys in keyed.items()}
+    compared = "replies accuracy official_accuracy only_ours only_official unread"
+    wanted["official"] = f"model strategy {' '.join(official)} {compared}"
     wanted["prompting_effects"] = "model treatment share_treated share_control risk_difference rd_low rd_high p"
     for table, names in wanted.items():
         if table in made:

@@ -123,4 +123,15 @@ def reasoning_helps(
         f"Each strategy is compared with {control}, which asks for the answer alone, on the same questions. The 95% "
         f"interval of the difference, in percentage points, stands in brackets.{population}"
     )
-    return Card("Does step-by-step reasoning help?", verdict, tone, (*grounds, *more), remark)
+    return Card(_question(effects), verdict, tone, (*grounds, *more), remark)
+
+
+def _question(effects: pl.DataFrame) -> str:
+    """What a card of effects asks: of reasoning only where each strategy's name says that it reasons. A form such as
+    that of a benchmark's authors, in which nobody thinks aloud, is another way of asking."""
+    reasons = [not _REASONS.isdisjoint(name.split("_")) for name in effects["treatment"].to_list()]
+    return "Does step-by-step reasoning help?" if all(reasons) else "Do other ways of asking help?"
+
+
+_REASONS = frozenset(("cot", "reason", "chain", "think", "decompose"))
+"""Words of a strategy's name that say that it has the model reason before it answers."""

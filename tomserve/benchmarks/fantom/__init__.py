@@ -6,14 +6,16 @@ Some people leave a conversation and come back. What do they believe about what 
 two options: that the person knows it, and that the person does not. `context` says how much of the conversation is
 shown: the passage alone (short), as the authors' table counts, or all of it (full); `accessible` whether the person
 heard what is asked about; `order` is 2 for a belief about a belief; `part` and `piece` are the passage and the piece of
-information. The official order of the options is drawn for each run; here it follows from the question.
+information, `tom_type` the official file's name of the order. Passages of one conversation are one cluster. The
+official order of the options is drawn for each run; here it follows from the question.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -24,14 +26,18 @@ from tomserve.benchmarks.fantom.reading import NAME, SOURCE, Asked, files, read
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.known import digests
-from tomserve.benchmarks.foreign.options import RULES
+from tomserve.benchmarks.foreign.made import made
+from tomserve.benchmarks.foreign.options import RULES, denies
 from tomserve.benchmarks.foreign.prose import key, mixed
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.metric import Metric
+from tomserve.scoring.rules import Rule
 
 OFFICIAL = "fantom_v1.json"
+_SILENT = re.compile(r"[^\s:]+:")
+"""A line of a conversation in which nothing is said."""
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
@@ -39,22 +45,27 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     del gold
     asked = [one for one in read(path) if one.right.casefold() != one.wrong.casefold()]
     places = _places(asked)
+    conversations = _conversations(asked, {content: part for content, (part, _) in places.items()})
     seen: dict[str, int] = defaultdict(int)
     for one in asked:
         part, piece = places[_content(one)]
         name = f"{one.context}/{_content(one)}"
         seen[name] += 1
-        yield Item(
+        yield made(
+            one.file,
+            one.line,
+            one.place,
             id=name if seen[name] == 1 else f"{name}/{seen[name]}",
             benchmark="fantom",
             story=one.told,
             question=one.question,
             choices=mixed((one.right, one.wrong), one.question),
             answer=one.right,
-            cluster=f"passage/{part}",
+            cluster=f"conversation/{conversations[part]}",
             factors={
                 **{"task": "belief", "dimension": "belief", "context": one.context, "accessible": one.accessible},
                 **{"order": one.order, "part": part, "piece": piece, "options": 2},
+                "tom_type": one.tom_type,
             },
         )
 
@@ -88,6 +99,29 @@ def _places(asked: Sequence[Asked]) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _conversations(asked: Sequence[Asked], parts: Mapping[str, str]) -> dict[str, str]:
+    """The conversation of each passage: by the official file, or else that in which it is found.
+
+    asked: the questions. parts: the passage of each, by its content. A passage belongs to the conversation that is
+    shown with the same question, or that holds its text; one for which neither is at hand stands alone.
+    """
+    found: dict[str, str] = {}
+    told: dict[str, str] = {}  # the text of each whole conversation, by its key
+    for one in asked:
+        part = parts[_content(one)]
+        if one.conversation is not None:
+            found[part] = one.conversation
+        elif one.context == "full":
+            found[part] = key(one.told)
+            told[found[part]] = "\n".join(one.told)
+    for one in asked:
+        if (part := parts[_content(one)]) not in found:
+            text = "\n".join(one.told)
+            holding = [name for name, whole in told.items() if text in whole]
+            found[part] = holding[0] if len(holding) == 1 else part
+    return found
+
+
 def official(item: Item, reading: Reading) -> dict[str, bool | None]:
     """Whether the authors' program counts a reply in free text as right: it begins with the letter of the right option,
     or holds that letter in brackets anywhere."""
@@ -110,6 +144,7 @@ def audit(path: Path | None, say: Say) -> Findings:
     items = list(load(path))
     shown = Counter((item.story, item.question) for item in items)
     whole = sum(count - 1 for count in shown.values())
+    silent = sum(any(_SILENT.fullmatch(line) for line in item.story) for item in items)
     said = [
         f"{whole:,} questions are asked twice, because the passage is the whole conversation (context short and full)."
         if whole
@@ -117,9 +152,10 @@ def audit(path: Path | None, say: Say) -> Findings:
         "Where the information was missed, the option that denies is nearly always right, and where it was heard, the "
         "other one: each half alone is answered without a mind (see the rules), so read both halves together.",
         f"{same:,} questions whose two options are the same are left out." if same else "",
+        f"{silent:,} questions show a conversation in which somebody's line is empty." if silent else "",
         *_compared(path),
     ]
-    return audited(items, ("context", "accessible", "order"), RULES, [line for line in said if line])
+    return audited(items, ("context", "accessible", "order"), (*RULES, *OWN), [line for line in said if line])
 
 
 def _compared(path: Path | None) -> list[str]:
@@ -155,15 +191,29 @@ def validate(path: Path | None, say: Say) -> Findings:
     return Findings(lines=(f"{count:,} questions: ok; these are the files of commit {SOURCE.commit}, byte for byte.",))
 
 
+def _reader(denying: bool) -> Callable[[Item], str]:
+    """The answer of somebody who takes the option that denies, or the one that does not, and where both or neither do
+    the shorter one, or the longer one, since "does not know" is soon said."""
+
+    def answer(item: Item) -> str:
+        those = [choice for choice in item.choices if denies(choice) is denying]
+        return those[0] if len(those) == 1 else sorted(item.choices, key=len)[0 if denying else -1]
+
+    return answer
+
+
+OWN = (Rule("denying else shortest", _reader(True)), Rule("affirming else longest", _reader(False)))
+"""What the options alone give away: the first of information that was missed, the second of what was heard."""
+
 BENCHMARK = Benchmark(
     "fantom",
     load,
     study="fantom",
     strategies=("letters", "letters_cot"),
-    draw=Draw(unit=("passage", "passages")),
+    draw=Draw(unit=("conversation", "conversations")),
     lettered=True,
     metrics=(Metric({"metric_official": pl.Boolean}, official),),
-    rules=RULES,
+    rules=(*RULES, *OWN),
     validate=validate,
     audit=audit,
 )

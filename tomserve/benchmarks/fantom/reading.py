@@ -24,7 +24,7 @@ SOURCE = Source(
     "fantom",
     "SCAI-JHU/AutoToM",
     "benchmarks/full_data_formatted",
-    "MIT, evaluation only",
+    "MIT for the data, for evaluation only; Apache-2.0 for that repository",
     "3f569b7",
     note="Give the folder with the files FANToM_*.csv, one of them, or fantom_v1.json, which the program of "
     "github.com/skywalker023/fantom fetches",
@@ -40,13 +40,18 @@ LONGEST_OPTIONS = 20_000
 
 @dataclass(frozen=True)
 class Asked:
-    """One question: where it stands, the lines of the conversation that are shown, and what is asked.
+    """One question: where it stands (file, line and field), the lines of the conversation that are shown, and what is
+    asked.
 
     context: "short" for the passage with the information alone, "full" for the conversation from its beginning.
-    accessible: whether the person asked about heard the information. part, piece: the passage and the piece of
-    information by their numbers in the official file; None in the CSV files, which do not say them.
+    accessible: whether the person asked about heard the information. conversation, part, piece: the conversation, the
+    passage and the piece of information by their numbers in the official file, and tom_type what that file calls the
+    order of the belief (cyclic where one believes what another believes of oneself); None in the CSV files, which do
+    not say them.
     """
 
+    file: Path
+    line: int | None
     place: str
     told: tuple[str, ...]
     question: str
@@ -55,8 +60,10 @@ class Asked:
     context: str
     accessible: bool
     order: int
+    conversation: str | None = None
     part: str | None = None
     piece: str | None = None
+    tom_type: str | None = None
 
 
 def files(path: Path | None) -> list[Path]:
@@ -111,9 +118,10 @@ def _rows(file: Path) -> Iterator[Asked]:
             right, wrong = _options(file, line, options, right)
             if not lines(told) or not question.strip():
                 raise _wrong(file, line, "question" if lines(told) else "context", "", "text")
-            place, accessible = f"{file.name}:{line}", named[1] == "accessible"
+            accessible = named[1] == "accessible"
             order = 1 if named[3] == "first" else 2
-            yield Asked(place, lines(told), " ".join(question.split()), right, wrong, named[2], accessible, order)
+            question = " ".join(question.split())
+            yield Asked(file, line, "row", lines(told), question, right, wrong, named[2], accessible, order)
     except csv.Error as error:
         raise _wrong(file, rows.line_num, "row", str(error), "comma-separated values") from None
 
@@ -138,6 +146,7 @@ def _official(file: Path) -> Iterator[Asked]:
         sets = orjson.loads(_text(file))
     except orjson.JSONDecodeError as error:
         raise ContentError(f"is no JSON ({error.msg}); expected fantom_v1.json", path=file, line=error.lineno) from None
+    sets = _rowwise(sets)
     if not isinstance(sets, list):
         raise ContentError(f"found {str(sets)!r:.60}; expected a list of sets, as in fantom_v1.json", path=file)
     for number, one in enumerate(sets):
@@ -145,6 +154,15 @@ def _official(file: Path) -> Iterator[Asked]:
             raise _wrong(file, None, f"{number}.beliefQAs", one, "a list of questions, as in fantom_v1.json")
         for place, asked in enumerate(one["beliefQAs"]):
             yield from _asked(file, f"{number}.beliefQAs.{place}", one, asked)
+
+
+def _rowwise(found: Any) -> Any:
+    """The sets of a file that has them column by column, `{"set_id": {"0": ...}, ...}`, which the authors' program
+    (pandas.read_json) reads as well as a list of them; anything else as it is."""
+    if not isinstance(found, dict) or not isinstance(found.get("beliefQAs"), dict):
+        return found
+    columns = {name: column for name, column in found.items() if isinstance(column, dict)}
+    return [{name: column.get(row) for name, column in columns.items()} for row in columns["beliefQAs"]]
 
 
 def _asked(file: Path, place: str, one: Mapping[str, Any], asked: Any) -> Iterator[Asked]:
@@ -159,10 +177,13 @@ def _asked(file: Path, place: str, one: Mapping[str, Any], asked: Any) -> Iterat
     names = ("question", "correct_answer", "wrong_answer", "question_type", "tom_type")
     question, right, wrong, kind, order = (" ".join(text(asked, name, place).split()) for name in names)
     piece = text(one, "set_id", place.split(".")[0])
-    part = "-".join(piece.split("-")[:2])
+    conversation, part = piece.split("-")[0], "-".join(piece.split("-")[:2])
     if not kind.endswith((":accessible", ":inaccessible")):
         raise _wrong(file, None, f"{place}.question_type", kind, "tom:belief:accessible or tom:belief:inaccessible")
+    if order.split(":")[0] not in ("first-order", "second-order"):
+        raise _wrong(file, None, f"{place}.tom_type", order, "first-order, or second-order with what is behind a colon")
+    numbers = (conversation, part, piece, order)
     for context in ("short", "full"):
         told = lines(text(one, f"{context}_context", place.split(".")[0]))
         accessible, level = kind.endswith(":accessible"), 2 if order.startswith("second") else 1
-        yield Asked(place, told, question, right, wrong, context, accessible, level, part, piece)
+        yield Asked(file, None, place, told, question, right, wrong, context, accessible, level, *numbers)

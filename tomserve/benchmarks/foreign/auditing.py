@@ -17,7 +17,8 @@ NOTES = {
     "blind guess among them has right.",
     "right": "Where the right answer stands in the order of choices, and which choice is right most often.",
     "rules": "The share of right answers of rules that follow nobody's belief, on the questions that each has an "
-    "answer to. Where a rule is above chance, so much of an accuracy needs no mind.",
+    "answer to; empty where those are fewer than one in twenty. Where a rule is above chance, so much of an accuracy "
+    "needs no mind.",
     "doubles": "Questions that are asked twice in the same words, questions that are asked twice with different right "
     "answers, and stories that state the right answer in the question's words.",
 }
@@ -94,7 +95,10 @@ class _Part:
         }
 
     def ruled(self, names: Sequence[str]) -> dict[str, object]:
-        return {name: round(self.hits[name] / self.said[name], 3) if self.said[name] else None for name in names}
+        least = max(1, self.sizes.total() / 20)  # a share of two questions in two hundred says nothing of the part
+        return {
+            name: round(self.hits[name] / self.said[name], 3) if self.said[name] >= least else None for name in names
+        }
 
 
 class _Doubles:

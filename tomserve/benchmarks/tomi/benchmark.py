@@ -88,13 +88,13 @@ def item_of(record: Record, gold: str) -> Item:
         "task": asked.task,
         "dimension": "belief" if believed else "reality",
         "order": ORDERS[asked.task],
-        "condition": ("true_belief" if right == real else "false_belief") if believed else None,
+        "condition": ("true_belief" if right == real else "false_belief") if believed and right else None,
         "question_type": record.question_type,
         "story_type": record.story_type,
         "version": "fixed" if told.roomed else "original",
         "split": record.path.stem[:100],
         "gold": gold,
-        "label_agrees": right == record.answer,
+        "label_agrees": None if right is None else right == record.answer,
         "released": record.answer,
         "tracked": right,
     }
@@ -150,9 +150,9 @@ def validate(path: Path | None, say: Say) -> Findings:
     del say
     every = list(load(path))
     problems = differences(path)
-    wrong = sum(not item.factors["label_agrees"] for item in every)
+    wrong = sum(item.factors["label_agrees"] is False for item in every)
     counted = f"{len(every):,} questions about {len({item.cluster for item in every}):,} stories: {outcome(problems)}"
-    lines = (counted, f"{wrong:,} labels of the file do not follow from their stories (see tomserve dataset audit).")
+    lines = (counted, f"labels that do not follow from their stories: {wrong:,} (see tomserve dataset audit).")
     return Findings(sections={"problems": tuple(problems)} if problems else {}, lines=lines, code=int(bool(problems)))
 
 
@@ -160,14 +160,16 @@ def audit(path: Path | None, say: Say) -> Findings:
     """Count what the file holds, how far readers get who follow nobody's mind, and which labels do not follow."""
     del say
     every = list(load(path))
-    wrong = [item for item in every if not item.factors["label_agrees"]]
+    wrong = [item for item in every if item.factors["label_agrees"] is False]
+    unknown = sum(item.factors["label_agrees"] is None for item in every)
     kinds = ("version", "question_type", "story_type")
     counts = Counter(tuple(item.factors[name] for name in kinds) for item in wrong)
     table = [{**dict(zip(kinds, key, strict=True)), "labels": count} for key, count in sorted(counts.items(), key=str)]
     roomless = len({item.cluster for item in every if item.factors["version"] == "original"})
     said = [
         *differences(path),
-        f"labels: {len(wrong):,} of {len(every):,} are not what follows from the story; those asked here do.",
+        f"labels: {len(wrong):,} of {len(every):,} are not what follows from the story, which is right by default.",
+        *([f"nothing follows for {unknown:,}, and the file's label is taken for right."] if unknown else []),
         f"rooms: {roomless:,} of {len({item.cluster for item in every}):,} stories do not say in which room the "
         "containers are; it is taken to be that of whoever moves the object.",
     ]
