@@ -15,9 +15,8 @@ together are crossed: each combination of their values that was asked is a row.
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -85,6 +84,10 @@ AFTER = ("correct", "control", "compared_with")
 """The column that stands first behind the model, the strategy and the values of factors, in each kind of table."""
 
 
+TAKEN = frozenset((*AFTER, "treatment", "estimate", "minus_vanilla", *f"{_SHARES} {_EFFECT} {_DIFFERENCE}".split()))
+"""What no column of a factor is called in these tables, even where a table lacks the column that is called so."""
+
+
 def factors(scores: pl.DataFrame) -> list[str]:
     """The columns of a score table by which answers can be told apart: the factors of its items, and `benchmark` where
     it has several."""
@@ -135,25 +138,36 @@ def tables(
 
     scores: a score table. by: as `wanted` gives it. intervals: the way to count. taken: names of tables that the
     new ones must not have. The values of factors are text, in the order of the numbers where they are numbers; rows
-    without a value are left out.
+    without a value are left out. A factor that is called like another column of these tables, such as `accuracy`, is
+    the column `accuracy (factor)`.
     """
     kinds = baselines.Kinds.of(scores.lazy())
-    names = list(dict.fromkeys(name for one in by for name in one))
+    apart = inner(name for one in by for name in one)
     guess = {"floor_guess": pl.Float64} if "floor_guess" in scores.columns else {}
-    kept = dict.fromkeys((*REQUIRED, *kinds.columns, *names))
-    rows = prepared(scores.lazy(), tuple(kept), guess).collect()
+    every = scores.lazy().with_columns(pl.col(name).alias(own) for name, own in apart.items())
+    rows = prepared(every, (*REQUIRED, *kinds.columns, *apart.values()), guess).collect()
     made: dict[str, pl.DataFrame] = {}
     for one in by:
-        part = _valued(rows, one)
+        own = tuple(apart[name] for name in one)
+        part = _valued(rows, own)
         about = _called(one, {*taken, *made})
-        listed = {about: list(_shares(part, one, kinds, PLAIN if intervals == PLAIN else "recommended"))}
+        listed = {about: list(_shares(part, own, kinds, PLAIN if intervals == PLAIN else "recommended"))}
         if intervals != PLAIN:
-            listed |= {f"effects_{about}": list(_effects(part, one))}
-            listed |= {f"differences_{about}": list(_differences(part, one))}
-        for name, records in listed.items():
-            if records:
-                made[name] = pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
+            listed |= {f"effects_{about}": list(_effects(part, own))}
+            listed |= {f"differences_{about}": list(_differences(part, own))}
+        frames = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in listed.items() if records}
+        columns = {name for frame in frames.values() for name in frame.columns} | TAKEN
+        titles = {
+            inside: f"{name} (factor)" if name in columns else name for inside, name in zip(own, one, strict=True)
+        }
+        made |= {name: frame.fill_nan(None).rename(titles, strict=False) for name, frame in frames.items()}
     return made
+
+
+def inner(names: Iterable[str]) -> dict[str, str]:
+    """By factor the name of its column while it is counted: a factor may be called like a column that counting makes,
+    such as `faulty` or `accuracy`."""
+    return {name: f"factor {place}" for place, name in enumerate(dict.fromkeys(names))}
 
 
 def notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, str]:
@@ -207,11 +221,13 @@ def spread(scores: pl.DataFrame) -> list[str]:
     """
     names = [name for name in factors(scores) if 1 < scores[name].drop_nulls().n_unique() <= MOST]
     found: list[tuple[float, str]] = []
-    rows = prepared(scores.lazy(), tuple(dict.fromkeys((*REQUIRED, *names)))).collect()
-    for name in names:
+    apart = inner(names)
+    every = scores.lazy().with_columns(pl.col(name).alias(own) for name, own in apart.items())
+    rows = prepared(every, (*REQUIRED, *apart.values())).collect()
+    for name, own in apart.items():
         widest: tuple[float, str] | None = None
         for _, arm in _keyed(rows, ("model", "strategy")):
-            values = [(share(part), str(key[name])) for key, part in _keyed(_valued(arm, (name,)), (name,))]
+            values = [(share(part), str(key[own])) for key, part in _keyed(_valued(arm, (own,)), (own,))]
             low, high = (pick(values, key=lambda one: one[0]["accuracy"]) for pick in (min, max))
             gap = high[0]["accuracy"] - low[0]["accuracy"]
             if gap >= WIDE and low[0]["ci_high"] < high[0]["ci_low"] and (widest is None or gap > widest[0]):
@@ -236,12 +252,11 @@ def _called(one: By, taken: Collection[str]) -> str:
 
 
 def text_of(value: object) -> str:
-    """One value as tables show it: true and false in small letters, whole numbers without a point."""
+    """One value as tables show it: true and false in small letters, whole numbers without a point. Two values never
+    have one text, since they would be counted as one."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:g}"
-    return str(value)
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _valued(rows: pl.DataFrame, one: By) -> pl.DataFrame:
