@@ -100,6 +100,16 @@ def test_values_that_share_no_story_are_compared_between_stories() -> None:
     ]
 
 
+def test_one_odd_story_of_both_values_does_not_stand_for_all_others() -> None:
+    """Each story is asked of one kind, but for one, whose two answers are both right."""
+    number = pl.col("cluster").str.slice(1).cast(pl.Int64)
+    some = scored(("vanilla",)).filter((number == 0) | ((number % 2 == 0) == (pl.col("kind") == "near")))
+    some = some.with_columns(correct=(number == 0) | pl.col("correct"))
+    gap = analyze(some, "accuracy", by=["kind"])["differences_by_kind"]
+    assert gap.select("kind", "compared_with", "pairing", "units").rows() == [("near", "far", "between clusters", 13)]
+    assert gap["risk_difference"].item() == pytest.approx(1 - 1 / 7)
+
+
 def test_failures_are_wrong_and_questions_without_a_value_are_left_out_and_said() -> None:
     some = scored(
         status=pl.when(pl.col("item") == "0/near/1").then(pl.lit("timeout")).otherwise(pl.lit("ok")),

@@ -25,8 +25,8 @@ from tomserve.items import RESERVED, RESERVED_BEGINNINGS
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.stats.clustered import unmatched_effect
 from tomserve.studies import baselines
-from tomserve.studies.contrasts import Record, codes, contrast, matched, pair, share
-from tomserve.studies.rows import BASELINE, REQUIRED, prepared
+from tomserve.studies.contrasts import Record, codes, effects_within, matched, share
+from tomserve.studies.rows import REQUIRED, prepared
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, percent
 
 By = tuple[str, ...]
@@ -60,11 +60,11 @@ EFFECTS = (
 )
 DIFFERENCES = (
     "Within a strategy, the share right of the questions with this value (share_treated) minus that of the questions "
-    "with the value it is compared with (compared_with, share_control), with its 95% interval. Where clusters "
-    "(stories, tasks) hold questions of both values, they are compared within these clusters (pairing: within "
-    "clusters), and both shares are means over them; else the two sets of clusters are compared (between clusters), "
-    "and other stories may be part of the difference. Of crossed factors the first is compared, for each value of the "
-    "others. The rows are many tests, whose p values are not adjusted for that."
+    "with the value it is compared with (compared_with, share_control), with its 95% interval. Where at least half "
+    "of the clusters (stories, tasks) of the rarer value hold questions of both, the two are compared within these "
+    "clusters (pairing: within clusters), and both shares are means over them; else all clusters of the one with all "
+    "of the other (between clusters), and other stories may be part of the difference. Of crossed factors the first is "
+    "compared, for each value of the others. The rows are many tests, whose p values are not adjusted for that."
 )
 READING = (
     "accuracy: correct of total, failures counted as wrong; ci_low and ci_high: the ends of its 95% interval over "
@@ -153,7 +153,7 @@ def tables(
         about = _called(one, {*taken, *made})
         listed = {about: list(_shares(part, own, kinds, PLAIN if intervals == PLAIN else "recommended"))}
         if intervals != PLAIN:
-            listed |= {f"effects_{about}": list(_effects(part, own))}
+            listed |= {f"effects_{about}": list(effects_within(part, own))}
             listed |= {f"differences_{about}": list(_differences(part, own))}
         frames = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in listed.items() if records}
         columns = {name for frame in frames.values() for name in frame.columns} | TAKEN
@@ -281,20 +281,6 @@ def _shares(rows: pl.DataFrame, one: By, kinds: baselines.Kinds, intervals: str)
                "chance": chance, **found}  # fmt: skip
 
 
-def _effects(rows: pl.DataFrame, one: By) -> Iterator[Record]:
-    """Each strategy against the baseline, with the values of the factors after the model; nothing without a baseline.
-
-    The baseline is vanilla or, where a model was not asked so, the strategy whose name ends like that."""
-    for key, part in _keyed(rows, ("model", *one)):
-        names = sorted(part["strategy"].unique(), key=lambda name: (name != BASELINE, name))
-        if (control := next((name for name in names if name.endswith(BASELINE)), None)) is None:
-            continue
-        for strategy in names:
-            pairs = pair(part.filter(strategy=strategy), part.filter(strategy=control))
-            if strategy != control and pairs.height:
-                yield {**key, "treatment": strategy, "control": control, **contrast(pairs)}
-
-
 def _differences(rows: pl.DataFrame, one: By) -> Iterator[Record]:
     """Each value of the first factor against the first of its values, at every value of the others."""
     name, *rest = one
@@ -306,10 +292,12 @@ def _differences(rows: pl.DataFrame, one: By) -> Iterator[Record]:
 
 
 def _difference(rows: pl.DataFrame, name: str, value: str) -> Record:
-    """The difference between two values of a factor: within clusters where some hold both, else between clusters."""
+    """The difference between two values of a factor: within clusters where half of those of the rarer value hold both.
+
+    Where fewer do, they are a handful of odd ones, which say little of the many that hold one value."""
     treated = rows[name] == value
-    both = set(rows.filter(treated)["cluster"]) & set(rows.filter(~treated)["cluster"])
-    if both:
+    sides = [set(part["cluster"]) for part in (rows.filter(treated), rows.filter(~treated))]
+    if 2 * len(sides[0] & sides[1]) >= min(map(len, sides)):
         arms = rows.with_columns(whole=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", name))
         found = matched(arms, treated, stratum="whole")
         shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")
