@@ -11,7 +11,7 @@ import polars as pl
 from tomserve.scoring.rules import name_of
 from tomserve.stats.corrected import TaskMean, corrected, mean_of, task_mean
 from tomserve.studies import baselines
-from tomserve.studies.contrasts import Record, codes
+from tomserve.studies.contrasts import Record, codes, effects_within
 
 from .humans import figure_of
 from .rows import MACRO, Asked, in_order
@@ -160,6 +160,13 @@ def by_dimension(found: Asked, intervals: str) -> Iterator[Record]:
                 records.append(mean | {name: _mean([record.get(name) for record in records]) for name in shares})
             for record in records:
                 yield {"model": model, "strategy": strategy, "dimension": dimension, **record}
+
+
+def effects(found: Asked) -> Iterator[Record]:
+    """The table `prompting_effects`: by benchmark, task and dimension, each strategy against the one that asks for the
+    answer alone, on the same questions; nothing where no question was asked in both ways."""
+    keys = ("benchmark", "task", "dimension")
+    yield from effects_within(found.rows.sort("model", *keys, maintain_order=True), keys)
 
 
 def _cell(part: pl.DataFrame, kinds: baselines.Kinds, intervals: str) -> Record:

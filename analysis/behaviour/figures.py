@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples
+from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples, zero_line
 from tomserve.studies import Context, Figure, Section
 from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import finite
+from tomserve.studies.words import finite, readable
 
 from .rows import is_mean
 
@@ -32,14 +32,25 @@ DIMENSIONS = Figure(
     ("dimensions",),
 )
 
+STRATEGIES = Figure(
+    "behaviour-strategies",
+    "What a way of asking changes",
+    SECTION,
+    "Each point is a strategy's share right minus that of the strategy that asks for the answer alone, on the same "
+    "questions of one type of task, each line its 95% interval over stories or templates. Right of the line at zero "
+    "more is right. Many tests stand here, which are not adjusted for that.",
+    ("prompting_effects",),
+)
+
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of B by benchmark and of shares by dimension.
+    """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects.
 
     tables: by name. context: what a guesser scores, for which all shares are corrected already.
     """
     del context
-    return [drawn(BENCHMARKS, lambda: _benchmarks(tables)), drawn(DIMENSIONS, lambda: _dimensions(tables))]
+    made = [drawn(BENCHMARKS, lambda: _benchmarks(tables)), drawn(DIMENSIONS, lambda: _dimensions(tables))]
+    return [*made, *([drawn(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
 
 
 def _benchmarks(tables: Tables) -> Figure:
@@ -59,6 +70,15 @@ def _dimensions(tables: Tables) -> Figure:
         data.append({**row, "row": name, "other": _corrected(_greater(row, "constant", "surface"), row)})
     columns = ("row", "strategy", "corrected", "corrected_low", "corrected_high")
     return small_multiples(DIMENSIONS, data, columns, Axis("share right, corrected for chance", (0, 1)))
+
+
+def _strategies(tables: Tables) -> Figure:
+    names = "model benchmark task dimension treatment risk_difference rd_low rd_high"
+    rows = rows_of(tables, "prompting_effects", names)
+    told = [name for name in ("task", "dimension", "benchmark") if len({row[name] for row in rows}) > 1] or ["task"]
+    data: list[Row] = [{**row, "row": ", ".join(readable(row[name]) for name in told)} for row in rows]
+    axis = Axis("difference", (-1, 1), zero_line, first=1)
+    return small_multiples(STRATEGIES, data, ("row", "treatment", "risk_difference", "rd_low", "rd_high"), axis)
 
 
 def _greater(row: Row, *names: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tomserve.studies import baselines
+from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS
 
 _CHANCE = (
     "chance is what a blind guess among each question's own choices has right, on average over these questions; a "
@@ -30,6 +31,10 @@ NOTES = {
     "and the best other rule that follows nobody's mind have right of the same questions. in_b: whether the "
     "questions count in B. Benchmarks whose items do not say their task or dimension have 'not said'.",
     "dimensions": f"The same by dimension and benchmark; {_CHANCE}. The row of the mean counts every benchmark once.",
+    "prompting_effects": "Each strategy (treatment: a way of asking) against the one that asks for the answer alone "
+    "(control), on the same questions, by benchmark, type of task and dimension. These are differences of raw shares: "
+    f"chance is the same on both sides. {ABOUT_EFFECT} {ABOUT_TESTS} The rows are many tests, whose p values are not "
+    "adjusted for that.",
     baselines.TABLE: baselines.NOTE,
     "unusable": "How many answers are left out by benchmark, because the benchmark marks their questions as unusable.",
     "human_figures": "Shares that authors print for people on their own benchmarks, as quoted from the named source. "

@@ -10,6 +10,7 @@ table means.
 behaviour           by benchmark: B, the mean over types of task of the share right corrected for chance
 task_types          by benchmark, type of task and dimension
 dimensions          by dimension (belief, desire, intention, emotion, action, ...) and benchmark
+prompting_effects   by benchmark, type of task and dimension, each strategy against the answer alone, pair by pair
 baselines           every rule that follows nobody's mind, by benchmark
 human_figures       what people scored, as authors print it
 published_behaviour the published table, from its own cells
@@ -25,7 +26,7 @@ from tomserve.studies import Context, Figure, Study, baselines
 from tomserve.studies.showing import Tables
 
 from . import humans, published
-from .counting import by_benchmark, by_dimension, by_task
+from .counting import by_benchmark, by_dimension, by_task, effects
 from .notes import NOTES, PUBLISHED
 from .rows import asked
 from .summary import summary, warnings
@@ -41,7 +42,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     found = asked(scores)
     listed = {"task_types": list(by_task(found, intervals)), "dimensions": list(by_dimension(found, intervals))}
     if intervals == "recommended":
-        listed = {"behaviour": list(by_benchmark(found)), **listed}
+        listed = {"behaviour": list(by_benchmark(found)), **listed, "prompting_effects": list(effects(found))}
     listed[baselines.TABLE] = list(baselines.table(found.rows.filter("mind"), found.kinds, ("benchmark", "model")))
     frames = {name: pl.DataFrame(records, infer_schema_length=None).fill_nan(None) for name, records in listed.items()}
     if intervals == "recommended":

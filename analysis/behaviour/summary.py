@@ -27,6 +27,12 @@ _PAPER = (
 )
 _QUOTED = "What authors print for people on their own benchmarks: quoted, not measured here."
 
+_STRATEGIES = (
+    "difference: the strategy's share right minus that of the strategy that asks for the answer alone (control), on "
+    "the same questions, with its 95% interval; p is at most .05 exactly where that does not hold 0. Many tests stand "
+    "here, which are not adjusted for that."
+)
+
 FEW, SMALL = 20, 10
 """Below so many clusters, and below so many questions of a type of task, a reader is warned."""
 
@@ -43,6 +49,8 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         if (frame := tables.get(name)) is not None:
             corrected = "corrected" in frame.columns
             yield Excerpt(title, _cells(frame, corrected), (name,), _TASKS if corrected else _PLAIN)
+    if (frame := tables.get("prompting_effects")) is not None:
+        yield Excerpt("strategies: what a way of asking changes", _effects(frame), ("prompting_effects",), _STRATEGIES)
     if (frame := tables.get("human_figures")) is not None:
         shown = frame.select("benchmark", "part", "measure", _cell("quoted"), "source")
         yield Excerpt("people, as quoted", shown, ("human_figures",), _QUOTED)
@@ -73,6 +81,13 @@ def _behaviour(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         "model", "strategy", "benchmark", *counts, _cell("accuracy", "right"), _cell("chance"), *own, *human
     )
+
+
+def _effects(frame: pl.DataFrame) -> pl.DataFrame:
+    named = [pl.col("treatment").alias("strategy"), *(("control",) if frame["control"].n_unique() > 1 else ())]
+    shares = [_cell("share_treated", "right"), _cell("share_control", "control's")]
+    gap = _with("risk_difference", "rd_low", "rd_high", "difference [95%]")
+    return frame.select("model", "benchmark", "task", "dimension", *named, *shares, gap, "p")
 
 
 def _cells(frame: pl.DataFrame, corrected: bool) -> pl.DataFrame:

@@ -142,6 +142,30 @@ def test_questions_that_their_benchmark_marks_as_unusable_are_left_out_and_said(
     assert "bigtom: 24 answers to questions that the benchmark marks as unusable are left out" in found.warnings
 
 
+def test_strategies_are_compared_pair_by_pair_within_each_type_of_task() -> None:
+    """Backward questions are right with cot alone; each benchmark's own way to ask for the answer alone counts."""
+    both = []
+    for name in ("bigtom", "tombench"):
+        prefix = "" if name == "tombench" else f"{name}_"
+        for strategy in ("vanilla", "cot"):
+            some = scored(lambda row, cot=strategy == "cot": row["task"] != "backward" or cot, name)  # type: ignore[misc]
+            both.append(some.with_columns(strategy=pl.lit(prefix + strategy)))
+    found = behaviour(*both)["prompting_effects"]
+    columns = ("benchmark", "task", "dimension", "treatment", "control", "risk_difference", "gained", "n")
+    assert found.filter(benchmark="bigtom").select(columns).rows() == [
+        ("bigtom", "backward", "desire", "bigtom_cot", "bigtom_vanilla", 1.0, 24, 24),
+        ("bigtom", "forward", "belief", "bigtom_cot", "bigtom_vanilla", 0.0, 0, 48),
+        ("bigtom", "recall", "memory", "bigtom_cot", "bigtom_vanilla", 0.0, 0, 24),
+    ]
+    assert set(found.filter(benchmark="tombench").select("treatment", "control").rows()) == {("cot", "vanilla")}
+    compared = compute(pl.concat(both, how="diagonal"), "behaviour", by=["dimension"])
+    pairs = compared.tables["effects_by_dimension"].select("treatment", "control").unique(maintain_order=True).rows()
+    assert pairs == [("bigtom_cot", "bigtom_vanilla"), ("cot", "vanilla")], "each with its own, in one row of a factor"
+    assert "strategies: what a way of asking changes" in [one.title for one in compared.summary()]
+    assert [one.name for one in compared.study.figures(compared.tables, Context())][-1] == "behaviour-strategies"  # type: ignore[misc]
+    assert "prompting_effects" not in behaviour(both[0]), "nothing to compare"
+
+
 def test_few_stories_and_types_of_few_questions_are_warned_of() -> None:
     said = compute(scored(right, stories=4), "behaviour").warnings
     assert "m, vanilla, bigtom: only 4 stories or templates; an interval over so few is rough" in said

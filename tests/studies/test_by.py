@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.helpers.command import tomserve
 from tests.helpers.reports import Elements, run_folder
 from tomserve.errors import ConfigError
 from tomserve.reporting.html.build import report, write_report
+from tomserve.reporting.html.generic import by_factors
+from tomserve.reporting.html.generic import figures as generic
 from tomserve.reporting.html.standing import standing
 from tomserve.studies import analyze, compute
 
@@ -97,6 +100,16 @@ def test_values_that_share_no_story_are_compared_between_stories() -> None:
     ]
 
 
+def test_one_odd_story_of_both_values_does_not_stand_for_all_others() -> None:
+    """Each story is asked of one kind, but for one, whose two answers are both right."""
+    number = pl.col("cluster").str.slice(1).cast(pl.Int64)
+    some = scored(("vanilla",)).filter((number == 0) | ((number % 2 == 0) == (pl.col("kind") == "near")))
+    some = some.with_columns(correct=(number == 0) | pl.col("correct"))
+    gap = analyze(some, "accuracy", by=["kind"])["differences_by_kind"]
+    assert gap.select("kind", "compared_with", "pairing", "units").rows() == [("near", "far", "between clusters", 13)]
+    assert gap["risk_difference"].item() == pytest.approx(1 - 1 / 7)
+
+
 def test_failures_are_wrong_and_questions_without_a_value_are_left_out_and_said() -> None:
     some = scored(
         status=pl.when(pl.col("item") == "0/near/1").then(pl.lit("timeout")).otherwise(pl.lit("ok")),
@@ -177,3 +190,36 @@ def test_the_report_draws_it_and_is_made_again_without(tmp_path: Path) -> None:
     assert standing(folder) is not None
     write_report([str(folder)])
     assert "By factor" not in Elements((folder / "report.html").read_text()).texts["h2"]
+
+
+NAMES = "accuracy estimate n place total faulty changed control treatment whole compared_with chance noise down other"
+
+
+@pytest.mark.parametrize("name", [*NAMES.split(), "risk_difference", "best_rule", "model_", "len", "literal"])
+@pytest.mark.parametrize("intervals", ["recommended", "published"])
+def test_a_factor_may_be_called_like_a_column_that_counting_makes(name: str, intervals: str) -> None:
+    """The same numbers, terminal and figures as under a name of its own; only the column may be `NAME (factor)`."""
+    found = {}
+    for called in (name, "kin"):
+        some = scored().rename({"kind": called})
+        analysis = compute(some, "accuracy", intervals, [f"{called},turn"])
+        found[called] = [analysis.tables[table].rows() for table in analysis.by]
+        shown = analysis.summary()[-1].frame.columns
+        assert called in shown or f"{called} (factor)" in shown
+        figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
+        assert ["near" in figure.panels[0].svg for figure in figures] == [True] * len(figures)
+        (drawn,) = generic(analysis.tables, some, [called], {})[1:2]
+        assert re.findall("near|far", drawn.panels[0].svg), f"the figure of {called} shows its values"
+    assert found[name] == found["kin"]
+
+
+def test_values_that_differ_little_are_not_counted_as_one() -> None:
+    size = pl.when(pl.col("turn") == 1).then(1234567.0).otherwise(1234568.5)
+    found = analyze(scored(size=size), "accuracy", by=["size"])["by_size"]
+    assert found.filter(strategy="cot").select("size", "total").rows() == [("1234567", 24), ("1234568.5", 48)]
+
+
+def test_the_hint_at_a_wide_spread_counts_the_factor_and_not_a_column_of_its_name() -> None:
+    (said,) = [one for one in compute(scored(("vanilla",)).rename({"kind": "faulty"}).drop("turn", "early", "number"),
+                                      "accuracy").warnings if "one share" in one]  # fmt: skip
+    assert "faulty (from 0% where it is far to 100% where it is near)" in said

@@ -15,9 +15,8 @@ together are crossed: each combination of their values that was asked is a row.
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -26,8 +25,8 @@ from tomserve.items import RESERVED, RESERVED_BEGINNINGS
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.stats.clustered import unmatched_effect
 from tomserve.studies import baselines
-from tomserve.studies.contrasts import Record, codes, contrast, matched, pair, share
-from tomserve.studies.rows import BASELINE, REQUIRED, prepared
+from tomserve.studies.contrasts import Record, codes, effects_within, matched, share
+from tomserve.studies.rows import REQUIRED, prepared
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, percent
 
 By = tuple[str, ...]
@@ -61,11 +60,11 @@ EFFECTS = (
 )
 DIFFERENCES = (
     "Within a strategy, the share right of the questions with this value (share_treated) minus that of the questions "
-    "with the value it is compared with (compared_with, share_control), with its 95% interval. Where clusters "
-    "(stories, tasks) hold questions of both values, they are compared within these clusters (pairing: within "
-    "clusters), and both shares are means over them; else the two sets of clusters are compared (between clusters), "
-    "and other stories may be part of the difference. Of crossed factors the first is compared, for each value of the "
-    "others. The rows are many tests, whose p values are not adjusted for that."
+    "with the value it is compared with (compared_with, share_control), with its 95% interval. Where at least half "
+    "of the clusters (stories, tasks) of the rarer value hold questions of both, the two are compared within these "
+    "clusters (pairing: within clusters), and both shares are means over them; else all clusters of the one with all "
+    "of the other (between clusters), and other stories may be part of the difference. Of crossed factors the first is "
+    "compared, for each value of the others. The rows are many tests, whose p values are not adjusted for that."
 )
 READING = (
     "accuracy: correct of total, failures counted as wrong; ci_low and ci_high: the ends of its 95% interval over "
@@ -83,6 +82,10 @@ _DIFFERENCE = "compared_with share_treated share_control risk_difference rd_low 
 
 AFTER = ("correct", "control", "compared_with")
 """The column that stands first behind the model, the strategy and the values of factors, in each kind of table."""
+
+
+TAKEN = frozenset((*AFTER, "treatment", "estimate", "minus_vanilla", *f"{_SHARES} {_EFFECT} {_DIFFERENCE}".split()))
+"""What no column of a factor is called in these tables, even where a table lacks the column that is called so."""
 
 
 def factors(scores: pl.DataFrame) -> list[str]:
@@ -135,25 +138,36 @@ def tables(
 
     scores: a score table. by: as `wanted` gives it. intervals: the way to count. taken: names of tables that the
     new ones must not have. The values of factors are text, in the order of the numbers where they are numbers; rows
-    without a value are left out.
+    without a value are left out. A factor that is called like another column of these tables, such as `accuracy`, is
+    the column `accuracy (factor)`.
     """
     kinds = baselines.Kinds.of(scores.lazy())
-    names = list(dict.fromkeys(name for one in by for name in one))
+    apart = inner(name for one in by for name in one)
     guess = {"floor_guess": pl.Float64} if "floor_guess" in scores.columns else {}
-    kept = dict.fromkeys((*REQUIRED, *kinds.columns, *names))
-    rows = prepared(scores.lazy(), tuple(kept), guess).collect()
+    every = scores.lazy().with_columns(pl.col(name).alias(own) for name, own in apart.items())
+    rows = prepared(every, (*REQUIRED, *kinds.columns, *apart.values()), guess).collect()
     made: dict[str, pl.DataFrame] = {}
     for one in by:
-        part = _valued(rows, one)
+        own = tuple(apart[name] for name in one)
+        part = _valued(rows, own)
         about = _called(one, {*taken, *made})
-        listed = {about: list(_shares(part, one, kinds, PLAIN if intervals == PLAIN else "recommended"))}
+        listed = {about: list(_shares(part, own, kinds, PLAIN if intervals == PLAIN else "recommended"))}
         if intervals != PLAIN:
-            listed |= {f"effects_{about}": list(_effects(part, one))}
-            listed |= {f"differences_{about}": list(_differences(part, one))}
-        for name, records in listed.items():
-            if records:
-                made[name] = pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
+            listed |= {f"effects_{about}": list(effects_within(part, own))}
+            listed |= {f"differences_{about}": list(_differences(part, own))}
+        frames = {name: pl.DataFrame(records, infer_schema_length=None) for name, records in listed.items() if records}
+        columns = {name for frame in frames.values() for name in frame.columns} | TAKEN
+        titles = {
+            inside: f"{name} (factor)" if name in columns else name for inside, name in zip(own, one, strict=True)
+        }
+        made |= {name: frame.fill_nan(None).rename(titles, strict=False) for name, frame in frames.items()}
     return made
+
+
+def inner(names: Iterable[str]) -> dict[str, str]:
+    """By factor the name of its column while it is counted: a factor may be called like a column that counting makes,
+    such as `faulty` or `accuracy`."""
+    return {name: f"factor {place}" for place, name in enumerate(dict.fromkeys(names))}
 
 
 def notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, str]:
@@ -207,11 +221,13 @@ def spread(scores: pl.DataFrame) -> list[str]:
     """
     names = [name for name in factors(scores) if 1 < scores[name].drop_nulls().n_unique() <= MOST]
     found: list[tuple[float, str]] = []
-    rows = prepared(scores.lazy(), tuple(dict.fromkeys((*REQUIRED, *names)))).collect()
-    for name in names:
+    apart = inner(names)
+    every = scores.lazy().with_columns(pl.col(name).alias(own) for name, own in apart.items())
+    rows = prepared(every, (*REQUIRED, *apart.values())).collect()
+    for name, own in apart.items():
         widest: tuple[float, str] | None = None
         for _, arm in _keyed(rows, ("model", "strategy")):
-            values = [(share(part), str(key[name])) for key, part in _keyed(_valued(arm, (name,)), (name,))]
+            values = [(share(part), str(key[own])) for key, part in _keyed(_valued(arm, (own,)), (own,))]
             low, high = (pick(values, key=lambda one: one[0]["accuracy"]) for pick in (min, max))
             gap = high[0]["accuracy"] - low[0]["accuracy"]
             if gap >= WIDE and low[0]["ci_high"] < high[0]["ci_low"] and (widest is None or gap > widest[0]):
@@ -236,12 +252,11 @@ def _called(one: By, taken: Collection[str]) -> str:
 
 
 def text_of(value: object) -> str:
-    """One value as tables show it: true and false in small letters, whole numbers without a point."""
+    """One value as tables show it: true and false in small letters, whole numbers without a point. Two values never
+    have one text, since they would be counted as one."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:g}"
-    return str(value)
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _valued(rows: pl.DataFrame, one: By) -> pl.DataFrame:
@@ -266,20 +281,6 @@ def _shares(rows: pl.DataFrame, one: By, kinds: baselines.Kinds, intervals: str)
                "chance": chance, **found}  # fmt: skip
 
 
-def _effects(rows: pl.DataFrame, one: By) -> Iterator[Record]:
-    """Each strategy against the baseline, with the values of the factors after the model; nothing without a baseline.
-
-    The baseline is vanilla or, where a model was not asked so, the strategy whose name ends like that."""
-    for key, part in _keyed(rows, ("model", *one)):
-        names = sorted(part["strategy"].unique(), key=lambda name: (name != BASELINE, name))
-        if (control := next((name for name in names if name.endswith(BASELINE)), None)) is None:
-            continue
-        for strategy in names:
-            pairs = pair(part.filter(strategy=strategy), part.filter(strategy=control))
-            if strategy != control and pairs.height:
-                yield {**key, "treatment": strategy, "control": control, **contrast(pairs)}
-
-
 def _differences(rows: pl.DataFrame, one: By) -> Iterator[Record]:
     """Each value of the first factor against the first of its values, at every value of the others."""
     name, *rest = one
@@ -291,10 +292,12 @@ def _differences(rows: pl.DataFrame, one: By) -> Iterator[Record]:
 
 
 def _difference(rows: pl.DataFrame, name: str, value: str) -> Record:
-    """The difference between two values of a factor: within clusters where some hold both, else between clusters."""
+    """The difference between two values of a factor: within clusters where half of those of the rarer value hold both.
+
+    Where fewer do, they are a handful of odd ones, which say little of the many that hold one value."""
     treated = rows[name] == value
-    both = set(rows.filter(treated)["cluster"]) & set(rows.filter(~treated)["cluster"])
-    if both:
+    sides = [set(part["cluster"]) for part in (rows.filter(treated), rows.filter(~treated))]
+    if 2 * len(sides[0] & sides[1]) >= min(map(len, sides)):
         arms = rows.with_columns(whole=pl.col("cluster"), cluster=pl.format("{}/{}", "cluster", name))
         found = matched(arms, treated, stratum="whole")
         shown = ("risk_difference", "rd_low", "rd_high", "share_treated", "share_control", "p", "units", "method")

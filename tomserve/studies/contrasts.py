@@ -14,7 +14,7 @@ counts as wrong, and how far all failures could move a number is given as bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,6 +204,28 @@ def prompting_effects(rows: pl.DataFrame, baseline: str = BASELINE) -> Iterator[
         pairs = pair(treated, rows.filter(model=model, strategy=baseline))
         if strategy != baseline and pairs.height:
             yield {"model": model, "treatment": strategy, "control": baseline, **contrast(pairs)}
+
+
+def effects_within(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
+    """By model and values of the keys, each strategy against the one that asks for the answer alone, on the items that
+    both were asked: the `contrast` of the two after the columns model, keys, treatment and control.
+
+    That one is vanilla or, where these items were not asked so, the first strategy whose name ends like that, such as
+    bigtom_vanilla. rows: prepared rows in the order in which the values shall stand. A strategy that has no item in
+    common with such a one is left out.
+    """
+    names = ["model", *keys]
+    for key, part in rows.group_by(names, maintain_order=True):
+        asked = sorted(part["strategy"].unique(), key=lambda name: (name != BASELINE, name))
+        plain = [name for name in asked if name.endswith(BASELINE)]
+        for strategy in asked:
+            treated = part.filter(strategy=strategy)
+            for control in plain[: plain.index(strategy)] if strategy in plain else plain:
+                pairs = pair(treated, part.filter(strategy=control))
+                if pairs.height:
+                    yield {**dict(zip(names, key, strict=True)), "treatment": strategy, "control": control,
+                           **contrast(pairs)}  # fmt: skip
+                    break
 
 
 def _effect(effect: Effect, target: str) -> Record:

@@ -13,8 +13,9 @@ import polars as pl
 from tomserve.reporting.html.panels import Axis, chance_lines, drawn, small_multiples, zero_line
 from tomserve.studies import baselines
 from tomserve.studies import by as factors
+from tomserve.studies.by import inner
 from tomserve.studies.contrasts import share
-from tomserve.studies.rows import prepared
+from tomserve.studies.rows import REQUIRED, prepared
 from tomserve.studies.showing import Figure, Row, Section
 from tomserve.studies.words import readable
 
@@ -92,8 +93,10 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
 def _by_factor(
     scores: pl.DataFrame, factors: Sequence[str], chance: Mapping[str, float], values: Mapping[str, Sequence[str]]
 ) -> Iterator[Figure]:
-    rows = prepared(scores.lazy(), wanted=dict.fromkeys(factors, pl.String)).collect()
-    few = [name for name in factors if 1 < rows[name].drop_nulls().n_unique() <= FEW][:FACTORS]
+    few = [name for name in factors if 1 < scores[name].drop_nulls().n_unique() <= FEW][:FACTORS]
+    apart = inner(few)
+    every = scores.lazy().with_columns(pl.col(name).cast(pl.String).alias(own) for name, own in apart.items())
+    rows = prepared(every, (*REQUIRED, *apart.values())).collect()
     axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
     for place, name in enumerate(few):
         figure = Figure(
@@ -104,11 +107,12 @@ def _by_factor(
             "(Wilson's), which counts clusters (stories, tasks), not questions. Failures count as wrong.",
         )
         there = scores[name].drop_nulls().cast(pl.String).unique(maintain_order=True)
-        data = list(_shares(rows, name, [*values.get(name, ()), *there]))
-        yield _drawn_points(figure, data, (name, "strategy", "accuracy", "ci_low", "ci_high"), axis)
+        data = list(_shares(rows, apart[name], [*values.get(name, ()), *there]))
+        yield _drawn_points(figure, data, (apart[name], "strategy", "accuracy", "ci_low", "ci_high"), axis)
 
 
 def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str]) -> Iterator[Row]:
+    """The shares by the values of a factor in this order. factor: its column, which is called like no other."""
     keys = ["model", "strategy", factor]
     places = {value: place for place, value in reversed(list(enumerate(order)))}
     placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
