@@ -228,6 +228,8 @@ def spread(scores: pl.DataFrame) -> list[str]:
         widest: tuple[float, str] | None = None
         for _, arm in _keyed(rows, ("model", "strategy")):
             values = [(share(part), str(key[own])) for key, part in _keyed(_valued(arm, (own,)), (own,))]
+            if not values:  # answers that came without this factor, as those of another source may
+                continue
             low, high = (pick(values, key=lambda one: one[0]["accuracy"]) for pick in (min, max))
             gap = high[0]["accuracy"] - low[0]["accuracy"]
             if gap >= WIDE and low[0]["ci_high"] < high[0]["ci_low"] and (widest is None or gap > widest[0]):
