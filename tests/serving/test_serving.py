@@ -159,7 +159,10 @@ def test_every_strategy_that_comes_with_tomserve(served: Path, items_file: Path,
     assert set(scores["status"]) <= {"ok", "length", "invalid"}  # none is unfinished
     bound = {one.name for one in strategies if any(one.folder.glob("*schema.j2"))} | {"forced_choice"}
     free = [one.name for one in strategies if one.name not in bound]
-    assert set(scores.filter((pl.col("status") == "ok") & ~pl.col("strategy").is_in(free))["parse"]) <= {"json", "json+letter"}
+    assert set(scores.filter((pl.col("status") == "ok") & ~pl.col("strategy").is_in(free))["parse"]) <= {
+        "json",
+        "json+letter",
+    }
     for strategy in strategies:
         closed = [row["closes"] for row in rows if row["strategy"] == strategy.name and "closes" in row]
         assert len(closed) == number * strategy.several
