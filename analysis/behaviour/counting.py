@@ -114,13 +114,12 @@ def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
 
 def _difference(mean: TaskMean) -> TaskMean:
     """The model minus the rule, as if it were one side."""
-    rule = mean.draws[:, 1:]
-    nothing = np.full((1, 2), np.nan)
+    low, high = mean.differences(0, 1)
     return TaskMean(
         mean.estimate[:1] - mean.estimate[1:],
-        mean.draws[:, :1] - rule,
-        mean.least[:, :1] - rule,
-        nothing,
+        high[:, None],
+        low[:, None],
+        np.full((1, 2), np.nan),
         mean.tasks,
         mean.clusters,
     )

@@ -96,3 +96,9 @@ def test_a_benchmark_is_loaded_by_name_path_and_gold(tmp_path: Path) -> None:
     assert tomserve.load("hitom", stories, "released")[0].benchmark == "hitom"
     with pytest.raises(ConfigError, match="gold"):
         tomserve.load("perturbed", gold="released")
+
+
+def test_a_factor_to_count_by_may_be_a_text_or_a_list() -> None:
+    scores = tomserve.load_scores("example")
+    one, listed = (tomserve.analyze(scores, "accuracy", by=by) for by in ("scenario", ["scenario"]))
+    assert one["by_scenario"].equals(listed["by_scenario"])

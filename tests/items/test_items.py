@@ -110,8 +110,15 @@ def test_where_filters_by_factor() -> None:
     assert [item.id for item in where(items, ["swapped=false", "k=a"])] == ["demo/2"]
     with pytest.raises(ConfigError, match="unknown factor 'swaped'; did you mean 'swapped'"):
         list(where(items, ["swaped=true"]))
-    with pytest.raises(ConfigError, match="no item has k=b"):
-        list(where(items, ["k=b"]))
+    with pytest.raises(ConfigError, match=r"no item has k=b; k is a$"):
+        list(where(items, ["swapped=true", "k=b"]))
+    with pytest.raises(ConfigError, match=r"no item meets all conditions at once: swapped=true and swapped=false$"):
+        list(where(items, ["swapped=true", "swapped=false"]))
+    many = [make_item(number, factors={"n": number, "odd": number % 2 == 1}) for number in range(40)]
+    with pytest.raises(ConfigError, match=r"no item has n=77; n is 0, 1, 10, 11, 12, 2, .*, 8, \.\.\.$"):
+        list(where(many, ["n=77"]))
+    with pytest.raises(ConfigError, match=r"no item meets all conditions at once: n=38 and odd=true$"):
+        list(where(many, ["n=38", "odd=true"]))
     with pytest.raises(ConfigError, match="expected factor=value"):
         list(where(items, ["k"]))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
 
+from tests.conftest import ROOT
 from tomserve.stats.corrected import corrected, mean_of, task_mean
 
 
@@ -98,3 +100,39 @@ def test_columns_of_unequal_length_are_refused() -> None:
         task_mean([1, 0], [0.5], ["a", "a"], ["x", "y"])
     with pytest.raises(ValueError, match="at least one answer"):
         task_mean([], [], [], [])
+
+
+def test_a_difference_from_somebody_always_right_is_not_certain() -> None:
+    """All answers of one side are right in 20 clusters: its own interval reaches below 1, and so does the difference."""
+    rule = np.tile([1.0, 0.0], 20)
+    found = task_mean(np.column_stack([np.ones(40), rule]), [0.5] * 40, ["a"] * 40, np.repeat(np.arange(20), 2))
+    gap = found.difference(0, 1)
+    assert gap.estimate == 1 == gap.high
+    assert gap.low <= found.interval(0).low < 0.9
+
+
+def test_what_the_clip_leaves_of_a_rule_at_chance_does_not_lower_the_upper_bound() -> None:
+    """The rule is exactly at chance, so that clipped draws of it are above 0 on average."""
+    rng = np.random.default_rng(3)
+    sides = np.column_stack([rng.random(120) < 0.8, np.tile([1.0, 0.0], 60)])
+    found = task_mean(sides, [0.5] * 120, ["a"] * 120, np.repeat(np.arange(60), 2))
+    tilted = task_mean(sides[:, [1, 0]], [0.5] * 120, ["a"] * 120, np.repeat(np.arange(60), 2))
+    gap, turned = found.difference(0, 1), tilted.difference(1, 0)
+    assert (gap.low, gap.high) == (pytest.approx(turned.low), pytest.approx(turned.high))
+    other = tilted.difference(0, 1)
+    assert (gap.low, gap.high) == (pytest.approx(-other.high), pytest.approx(-other.low)), "the same from either side"
+
+
+@pytest.mark.parametrize("answerer", ["guesses", "below chance at one type", "half way", "nearly always right"])
+def test_intervals_hold_the_truth(answerer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small version of bench/behaviour_coverage.py, whose figures stand in docs/explanation/statistics.md."""
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    import behaviour_coverage as bench
+
+    monkeypatch.setattr(bench, "RESAMPLES", 200)
+    found = bench.simulated(answerer, 20, 40, 5)
+    assert {"B", "B - rule", "B, mean of benchmarks"} < set(found)
+    for name, (held, above, _) in found.items():
+        assert name.startswith("(") or held >= 0.8, (name, held)
+        assert name.startswith("(") or answerer != "guesses" or above <= 0.15, (name, above)
+    monkeypatch.delitem(sys.modules, "behaviour_coverage")

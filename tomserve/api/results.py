@@ -140,7 +140,7 @@ def load_scores(source: Source | None = None, *, note: Note | None = None) -> pl
 
 
 def analyze(
-    scores: pl.DataFrame, study: str | Study | None = None, intervals: str | None = None, by: Sequence[str] = ()
+    scores: pl.DataFrame, study: str | Study | None = None, intervals: str | None = None, by: str | Sequence[str] = ()
 ) -> dict[str, pl.DataFrame]:
     """Compute the tables of a study from scores, such as accuracy with confidence intervals.
 
@@ -152,8 +152,8 @@ def analyze(
     intervals
         How confidence intervals are computed, "recommended" or "published" [the study's first].
     by
-        Factors by whose values answers are counted as well, such as ["kind"], or ["kind,order"] for both crossed. Each
-        adds a table of accuracy, `by_kind`, and tables of effects and differences [none].
+        Factors by whose values answers are counted as well, such as "kind", or "kind,order" for both crossed, or a list
+        of such texts. Each adds a table of accuracy, `by_kind`, and tables of effects and differences [none].
 
     Returns the study's tables (Polars) by their names. Raises ConfigError where the scores lack a column that the study
     needs, or hold a value that it does not know, and for a factor that the questions do not have.
@@ -162,7 +162,7 @@ def analyze(
     >>> sorted(tomserve.analyze(tomserve.load_scores("example"), "accuracy"))
     ['accuracy', 'baselines', 'prompting_effects']
     """
-    return dict(studies.compute(scores, study, intervals, by).tables)
+    return dict(studies.compute(scores, study, intervals, (by,) if isinstance(by, str) else by).tables)
 
 
 def compare(

@@ -256,17 +256,31 @@ def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[Place
             raise ConfigError(f"--where {condition!r}: expected factor=value, or {EVERY} for every item")
         wanted.append((name, value))
     known: set[str] = set()
+    values: dict[str, set[str]] = {name: set() for name, _ in wanted}
     kept = 0
     for item in items:
         known |= set(item.factors)
+        for name, value in wanted:
+            found = _written(item.factors[name]) if name in item.factors else None
+            if found is not None and (len(values[name]) <= _LISTED or found == value):
+                values[name].add(found)
         if all(name in item.factors and _written(item.factors[name]) == value for name, value in wanted):
             kept += 1
             yield item
     for name, value in wanted:
         if name not in known:
             raise ConfigError(f"--where: {one_of('factor', name, known)}")
-        if not kept:
-            raise ConfigError(f"--where: no item has {name}={value}" + (" and the rest" if len(wanted) > 1 else ""))
+        if not kept and value not in values[name]:
+            there = sorted(values[name])[:_LISTED]
+            more = ", ..." if len(values[name]) > _LISTED else ""
+            raise ConfigError(f"--where: no item has {name}={value}; {name} is {', '.join(there)}{more}")
+    if wanted and not kept:
+        told = " and ".join(f"{name}={value}" for name, value in wanted)
+        raise ConfigError(f"--where: no item meets all conditions at once: {told}")
+
+
+_LISTED = 12
+"""How many values of a factor a message lists at most."""
 
 
 def _written(value: Factor) -> str:

@@ -64,10 +64,24 @@ class TaskMean:
         return _interval(float(self.estimate[side]), draws, self.beside[side], level, self.clusters)
 
     def difference(self, side: int, other: int, level: float = 0.95) -> Interval:
-        """The estimate of a side minus that of another, over the same clusters drawn anew."""
+        """The estimate of a side minus that of another, over the same clusters drawn anew.
+
+        The clip raises either side where it may be at chance: the lower bound is without it for this side, the upper
+        one for the other. Where a side has an interval beside its own, the difference has one too, from the intervals
+        of both sides as if they were independent (Donner and Zou, Stat Methods Med Res 21:347, 2012)."""
         value = float(self.estimate[side] - self.estimate[other])
-        draws = tuple(own[:, side] - self.draws[:, other] for own in (self.least, self.draws))
-        return _interval(value, (draws[0], draws[1]), np.full(2, np.nan), level, self.clusters, floor=-1.0)
+        draws = self.differences(side, other)
+        beside = np.full(2, np.nan)
+        if not np.isnan(self.beside[[side, other]]).all():
+            own, its = self.interval(side, level), self.interval(other, level)
+            below = math.hypot(own.estimate - own.low, its.high - its.estimate)
+            above = math.hypot(own.high - own.estimate, its.estimate - its.low)
+            beside = np.array([max(-1.0, value - below), min(1.0, value + above)])
+        return _interval(value, draws, beside, level, self.clusters, floor=-1.0)
+
+    def differences(self, side: int, other: int) -> tuple[Floats, Floats]:
+        """The draws of the difference between two sides [resamples]: those for lower bounds, and for upper ones."""
+        return self.least[:, side] - self.draws[:, other], self.draws[:, side] - self.least[:, other]
 
 
 def task_mean(
