@@ -117,6 +117,8 @@ def test_benchmarks_without_task_and_dimension_are_placed_by_their_own_factors()
     cells = found["task_types"].filter(strategy="vanilla").select("task", "dimension", "in_b").rows()
     belief = [(task, "belief", True) for task in ("false_belief", "no_belief", "true_belief")]
     assert cells == [*belief[:2], ("reality", "reality", False), belief[2]]
+    stages = load_scores(f"{ROOT}/runs/example").with_columns(benchmark=pl.lit("bundles"))
+    assert set(behaviour(stages)["task_types"]["task"]) == {"false_belief", "no_belief", "reality", "true_belief"}
     nested = scored(right, "hitom").drop("task", "dimension").with_columns(order=pl.col("place"))
     named = behaviour(nested)["task_types"].select("task", "dimension", "in_b").rows()
     assert named == [("order_1", "belief", True), ("order_2", "belief", True), ("order_3", "belief", True),
