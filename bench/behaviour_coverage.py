@@ -94,7 +94,7 @@ def truth(answerer: Answerer) -> Floats:
     shares = np.array([right[task == one].mean(axis=0) for one in range(len(CHANCE))])
     guess = np.asarray(CHANCE)[:, None]
     found = np.where(meant == 0, 0.0, (shares - guess) / (1 - guess))
-    return np.clip(found, 0, 1).mean(axis=0)
+    return np.asarray(np.clip(found, 0, 1).mean(axis=0), dtype=np.float64)
 
 
 def drawn(rng: np.random.Generator, answerer: Answerer, clusters: int) -> TaskMean:

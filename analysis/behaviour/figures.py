@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples, zero_line
 from tomserve.studies import Context, Figure, Section
@@ -78,7 +79,9 @@ def _strategies(tables: Tables) -> Figure:
     told = [name for name in ("task", "dimension", "benchmark") if len({row[name] for row in rows}) > 1] or ["task"]
     data: list[Row] = [{**row, "row": ", ".join(readable(row[name]) for name in told)} for row in rows]
     axis = Axis("difference", (-1, 1), zero_line, first=1)
-    return small_multiples(STRATEGIES, data, ("row", "treatment", "risk_difference", "rd_low", "rd_high"), axis)
+    only = {readable(row["treatment"]) for row in rows}  # with several, a legend names them
+    figure = replace(STRATEGIES, title=f"{STRATEGIES.title}: {only.pop()}") if len(only) == 1 else STRATEGIES
+    return small_multiples(figure, data, ("row", "treatment", "risk_difference", "rd_low", "rd_high"), axis)
 
 
 def _greater(row: Row, *names: str) -> float | None:

@@ -36,7 +36,7 @@ FACTORS: Mapping[str, Any] = {
 }
 """Factors that place a question, and what a guess scores; a table may lack any of them."""
 
-STAGES = ("perturbed", "perturbed-2")
+STAGES = ("perturbed", "perturbed-2", "bundles")
 NESTED = "hitom"
 """Benchmarks whose items have neither task nor dimension."""
 

@@ -14,6 +14,7 @@ from tests.helpers.command import tomserve
 from tests.helpers.reports import Elements, run_folder
 from tomserve.errors import ConfigError
 from tomserve.reporting.html.build import report
+from tomserve.reporting.html.generic import by_factors
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Context, analyze, compute
 
@@ -117,6 +118,8 @@ def test_benchmarks_without_task_and_dimension_are_placed_by_their_own_factors()
     cells = found["task_types"].filter(strategy="vanilla").select("task", "dimension", "in_b").rows()
     belief = [(task, "belief", True) for task in ("false_belief", "no_belief", "true_belief")]
     assert cells == [*belief[:2], ("reality", "reality", False), belief[2]]
+    stages = load_scores(f"{ROOT}/runs/example").with_columns(benchmark=pl.lit("bundles"))
+    assert set(behaviour(stages)["task_types"]["task"]) == {"false_belief", "no_belief", "reality", "true_belief"}
     nested = scored(right, "hitom").drop("task", "dimension").with_columns(order=pl.col("place"))
     named = behaviour(nested)["task_types"].select("task", "dimension", "in_b").rows()
     assert named == [("order_1", "belief", True), ("order_2", "belief", True), ("order_3", "belief", True),
@@ -161,8 +164,15 @@ def test_strategies_are_compared_pair_by_pair_within_each_type_of_task() -> None
     compared = compute(pl.concat(both, how="diagonal"), "behaviour", by=["dimension"])
     pairs = compared.tables["effects_by_dimension"].select("treatment", "control").unique(maintain_order=True).rows()
     assert pairs == [("bigtom_cot", "bigtom_vanilla"), ("cot", "vanilla")], "each with its own, in one row of a factor"
+    figures = compared.study.figures
+    assert figures is not None
     assert "strategies: what a way of asking changes" in [one.title for one in compared.summary()]
-    assert [one.name for one in compared.study.figures(compared.tables, Context())][-1] == "behaviour-strategies"  # type: ignore[misc]
+    drawn = list(figures(compared.tables, Context()))[-1]
+    assert (drawn.name, drawn.title) == ("behaviour-strategies", "What a way of asking changes")
+    single = compute(pl.concat(both[:2], how="diagonal"), "behaviour", by=["dimension"])
+    assert list(figures(single.tables, Context()))[-1].title == "What a way of asking changes: bigtom cot"
+    titles = [one.title for one in by_factors({name: single.tables[name] for name in single.by})]
+    assert titles[1].endswith("on the same questions (bigtom cot)")
     assert "prompting_effects" not in behaviour(both[0]), "nothing to compare"
 
 

@@ -133,6 +133,8 @@ def by_factors(tables: Mapping[str, pl.DataFrame]) -> Iterator[Figure]:
         compared = ["compared_with"] if "compared_with" in shown.columns else []
         data: list[Row] = [{**row, "down": _row(row, own, compared)} for row in frame.to_dicts()]
         series = "treatment" if "treatment" in frame.columns else "strategy"
+        if series == "treatment" and len(only := frame[series].unique()) == 1:  # of several, a legend tells
+            title = f"{title} ({readable(only[0])})"
         figure = Figure(f"by-{place}", title[:1].upper() + title[1:], ASKED, CAPTIONS[after], (name,))
         if "accuracy" in frame.columns:
             figure, data = baselines.marked(figure, data)
