@@ -29,7 +29,7 @@ import polars as pl
 from tomserve.studies import Context, Excerpt, Study, baselines
 from tomserve.studies.contrasts import Record, contrast, pair, prompting_effects, share
 from tomserve.studies.rows import BASELINE, REQUIRED, prepared
-from tomserve.studies.showing import BAD, OPEN, Card, Tables, Verdict
+from tomserve.studies.showing import BAD, OPEN, Card, Tables, Verdict, in_brief
 from tomserve.studies.verdicts import EFFECT, by_model, holds, lead, reasoning_helps
 from tomserve.studies.words import ABOUT_EFFECT, ABOUT_TESTS, ABOUT_WORST, points, readable, sign
 
@@ -254,14 +254,8 @@ SHOWN = {
 
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
-    excerpts = []
-    for name, columns in SHOWN.items():
-        if (frame := tables.get(name)) is not None:
-            kept = [column for column in columns.split() if column in frame.columns]
-            shown = frame.filter(task="all") if name == "stories" else frame
-            said = NOTES[name] if name in ("languages", "stories", "official") else ""
-            excerpts.append(Excerpt(name.replace("_", " "), shown.select(kept), (name,), said))
-    return excerpts
+    whole = {name: frame.filter(task="all") if name == "stories" else frame for name, frame in tables.items()}
+    return in_brief(whole, SHOWN, {name: NOTES[name] for name in ("languages", "stories", "official")})
 
 
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:

@@ -27,7 +27,7 @@ import polars as pl
 from tomserve.studies import Context, Excerpt, Figure, Study, baselines
 from tomserve.studies.contrasts import Record, contrast, pair, prompting_effects, share
 from tomserve.studies.rows import REQUIRED, prepared, with_columns
-from tomserve.studies.showing import Tables
+from tomserve.studies.showing import Tables, in_brief
 
 from .notes import NOTES, PUBLISHED
 from .verdicts import verdicts
@@ -190,13 +190,7 @@ SHOWN = {
 
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
-    excerpts = []
-    for name, columns in SHOWN.items():
-        if (frame := tables.get(name)) is not None:
-            kept = [column for column in columns.split() if column in frame.columns]
-            said = NOTES[name] if name in ("conditions", "joint", "official") else ""
-            excerpts.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), said))
-    return excerpts
+    return in_brief(tables, SHOWN, {name: NOTES[name] for name in ("conditions", "joint", "official")})
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:

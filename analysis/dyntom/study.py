@@ -26,9 +26,9 @@ from typing import Any
 import polars as pl
 
 from tomserve.studies import Context, Excerpt, Figure, Study, baselines
-from tomserve.studies.contrasts import Record, contrast, matched, pair, share
+from tomserve.studies.contrasts import Record, matched, prompting_effects, share
 from tomserve.studies.rows import REQUIRED, prepared, with_columns
-from tomserve.studies.showing import Tables
+from tomserve.studies.showing import Tables, in_brief
 
 from . import published
 from .notes import NOTES, PUBLISHED
@@ -154,13 +154,9 @@ def _understanding_minus_transformation(rows: pl.DataFrame) -> Iterator[Record]:
 
 def _prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
     """Each strategy against the one that asks for the answer alone, on the same questions."""
-    for (model,), part in rows.group_by(["model"], maintain_order=True):
-        asked = part["strategy"].unique().sort().to_list()
-        control = next((name for name in CONTROLS if name in asked), None)
-        for strategy in asked if control is not None else ():
-            pairs = pair(part.filter(strategy=strategy), part.filter(strategy=control))
-            if strategy != control and pairs.height:
-                yield {"model": model, "treatment": strategy, "control": control, **contrast(pairs)}
+    for _, part in rows.group_by(["model"], maintain_order=True):
+        if (control := next((name for name in CONTROLS if name in part["strategy"]), None)) is not None:
+            yield from prompting_effects(part, control)
 
 
 def notes(intervals: str) -> Mapping[str, str]:
@@ -185,15 +181,9 @@ SHOWN = {
 
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
-    excerpts = []
-    for name, columns in SHOWN.items():
-        if (frame := tables.get(name)) is not None:
-            kept = [column for column in columns.split() if column in frame.columns]
-            said = NOTES[name] if name in ("states", "consistency", "changes", "published_states") else ""
-            excerpts.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), said))
-        if name == "accuracy":
-            excerpts += baselines.excerpts(tables["accuracy"], ("strategy",))
-    return excerpts
+    said = {name: NOTES[name] for name in ("states", "consistency", "changes", "published_states")}
+    first, *others = in_brief(tables, SHOWN, said)
+    return [first, *baselines.excerpts(tables["accuracy"], ("strategy",)), *others]
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:

@@ -26,7 +26,7 @@ import polars as pl
 from tomserve.studies import Excerpt, Study, baselines
 from tomserve.studies.contrasts import Record, prompting_effects, share
 from tomserve.studies.rows import REQUIRED, prepared, with_columns
-from tomserve.studies.showing import Tables
+from tomserve.studies.showing import Tables, in_brief
 
 from .macro import CLASSES, official, scored
 from .notes import NOTES, PUBLISHED
@@ -134,14 +134,10 @@ SHOWN = {
 
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: of each table the columns that a reader needs first."""
-    excerpts = []
     told = PUBLISHED if "left_out" in tables.get("macro_f1", pl.DataFrame()).columns else NOTES
-    for name, columns in SHOWN.items():
-        if (frame := tables.get(name)) is not None:
-            kept = [column for column in columns.split() if column in frame.columns]
-            said = told[name] if name in ("macro_f1", "coarse_and_fine", "labels") else ""
-            excerpts.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), said))
-    return excerpts
+    return in_brief(
+        tables, SHOWN, {name: told[name] for name in ("macro_f1", "coarse_and_fine", "labels") if name in told}
+    )
 
 
 STUDY = Study(

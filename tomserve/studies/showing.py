@@ -140,6 +140,20 @@ class Excerpt:
     reading: str = ""
 
 
+def in_brief(tables: Mapping[str, pl.DataFrame], shown: Mapping[str, str], reading: Mapping[str, str]) -> list[Excerpt]:
+    """Of each table the columns that a reader needs first, those that it has, under its name in words.
+
+    tables: by name. shown: by name the columns, with spaces between them, in the order in which tables are printed;
+    those that are not there are left out. reading: by name what stands right below a table (see Excerpt.reading).
+    """
+    found = []
+    for name, columns in shown.items():
+        if (frame := tables.get(name)) is not None:
+            kept = [column for column in columns.split() if column in frame.columns]
+            found.append(Excerpt(name.replace("_", " "), frame.select(kept), (name,), reading.get(name, "")))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a long table is laid out on paper: a row for each value of the column `rows`, a column for each pair of
