@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "beliefs", "stats", "scoring", "prompting", "engine"),
-    *("stability", "benchmarks", "serving", "runs", "humans", "studies", "reporting", "api", "cli"),
+    *("stability", "benchmarks", "serving", "runs", "causal", "humans", "studies", "reporting", "api", "cli"),
 )
 """The rooms of the engine; each may import only from those before it, so that there can be no circle."""
 
