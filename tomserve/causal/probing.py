@@ -1,0 +1,102 @@
+"""Reads beliefs out of the states by linear probes, layer by layer: the protagonist's, another person's, and reality.
+
+A probe learns which of the shown choices a person holds for true: its place in the list as it is shown. The false-belief
+story and its true-belief twin, in both orders, are its items, so that neither what is really so nor where a choice
+stands tells what the protagonist believes. It is fitted on the same folds as the maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import polars as pl
+
+from tomserve.benchmarks.case import Case
+from tomserve.causal.asked import ORDERS, Asked
+from tomserve.causal.backend import Ints
+from tomserve.causal.moving import rows
+from tomserve.causal.probes import probe
+from tomserve.causal.states import States
+from tomserve.causal.table import FALSE, PROBE, PROBES, SHUFFLED_LABELS, TRUE_LABELS, TWIN
+
+TELLINGS = {FALSE: "", TWIN: "_in_twin"}
+"""The tellings that a probe reads, with what ends the names of their holders."""
+
+
+def probed(
+    asked: Asked,
+    states: States,
+    folds: Ints,
+    layers: Sequence[int],
+    seed: int,
+    advance: Callable[[int], None] = lambda count: None,
+) -> pl.DataFrame:
+    """The rows of all probes in these layers; none for a holder whose belief no case knows.
+
+    folds: int64 [n], the fold of each case. seed: of the shuffled labels. advance: told after every layer.
+    """
+    scenarios = {name: number for number, name in enumerate(sorted({case.scenario for case in asked.cases}))}
+    items = [
+        (number, told, order, asked.place(number, order, told))
+        for number in range(len(asked.cases))
+        for told in TELLINGS
+        for order in ORDERS
+        if asked.place(number, order, told) >= 0
+    ]
+    places = np.array([place for *_, place in items], np.int64)
+    groups = np.array([scenarios[asked.cases[number].scenario] for number, *_ in items], np.int64)
+    own_folds = np.array([folds[number] for number, *_ in items], np.int64)
+    labels = {
+        name: np.array([_label(asked.cases[number], name, told, order) for number, told, order, _ in items], np.int64)
+        for name in PROBES
+    }
+    found = []
+    for layer in layers:
+        read = states.layer(layer)[places].astype(np.float64)
+        for name, wanted in labels.items():
+            if len(set(wanted[wanted >= 0].tolist())) < 2:
+                continue
+            one = probe(read, wanted, own_folds, groups, seed)
+            for kind, right in ((TRUE_LABELS, one.right), (SHUFFLED_LABELS, one.shuffled)):
+                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance))
+        advance(1)
+    return pl.concat(found) if found else rows(PROBE, pl.DataFrame())
+
+
+def _label(case: Case, holder: str, told: str, order: int) -> int:
+    """Where the shown list has what somebody holds for true; -1 where nobody knows or it is no choice."""
+    held = case.holders.get(holder + TELLINGS[told])
+    if held is None or held not in case.f.choices:
+        return -1
+    place = case.f.choices.index(held)
+    return len(case.f.choices) - 1 - place if order else place
+
+
+def _rows(
+    asked: Asked,
+    items: Sequence[tuple[int, str, int, int]],
+    folds: Ints,
+    named: tuple[int, str, str],
+    right: Sequence[bool | None],
+    chance: Sequence[float],
+) -> pl.DataFrame:
+    layer, name, labels = named
+    cases = [asked.cases[number] for number, *_ in items]
+    frame = pl.DataFrame(
+        {
+            "item": [case.f.id for case in cases],
+            "cluster": [case.scenario for case in cases],
+            "family": [case.family for case in cases],
+            "told": [told for _, told, _, _ in items],
+            "order": [order for _, _, order, _ in items],
+            "layer": [layer] * len(items),
+            "probe": [name] * len(items),
+            "labels": [labels] * len(items),
+            "fold": folds,
+            "right": list(right),
+            "chance": list(chance),
+        },
+        schema_overrides={"right": pl.Boolean, "chance": pl.Float32},
+    )
+    return rows(PROBE, frame.filter(pl.col("right").is_not_null()))

@@ -1,0 +1,124 @@
+"""What somebody may choose of a measurement, and what is recorded of it in the run's manifest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tomserve.errors import ConfigError
+
+ALPHAS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+"""Strengths of the intervention: the source's window (1e-4 to 1e-2) and two decades above it. A strength does not
+depend on the size of the residual stream, as both terms of the objective grow with it."""
+
+FOLDS = 5
+"""Into how many parts the scenarios are divided: a map moves no item whose scenario it was fitted on."""
+
+FEWEST = 50
+"""So many eligible items a measurement needs; with fewer its intervals are too wide to say anything."""
+
+REFERENCE = "reference"
+"""The model that is examined where nobody names one: the one that comes with tomserve."""
+
+ITEMS = "worlds"
+"""The benchmark whose cases are measured where nobody names one: its stories are told from everybody's place."""
+
+STRATEGY = "vanilla"
+"""The strategy whose prompt asks for the answer, unless another is named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is measured of which model on which cases; everything here must be the same when a run goes on.
+
+    model: a preset, ORG/NAME on the hub, or ./FOLDER. items: the name of a benchmark that has cases, a FILE.py that
+    declares one, or a file of items with their versions. path: what the benchmark reads instead of its own data.
+    where: conditions on the false-belief items; empty for the benchmark's usual ones. limit: at most so many cases,
+    whole scenarios of them. strategy: whose prompt asks. layers: the layers that are moved, from 1; None for all.
+    alphas: the strengths. folds: how many parts. seed: of the folds and of everything random. fewest: how many items
+    have to be eligible.
+    """
+
+    model: str = REFERENCE
+    items: str = ITEMS
+    path: Path | None = None
+    where: tuple[str, ...] = ()
+    limit: int | None = None
+    strategy: str = STRATEGY
+    layers: tuple[int, ...] | None = None
+    alphas: tuple[float, ...] = ALPHAS
+    folds: int = FOLDS
+    seed: int = 0
+    fewest: int = FEWEST
+
+    def __post_init__(self) -> None:
+        if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):
+            raise ConfigError(f"alphas are {list(self.alphas)}; expected numbers above 0, such as 0.001,0.01")
+        if len(set(self.alphas)) != len(self.alphas):
+            raise ConfigError(f"alphas are {list(self.alphas)}; each may stand there once")
+        if self.folds < 2:
+            raise ConfigError(f"folds is {self.folds}; expected 2 or more, as a map moves no item it was fitted on")
+        if self.fewest < 2:
+            raise ConfigError(f"fewest is {self.fewest}; expected 2 or more eligible items")
+        if self.limit is not None and self.limit < 1:
+            raise ConfigError(f"limit is {self.limit}; expected 1 or more cases")
+
+    def chosen(self, layers: int) -> tuple[int, ...]:
+        """The layers that are moved, in ascending order. layers: how many the model has.
+
+        Raises ConfigError for a layer that the model does not have.
+        """
+        if self.layers is None:
+            return tuple(range(1, layers + 1))
+        if strange := [layer for layer in self.layers if not 1 <= layer <= layers]:
+            raise ConfigError(f"layer {strange[0]} is none of this model's; it has layers 1 to {layers}")
+        return tuple(sorted(set(self.layers)))
+
+    def recorded(self) -> dict[str, Any]:
+        """What the manifest records of these settings, beside the model and the benchmark."""
+        return {
+            "strategy": self.strategy,
+            "where": list(self.where),
+            "limit": self.limit,
+            "layers": None if self.layers is None else sorted(set(self.layers)),
+            "alphas": list(self.alphas),
+            "folds": self.folds,
+            "seed": self.seed,
+            "fewest": self.fewest,
+        }
+
+
+def layers_of(text: str) -> tuple[int, ...]:
+    """The layers that a text names.
+
+    >>> layers_of("1,4-6")
+    (1, 4, 5, 6)
+
+    Raises ConfigError for any other text.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        if not (match := re.fullmatch(r"\s*(\d{1,4})(?:\s*-\s*(\d{1,4}))?\s*", part)):
+            raise ConfigError(f"--layers {text!r}: expected numbers of layers such as 1,4-6")
+        first = int(match[1])
+        last = first if match[2] is None else int(match[2])
+        if last < first or first < 1:
+            raise ConfigError(f"--layers {text!r}: {part.strip()!r} names no layer; they are numbered from 1, upwards")
+        found += range(first, last + 1)
+    return tuple(dict.fromkeys(found))
+
+
+def alphas_of(text: str) -> tuple[float, ...]:
+    """The strengths that a text names.
+
+    >>> alphas_of("1e-3, 0.01")
+    (0.001, 0.01)
+
+    Raises ConfigError for any other text.
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--alphas {text!r}: expected numbers such as 0.001,0.01") from None

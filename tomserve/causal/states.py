@@ -1,0 +1,92 @@
+"""The states of a model on disk: one memory-mapped file a layer, and which of its rows are there.
+
+A process that is killed loses the batch that it was at and nothing else: a row counts once its flag is set, and flags
+are set after the row was written.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from tomserve.causal.backend import Answers, Floats, Ints, Readings
+from tomserve.content import files
+from tomserve.errors import JournalError
+
+RECORD = "states.json"
+"""The file beside the states that says of which prompts and which model they are."""
+
+
+class States:
+    """The states of all prompts of a measurement, in one folder.
+
+    folder: where the files lie; created where it is missing. prompts, layers, width, choices: how many prompts and
+    layers there are, how wide a state is, and how many choices a prompt has at most. digest: of the prompts and the
+    model; files of another digest are not read, but written anew.
+
+    Raises JournalError where the folder cannot be written, ConfigError where a link stands in the place of a file.
+    """
+
+    def __init__(self, folder: Path, *, prompts: int, layers: int, width: int, choices: int, digest: str) -> None:
+        self.folder, self.prompts, self.layers, self.width = folder, prompts, layers, width
+        record = {"schema": 1, "digest": digest, "prompts": prompts, "layers": layers, "width": width}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            fresh = not self._is(record)
+            if fresh:
+                (folder / "done.u1").unlink(missing_ok=True)
+            self._states = [
+                self._map(f"layer-{layer + 1:03d}.f32", np.float32, (prompts, width)) for layer in range(layers)
+            ]
+            self._logits = self._map("choices.f32", np.float32, (prompts, choices))
+            self._top = self._map("top.i64", np.int64, (prompts,))
+            self._done = self._map("done.u1", np.uint8, (prompts,))
+            if fresh:
+                with files.replacing(folder / RECORD) as file:
+                    file.write(orjson.dumps(record))
+        except OSError as error:
+            raise JournalError(f"{folder}: states cannot be written ({error.strerror}); free space, or move") from None
+
+    def _is(self, record: dict[str, object]) -> bool:
+        try:
+            with files.reading(self.folder / RECORD) as file:
+                return bool(orjson.loads(file.read()) == record)
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            return False
+
+    def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[np.generic]:
+        """A file of the folder as an array; it is made as long as it has to be, with zeros."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        descriptor = files.opened(self.folder / name, os.O_RDWR | os.O_CREAT)
+        with os.fdopen(descriptor, "r+b") as file:
+            if os.fstat(file.fileno()).st_size != size:
+                file.truncate(0)
+                os.posix_fallocate(file.fileno(), 0, size) if size else None  # a full disk is told now, not by a crash
+            return np.memmap(file, dtype=dtype, mode="r+", shape=shape) if size else np.zeros(shape, dtype)
+
+    @property
+    def missing(self) -> Ints:
+        """The places of the prompts whose states are not there yet, in ascending order."""
+        return np.flatnonzero(self._done == 0).astype(np.int64)
+
+    def keep(self, places: Ints, found: Readings) -> None:
+        """Keep the states and answers of the prompts at these places, float32 [n, layers, width]."""
+        for layer, states in enumerate(self._states):
+            states[places] = found.states[:, layer]
+        logits = np.full((len(places), self._logits.shape[1]), np.nan, np.float32)
+        logits[:, : found.answers.logits.shape[1]] = found.answers.logits
+        self._logits[places], self._top[places] = logits, found.answers.top
+        self._done[places] = 1
+
+    def layer(self, layer: int) -> Floats:
+        """The states after that block, from 1: float32 [prompts, width]. They must not be changed."""
+        return self._states[layer - 1]  # type: ignore[return-value]
+
+    @property
+    def answers(self) -> Answers:
+        """How the model goes on after every prompt."""
+        return Answers(np.asarray(self._logits, np.float32), np.asarray(self._top, np.int64))

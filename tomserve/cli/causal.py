@@ -1,0 +1,152 @@
+"""The command `causal`: is there a perspective-taking map inside of a model, and does it cause the answer?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli.options import PathOption, console
+from tomserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tomserve.causal.finding import On
+    from tomserve.causal.settings import Settings
+
+
+def causal(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="The model: a preset, ORG/NAME on the hub, or ./FOLDER with its weights. If left out: the small model "
+            "that comes with tomserve.",
+        ),
+    ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            help="A benchmark that tells its false-belief stories from the protagonist's place, too, or a JSONL file of "
+            "items with such versions. If left out: tomserve's generated worlds.",
+        ),
+    ] = None,
+    path: PathOption = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only false-belief questions with this factor=value; repeat it for several conditions, or say all for "
+            "every question. If left out: those that the benchmark measures by default."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most this many false-belief questions: whole stories of them.")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Strategy whose prompt asks; its reply has to begin with the answer.")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
+    ] = None,
+    alphas: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Strengths of the change, such as 0.001,0.01; a smaller one moves further."),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(min=2, help="Into how many parts the stories are divided for holding out.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the parts and of all that is random.")] = 0,
+    fewest: Annotated[
+        int | None, typer.Option(min=2, help="How many questions must be answered by the false belief, at least.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto to spread a model over all GPUs. If left out: found."),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="float32, bfloat16 or float16. If left out: float32, on a GPU bfloat16."),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Prompts that run at once. If left out: as many as the memory holds.")
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of the run, such as mine, or a path such as ./mine. If left out: causal-<items>-<model>."),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what it takes (time, memory, disk) and end; no weights are read.")
+    ] = False,
+    gpus: Annotated[int | None, typer.Option(min=1, help="With --plan: for a machine with so many GPUs.")] = None,
+    report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
+    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> int:
+    """Look for a perspective-taking map inside a model, and test whether it causes the answer.
+
+    The residual stream of false-belief questions is moved by a linear map that was fitted on other stories, and the
+    model answers again; every control is measured beside it. Interrupted, the same command goes on where it was. Needs
+    torch and transformers: pip install 'tomserve[causal]'.
+    """
+    from tomserve.causal.finding import On
+    from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, ITEMS, REFERENCE, STRATEGY
+    from tomserve.causal.settings import Settings as Chosen
+    from tomserve.causal.settings import alphas_of, layers_of
+
+    settings = Chosen(
+        model=model or REFERENCE,
+        items=items or ITEMS,
+        path=path,
+        where=tuple(where or ()),
+        limit=limit,
+        strategy=strategy or STRATEGY,
+        layers=None if layers is None else layers_of(layers),
+        alphas=ALPHAS if alphas is None else alphas_of(alphas),
+        folds=folds or FOLDS,
+        seed=seed,
+        fewest=fewest or FEWEST,
+    )
+    on = On(device=device, dtype=dtype, batch=batch, revision=revision)
+    if plan:
+        return _plan(settings, on, gpus)
+    if gpus is not None:
+        raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
+    return _measure(settings, on, run, report=report, opened=opened, quiet=quiet)
+
+
+def _plan(settings: Settings, on: On, gpus: int | None) -> int:
+    """Print what a measurement takes."""
+    from tomserve.causal.finding import planned
+
+    screen = console()
+    for line in planned(settings, on, gpus).lines():
+        screen.print(line, markup=False, highlight=False)
+    return 0
+
+
+def _measure(settings: Settings, on: On, run: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
+    """Measure, print the study's tables, write the report; returns the exit code."""
+    from tomserve.causal.running import measure
+    from tomserve.cli.evaluate import write_report_of
+    from tomserve.cli.rescore import warn
+    from tomserve.reporting import tables
+    from tomserve.reporting.progress import MeasureScreen
+    from tomserve.runs.scores import scores_of
+    from tomserve.studies import compute
+
+    screen = console()
+    result = measure(settings, run, MeasureScreen(screen, quiet=quiet), on)
+    if not result.measured:
+        screen.print("nothing left to measure", highlight=False)
+    analysis = compute(scores_of(result.folder, note=warn))
+    for doubt in analysis.warnings:
+        warn(doubt)
+    tables.show_analysis(analysis, screen)
+    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+    if report and (path := write_report_of(result.folder, analysis)) is not None:
+        screen.print(f"report: {path}", soft_wrap=True, markup=False)
+        if opened:
+            typer.launch(str(path.resolve()))
+    return 0
