@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from tomserve.benchmarks.benchmark import ALL, ANYBODYS, Benchmark
+from tomserve.benchmarks.case import Case, NoCase
 from tomserve.benchmarks.findings import Findings, Say
 from tomserve.content import digest
 from tomserve.content.pyfile import load_module
@@ -33,8 +34,10 @@ __all__ = [
     "ANYBODYS",
     "DEFAULT",
     "Benchmark",
+    "Case",
     "Draw",
     "Findings",
+    "NoCase",
     "Rule",
     "Say",
     "draw_of",
@@ -44,12 +47,13 @@ __all__ = [
     "names",
     "retelling",
     "scoring",
+    "with_cases",
 ]
 
 DEFAULT = "perturbed-2"
 """Name of the benchmark that is asked or checked where the user names none."""
 
-_PARTS = ("benchmark", "findings", "foreign")
+_PARTS = ("benchmark", "case", "cases", "findings", "foreign", "guarding")
 """Modules of this package that declare no benchmark."""
 
 _EXAMPLE = (
@@ -103,6 +107,11 @@ def load(
     `get` and `Benchmark.items` do.
     """
     return get(name).items(path, gold, where)
+
+
+def with_cases() -> list[str]:
+    """The names of the benchmarks of this package that make cases of their own data or of a published file."""
+    return [name for name in names() if (found := _built_in(name)).cases is not None and not found.mixed]
 
 
 def scoring(name: str) -> Scoring:

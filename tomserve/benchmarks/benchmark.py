@@ -9,14 +9,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from tomserve.benchmarks.case import Case, NoCase
+from tomserve.benchmarks.guarding import guarded, own_cases
 from tomserve.benchmarks.findings import Check, Findings, Show
 from tomserve.content.pyfile import failed
-from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError, one_of
+from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import EVERY, Item
 from tomserve.items import where as met
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
@@ -39,11 +42,8 @@ ANYBODYS = "items"
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
-_OPTIONAL = ("validate", "audit", "show", "generate", "retelling")
+_OPTIONAL = ("validate", "audit", "show", "generate", "retelling", "cases")
 """The fields that hold a function or None."""
-
-_REASON = 200
-"""So many characters of the reason are kept for which a user's file makes no variant."""
 
 
 def no_beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
@@ -114,6 +114,15 @@ class Benchmark:
     """Gives, for the user's ``--path``, the function that tells an item of the benchmark otherwise from the record of
     its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
 
+    cases: Callable[[Path | None], Iterator[Case | NoCase]] | None = None
+    """Yields, for the user's ``--path``, what interventions on a model's perspective-taking need: false-belief items with
+    the other tellings of their stories (see tomserve.benchmarks.case), and, for those questions that make none, why.
+    None where its stories are not told otherwise."""
+
+    usual_cases: tuple[str, ...] = ()
+    """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
+    conditions; empty where all are."""
+
     mixed: bool = False
     """Whether items may name other benchmarks than this one; if not, such an item is refused."""
 
@@ -141,6 +150,7 @@ class Benchmark:
             ("strategies", str, "names"),
             ("golds", str, "names"),
             ("usual", str, "conditions such as 'order=1'"),
+            ("usual_cases", str, "conditions such as 'order=1'"),
             ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
             ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
         ):
@@ -196,6 +206,36 @@ class Benchmark:
             raise ConfigError(one_of(f"--gold of benchmark {self.name!r}", gold, self.golds))
         return self.load(path, gold) if self.mixed else self._own(path, gold)
 
+    def found_cases(
+        self, path: Path | None = None, where: Iterable[str] | None = None, left_out: Counter[str] | None = None
+    ) -> Iterator[Case]:
+        """Yield the cases: false-belief items with the other tellings of their stories.
+
+        path: the user's ``--path``, None for its own data. where: the conditions that the false-belief items have to
+        meet, as for `items`; None (or none) for `usual_cases`. left_out: where it is counted, reason by reason, which
+        of the questions that meet the conditions make no case.
+
+        Raises ConfigError for a benchmark without cases, for conditions that no question meets and where no question
+        makes a case, ContentError as `items` does.
+        """
+        if self.cases is None:
+            from tomserve.benchmarks import with_cases  # imported here, because it imports this module
+
+            reason = f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
+            raise ConfigError(f"{reason}; those that have: {', '.join(with_cases())}, or a file of items")
+        reasons: Counter[str] = Counter() if left_out is None else left_out
+        some = False
+        source = self.cases(path) if self.file is None else own_cases(self.cases, path, self.file, self.name)
+        for found in met(source, tuple(where or ()) or self.usual_cases):
+            if isinstance(found, NoCase):
+                reasons[found.reason] += 1
+                continue
+            some = True
+            yield found
+        if not some:
+            told = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common())
+            raise ConfigError(f"no question makes a case ({told or 'none is about a false belief'})")
+
     def retell(self, path: Path | None) -> Retell | None:
         """What tells an item otherwise, as `retelling` gives it; None where items are text alone.
 
@@ -205,18 +245,18 @@ class Benchmark:
         if self.retelling is None or self.file is None:
             return None if self.retelling is None else self.retelling(path)
         file = self.file
-        given = _guarded(file, "retelling failed", lambda: self.retelling(path))  # type: ignore[misc]
+        given = guarded(file, "retelling failed", lambda: self.retelling(path))  # type: ignore[misc]
         if not callable(given):
             raise ContentError(f"retelling gave {given!r:.60}; expected a function (item, kind)", path=file)
 
         def retell(item: Item, kind: Kind) -> Item:
-            made = _guarded(file, f"retelling failed for {kind.name} of {item.id!r}", lambda: given(item, kind))
+            made = guarded(file, f"retelling failed for {kind.name} of {item.id!r}", lambda: given(item, kind))
             wanted = (f"{item.id}/{kind.name}", item.id, kind.name)
             if not isinstance(made, Item) or (made.id, made.base, made.factors.get("variant")) != wanted:
                 found = f"the item {made.id!r:.60}" if isinstance(made, Item) else f"{made!r:.60}"
                 reason = f"retelling gave {found} as {wanted[0]!r}; expected what tomserve.stability.variant makes"
                 raise ContentError(reason, path=file)
-            return _guarded(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
+            return guarded(file, f"retelling gave a bad item {made.id!r}", lambda: Item.from_json(made.to_json()))
 
         return retell
 
@@ -245,18 +285,3 @@ class Benchmark:
             raise failed(error, file, f"load failed after {count} items") from None
         if not count:
             raise ContentError("load gave no items", path=file)
-
-
-_Made = TypeVar("_Made")
-
-
-def _guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
-    """What a function of a user's file returns; an error of it says in one line what went wrong and where."""
-    try:
-        return call()
-    except InapplicableError as reason:
-        raise InapplicableError(" ".join(str(reason).split())[:_REASON] or "no reason is given") from None
-    except TomserveError:
-        raise
-    except Exception as error:
-        raise failed(error, file, what) from None

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
+from tomserve.benchmarks.case import Case, NoCase
+from tomserve.benchmarks.cases import read_cases
 from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items
 
@@ -13,11 +15,20 @@ from tomserve.items import Item, read_items
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     """The items of the file `path`. Raises ConfigError without a path, ContentError by file and line for a mistake."""
     del gold  # the benchmark has one set of answers, so no other can be asked for
+    return read_items(_given(path))
+
+
+def cases(path: Path | None = None) -> Iterator[Case | NoCase]:
+    """The cases of the file `path` (see tomserve.benchmarks.cases). Raises as `load` does."""
+    return read_cases(_given(path))
+
+
+def _given(path: Path | None) -> Path:
     if path is None:
         raise ConfigError("benchmark 'items' needs a file: --path FILE.jsonl")
-    return read_items(path)
+    return path
 
 
-BENCHMARK = Benchmark("items", load, mixed=True)
+BENCHMARK = Benchmark("items", load, mixed=True, cases=cases)
 """Items that were exported from a benchmark are drawn as there (see tomserve.benchmarks.draw_of), others in whole
 clusters."""

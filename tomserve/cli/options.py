@@ -96,8 +96,9 @@ StrategyOption = Annotated[
 WhereOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Only questions with this factor=value; repeat it for several conditions, or say all for every question. "
-        "If left out: those that the benchmark asks by default, which mostly are all."
+        help="Only questions with this factor=value, or with one of several values with commas between them; repeat it "
+        "for several conditions, or say all for every question. If left out: those that the benchmark asks by default, "
+        "which mostly are all."
     ),
 ]
 VariantsOption = Annotated[

@@ -24,12 +24,17 @@ def read_items(path: str | Path) -> Iterator[Item]:
     Raises ContentError, with line and field, for an entry that is no item, an id that is given twice, and a file that
     holds no items or cannot be read.
     """
+    return (item for _, item in numbered_items(path))
+
+
+def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
+    """Yield the items of a file as `read_items` does, each with the line where it begins. Raises as that does."""
     path = Path(path).expanduser()
     seen: dict[str, int] = {}
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
         if (first := seen.setdefault(item.id, number)) != number:
             raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
-        yield item
+        yield number, item
     if not seen:
         raise ContentError("holds no items", path=path)
 

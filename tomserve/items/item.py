@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import orjson
@@ -244,8 +245,9 @@ PlacedT = TypeVar("PlacedT", bound=Placed)
 def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[PlacedT]:
     """Yield the items whose factors meet every condition ``factor=value``, with true, false and none in lower case.
 
-    The condition ``all`` (EVERY) is met by every item. Raises ConfigError for a condition of another form, a factor
-    that no item has, and conditions that no item meets.
+    ``factor=one,another`` is met by both values; a comma before a space is part of a value. The condition ``all``
+    (EVERY) is met by every item. Raises ConfigError for a condition of another form, a factor that no item has, and
+    conditions that no item meets.
     """
     wanted = []
     for condition in conditions:
@@ -262,15 +264,15 @@ def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[Place
         known |= set(item.factors)
         for name, value in wanted:
             found = _written(item.factors[name]) if name in item.factors else None
-            if found is not None and (len(values[name]) <= _LISTED or found == value):
+            if found is not None and (len(values[name]) <= _LISTED or found in _either(value)):
                 values[name].add(found)
-        if all(name in item.factors and _written(item.factors[name]) == value for name, value in wanted):
+        if all(name in item.factors and _written(item.factors[name]) in _either(value) for name, value in wanted):
             kept += 1
             yield item
     for name, value in wanted:
         if name not in known:
             raise ConfigError(f"--where: {one_of('factor', name, known)}")
-        if not kept and value not in values[name]:
+        if not kept and values[name].isdisjoint(_either(value)):
             there = sorted(values[name])[:_LISTED]
             more = ", ..." if len(values[name]) > _LISTED else ""
             raise ConfigError(f"--where: no item has {name}={value}; {name} is {', '.join(there)}{more}")
@@ -281,6 +283,12 @@ def where(items: Iterable[PlacedT], conditions: Iterable[str]) -> Iterator[Place
 
 _LISTED = 12
 """How many values of a factor a message lists at most."""
+
+
+@cache
+def _either(value: str) -> tuple[str, ...]:
+    """The values that meet a condition's value: itself and, where it lists several, each of them."""
+    return (value, *(() if ", " in value else value.split(",")))
 
 
 def _written(value: Factor) -> str:

@@ -22,7 +22,7 @@ from tomserve.content.wording import explain, first_error, place_of
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.manifest_parts import AskedStrategy, NoiseRecord, Part, VariantsRecord
+from tomserve.runs.manifest_parts import AskedStrategy, NoiseRecord, Part, TableRecord, VariantsRecord
 from tomserve.serving.target import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
@@ -52,6 +52,7 @@ class Session(Part):
     answers: how many replies held something that the model said.
     served_models: the models that these replies named.
     changes: each change of the server, or of the model that answers, with its time.
+    environment: of a measured run, what it was measured with: hardware and versions of libraries, by name.
     """
 
     time: str | None = None
@@ -67,6 +68,7 @@ class Session(Part):
     answers: int | None = None
     served_models: list[str] | None = None
     changes: list[dict[str, Any]] | None = None
+    environment: dict[str, Any] | None = None
 
     @classmethod
     def begun(
@@ -113,10 +115,18 @@ class Session(Part):
 
 
 class Manifest(Part):
-    """The whole manifest; its fields are written in the order in which they stand here."""
+    """The whole manifest; its fields are written in the order in which they stand here.
+
+    A run holds a model's answers or, where `kind` is "measured", a table that was measured inside of it (see
+    tomserve.runs.measured). Only such a run has a `study` (that reads its table), a `command` (that made it),
+    `settings` (what was measured how) and a `table` (which file holds it).
+    """
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str | None = None
+    kind: Literal["answers", "measured"] = "answers"
+    study: str | None = None
+    command: str | None = None
     benchmark: str
     benchmark_path: str | None = None
     benchmark_gold: str | None = None
@@ -139,6 +149,8 @@ class Manifest(Part):
     limit: int | None = None
     noise: NoiseRecord | None = None
     variants: VariantsRecord | None = None
+    settings: dict[str, Any] = pydantic.Field(default_factory=dict)
+    table: TableRecord | None = None
     complete: bool = False
 
     @classmethod
@@ -197,6 +209,8 @@ class Manifest(Part):
         journal; where there are none, the run may still become a different one.
         Raises RunMismatchError at the first difference that a run may not have.
         """
+        if old.measured:
+            raise RunMismatchError(f"{folder}: holds a measurement, to which no answers can be added; use --run NEW")
         if asked:
             self._check_same(old, folder, asked)
         self.strategies = {name: one for name, one in old.strategies.items() if name in asked} | self.strategies
@@ -214,7 +228,7 @@ class Manifest(Part):
         for name in FIXED:
             before, wanted = getattr(old, name), getattr(self, name)
             if before != wanted:
-                difference = f"{name} of this run is {_short(before)}, now it would be {_short(wanted)}"
+                difference = f"{name} of this run is {short(before)}, now it would be {short(wanted)}"
                 raise RunMismatchError(f"{folder}: {difference}; {way_out}")
         for name, strategy in self.strategies.items():
             former = old.strategies.get(name)
@@ -222,7 +236,7 @@ class Manifest(Part):
                 continue
             for field in AskedStrategy.model_fields:
                 if (was := getattr(former, field)) != (is_now := getattr(strategy, field)):
-                    difference = f"{field} was {_short(was)} when it was asked, now it is {_short(is_now)}"
+                    difference = f"{field} was {short(was)} when it was asked, now it is {short(is_now)}"
                     raise RunMismatchError(f"{folder}: strategy {name!r}, {difference}; {way_out}")
 
     def add_session(self, session: Session, server: Mapping[str, Any]) -> None:
@@ -247,6 +261,11 @@ class Manifest(Part):
             made={**before.made, **record.made},
             dropped={**before.dropped, **record.dropped},
         )
+
+    @property
+    def measured(self) -> bool:
+        """Whether the run holds a measured table, rather than answers."""
+        return self.kind == "measured"
 
     @property
     def repeats(self) -> int:
@@ -279,6 +298,7 @@ def portable(value: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value of the manifest as text of at most 80 characters, for messages."""
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""The parts of a run's manifest: what it keeps of a strategy, of the noise check and of the variants."""
+"""The parts of a run's manifest: what it keeps of a strategy, of the noise check, of the variants, of a table."""
 
 from __future__ import annotations
 
@@ -66,3 +66,15 @@ class VariantsRecord(Part):
     kinds: list[str] = []
     made: dict[str, int] = {}
     dropped: dict[str, dict[str, int]] = {}
+
+
+class TableRecord(Part):
+    """The table of a measured run.
+
+    file: its name in the run's folder. bytes: its length. digest: of its content. rows: how many it has.
+    """
+
+    file: str
+    bytes: int
+    digest: str
+    rows: int

@@ -116,6 +116,15 @@ class Study:
     """Whether the study sets several benchmarks that one model was asked side by side; any other refuses them, since
     its tables would count them as one."""
 
+    answers: bool = True
+    """Whether the study counts a model's answers. If not, it reads the table of a measurement, which has rows of its
+    own kind (see tomserve.runs.measured); such a study is given that table as it was stored, and nothing that only
+    answers have, such as chance, the noise floor or failures, is reported beside it."""
+
+    columns: Mapping[str, pl.DataType | type[pl.DataType]] = field(default_factory=dict)
+    """For a study of measurements: the columns that its table has to have, with their types. A table that has others
+    besides is read without these; one that lacks some, or holds values that do not fit, is refused."""
+
     path: Path | None = None
     """The file it was loaded from, set by load_study; an error in a study's function then names file and line."""
 
@@ -130,7 +139,9 @@ class Study:
             _check_names(name, getattr(self, name))
         if not self.intervals:
             raise ConfigError("Study.intervals: is empty; name at least one way to count, or leave it out")
-        for name in ("values", "layouts", "labels"):
+        if not isinstance(self.answers, bool):
+            raise ConfigError(f"Study.answers: {self.answers!r}; expected True or False")
+        for name in ("values", "layouts", "labels", "columns"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ConfigError(f"Study.{name}: {getattr(self, name)!r}; expected a mapping by name")
         if self.versions is not None and not isinstance(self.versions, Versions):
@@ -140,6 +151,19 @@ class Study:
         for table, layout in self.layouts.items():
             if not isinstance(layout, Layout):
                 raise ConfigError(f"Study.layouts[{table!r}]: {layout!r}; expected a Layout")
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        """Check what only a study of measurements declares, and require all of its columns where nothing is said."""
+        for column, kind in self.columns.items():
+            if not isinstance(kind, pl.DataType) and not (isinstance(kind, type) and issubclass(kind, pl.DataType)):
+                raise ConfigError(f"Study.columns[{column!r}]: {kind!r}; expected a type of Polars, such as pl.Float64")
+        if self.answers and self.columns:
+            raise ConfigError("Study.columns: only a study of measurements has them; set answers=False, or drop them")
+        if not self.answers and self.required == REQUIRED:  # which are the columns of answers
+            object.__setattr__(self, "required", tuple(self.columns))
+        if not self.answers and not self.required:
+            raise ConfigError("Study.columns: is empty; a study of measurements names the columns of its table")
 
 
 FIELDS = tuple(one.name for one in fields(Study) if one.name != "path")

@@ -18,10 +18,11 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.benchmarks.benchmark import Benchmark
-from tomserve.benchmarks.bigtom import conditions
+from tomserve.benchmarks.bigtom import conditions, triples
 from tomserve.benchmarks.bigtom.official import SCORING
 from tomserve.benchmarks.bigtom.rules import PLACES, RULES, named_first
 from tomserve.benchmarks.bigtom.template import Template, read, row_bytes, rows
+from tomserve.benchmarks.case import Case, NoCase
 from tomserve.benchmarks.findings import Findings, Say, outcome
 from tomserve.benchmarks.foreign.auditing import audited
 from tomserve.benchmarks.foreign.source import Source, digest
@@ -56,6 +57,11 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     del gold
     for template in templates(path):
         yield from conditions.items(template)
+
+
+def cases(path: Path | None = None) -> Iterator[Case | NoCase]:
+    """The cases of all templates; see tomserve.benchmarks.bigtom.triples."""
+    return triples.cases(templates(path))
 
 
 def validate(path: Path | None, say: Say) -> Findings:
@@ -133,5 +139,7 @@ BENCHMARK = Benchmark(
     validate=validate,
     audit=audit,
     usual=("headline=true",),
+    cases=cases,
+    usual_cases=("task=forward_belief",),
 )
 """The value by which tomserve knows the benchmark."""

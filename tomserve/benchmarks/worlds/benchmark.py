@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tomserve.benchmarks.benchmark import Benchmark
 from tomserve.benchmarks.findings import Findings, Say
+from tomserve.benchmarks.worlds.cases import cases
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.generating import generate
 from tomserve.benchmarks.worlds.lexicon import built_in
@@ -86,5 +87,7 @@ BENCHMARK = Benchmark(
     show=show,
     generate=generate,
     retelling=retelling,
+    cases=cases,
+    usual_cases=("family=contents,transfer", "scenario=false_belief", "kind=belief"),
 )
 """The value by which tomserve knows the benchmark."""

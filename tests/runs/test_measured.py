@@ -1,0 +1,250 @@
+"""Runs that hold a measurement: what is kept, what is refused, and that a kill at any moment leaves them whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.errors import ConfigError, MachineError, RunMismatchError
+from tomserve.items import Item, read_items
+from tomserve.runs import measured
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.measured import MeasuredRun
+
+SETTINGS = {"layers": 3, "alphas": [0.1, 1.0]}
+TABLE = pl.DataFrame({"model": ["m"] * 3, "layer": [1, 2, 3], "value": [0.1, 0.2, 0.3]})
+ITEMS = [
+    Item(id="q", story=["Tea is in the jar."], question="What is in the jar?", choices=["tea", "salt"], answer="tea")
+]
+
+
+def opened(folder: Path, **changed: object) -> MeasuredRun:
+    given: dict[str, object] = {
+        **{"study": "depths", "model": "m", "revision": "r1", "benchmark": "b", "benchmark_digest": "sha256:1"},
+        **{"settings": SETTINGS, "environment": {"torch": "2.1"}, **changed},
+    }
+    return MeasuredRun.open(folder, **given)  # type: ignore[arg-type]
+
+
+def finished(folder: Path) -> Path:
+    with opened(folder, command="tomserve measure m --items b") as run:
+        run.write_items(ITEMS)
+        run.finish(TABLE)
+    return folder
+
+
+def manifest(folder: Path) -> dict[str, object]:
+    data = orjson.loads((folder / "manifest.json").read_bytes())
+    assert isinstance(data, dict)
+    return data
+
+
+def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "run")
+    found = measured.manifest_of(folder)
+    assert found is not None
+    assert found.complete
+    assert found.settings == SETTINGS
+    assert found.study == "depths"
+    assert found.table is not None
+    assert found.table.rows == 3
+    assert found.benchmark_items == 1
+    table, record = measured.read(folder, found)
+    assert table.equals(TABLE)
+    assert record["table"] == found.table.digest
+    assert [item.id for item in read_items(folder / "items.jsonl")] == ["q"]
+    assert [session.environment for session in found.sessions] == [{"torch": "2.1"}]
+    with opened(folder, environment={"torch": "9"}) as run:
+        assert run.complete
+    assert manifest(folder) == orjson.loads(orjson.dumps(found.to_dict())), "a complete run is not written again"
+
+
+def test_a_run_is_measured_again_where_its_table_is_gone(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "run")
+    (folder / "scores.parquet").unlink()
+    with opened(folder) as run:
+        assert not run.complete
+        run.finish(TABLE)
+    assert len(manifest(folder)["sessions"]) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"model": "n"}, "model of this run is m, now it would be n"),
+        ({"revision": None}, "revision of this run is r1, now it would be null"),
+        ({"study": "other"}, "study of this run is depths, now it would be other"),
+        ({"benchmark_digest": "sha256:2"}, "benchmark_digest of this run is sha256:1, now it would be sha256:2"),
+        (
+            {"settings": {**SETTINGS, "alphas": (0.1,)}},
+            "settings.alphas of this run is [0.1,1.0], now it would be [0.1]",
+        ),
+        ({"settings": {"layers": 3}}, "settings.alphas of this run is [0.1,1.0], now it would be not set"),
+        ({"settings": {**SETTINGS, "folds": 5}}, "settings.folds of this run is not set, now it would be 5"),
+    ],
+)
+def test_another_measurement_is_refused_by_its_first_difference(
+    tmp_path: Path, changed: dict[str, object], said: str
+) -> None:
+    with opened(tmp_path) as run:
+        run.work_file("states.bin").write_bytes(b"1")
+    with pytest.raises(RunMismatchError) as refused:
+        opened(tmp_path, **changed)
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("use --run NEW for a new run")
+    with opened(tmp_path) as run:  # the lock was given back, and the run is as it was
+        assert not run.complete
+        assert run.work_file("states.bin").read_bytes() == b"1"
+
+
+def test_settings_are_compared_as_json_holds_them(tmp_path: Path) -> None:
+    with opened(tmp_path, settings={"alphas": (0.1, 1), "of": {1: "a"}}) as run:
+        run.work_file("states.bin").touch()
+    opened(tmp_path, settings={"alphas": [0.1, 1], "of": {"1": "a"}}).__exit__(None, None, None)
+
+
+def test_what_has_measured_nothing_may_become_another_measurement(tmp_path: Path) -> None:
+    opened(tmp_path).__exit__(None, None, None)
+    with opened(tmp_path, model="n"):
+        assert manifest(tmp_path)["model"] == "n"
+
+
+def test_a_run_of_answers_takes_no_measurement_and_the_reverse(tmp_path: Path) -> None:
+    answers = Manifest.new(tmp_path, [], benchmark="b", model="m")
+    (tmp_path / "manifest.json").write_bytes(orjson.dumps(answers.to_dict()))
+    with pytest.raises(RunMismatchError, match="holds a model's answers and no measurement"):
+        opened(tmp_path)
+    folder = finished(tmp_path / "run")
+    with pytest.raises(RunMismatchError, match="holds a measurement, to which no answers can be added; use --run NEW"):
+        answers.take_over(Manifest.read(folder), folder, ())  # type: ignore[arg-type]
+
+
+def test_an_open_run_is_locked(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(MachineError, match="in use by another tomserve process"):
+        opened(tmp_path)
+
+
+def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "run")
+    found = measured.manifest_of(folder)
+    assert found is not None
+    TABLE.with_columns(value=pl.lit(1.0)).write_parquet(folder / "scores.parquet")
+    again = "to measure again: `tomserve measure m --items b --run NEW`"
+    with pytest.raises(ConfigError, match="is not the table that was measured") as refused:
+        measured.read(folder, found)
+    assert str(refused.value).endswith(again)
+    (folder / "scores.parquet").write_bytes(b"PAR1 no table")
+    assert found.table is not None
+    found.table.digest = measured.digest_of(b"PAR1 no table")  # forged by somebody who knows of digests
+    with pytest.raises(ConfigError, match="not a parquet table"):
+        measured.read(folder, found)
+    (folder / "scores.parquet").unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        measured.read(folder, found)
+
+
+def test_an_unfinished_measurement_says_how_to_go_on(tmp_path: Path) -> None:
+    opened(tmp_path).__exit__(None, None, None)
+    found = measured.manifest_of(tmp_path)
+    assert found is not None
+    with pytest.raises(ConfigError, match="is not finished; repeat the command that began it"):
+        measured.read(tmp_path, found)
+
+
+@pytest.mark.parametrize("command", ["tomserve x; rm -rf ~", "rm x", "tomserve x `id`", "tomserve x\nid", None])
+def test_a_command_that_could_do_harm_is_not_repeated(command: str | None) -> None:
+    found = Manifest.model_validate({"schema": 1, "benchmark": "b", "model": "m", "strategies": {}, "command": command})
+    assert measured.again(found) == "to measure again, repeat the command that made it with --run NEW"
+
+
+def test_no_link_is_followed_in_the_folder_of_work(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("mine")
+    with opened(tmp_path / "run") as run:
+        (run.work / "states.bin").symlink_to(outside / "kept")
+        with pytest.raises(ConfigError, match="symbolic link"):
+            run.work_file("states.bin")
+        run.clear_work()
+        assert not (run.path / "work").exists()
+        assert (outside / "kept").read_text() == "mine"
+        (run.path / "work").symlink_to(outside)
+        for use in (lambda: run.work, run.clear_work):
+            with pytest.raises(ConfigError, match="is no folder of this run"):
+                use()
+    assert (outside / "kept").read_text() == "mine"
+
+
+def test_a_table_in_a_file_of_work_is_taken(tmp_path: Path) -> None:
+    with opened(tmp_path) as run:
+        TABLE.write_parquet(path := run.work_file("table.parquet"))
+        run.finish(path)
+        run.clear_work()
+    found = measured.manifest_of(tmp_path)
+    assert found is not None
+    assert measured.read(tmp_path, found)[0].equals(TABLE)
+
+
+def test_what_changed_between_sessions_is_told(tmp_path: Path) -> None:
+    opened(tmp_path).__exit__(None, None, None)
+    opened(tmp_path, environment={"torch": "2.2", "device": "cpu"}).__exit__(None, None, None)
+    said = measured.changes(manifest(tmp_path))
+    assert len(said) == 2
+    assert said[0].startswith("torch was 2.1 until the session of 20")
+    assert said[0].endswith("2.2")
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path: Path, nth: int, after: bool) -> None:
+    """The process kills itself at its nth replacement of a file, before or after it, so that every state is seen."""
+    program = f"""
+        import os, signal
+        from pathlib import Path
+        import polars as pl
+        from tomserve.items import Item
+        from tomserve.runs.measured import MeasuredRun
+
+        replaced, real = 0, os.replace
+
+        def replace(source, target):
+            global replaced
+            replaced += 1
+            if replaced == {nth} and {after}:
+                real(source, target)
+            if replaced == {nth}:
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(source, target)
+
+        os.replace = replace
+        run = MeasuredRun.open(Path({str(tmp_path)!r}), study="depths", model="m", revision="r1", benchmark="b",
+                               benchmark_digest="sha256:1", settings={SETTINGS!r}, environment={{"torch": "2.1"}})
+        run.work_file("states.bin").write_bytes(b"1")
+        run.write_items([Item.from_json({ITEMS[0].to_json()!r})])
+        run.finish(pl.DataFrame({TABLE.to_dict(as_series=False)!r}))
+    """
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=where, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    found = measured.manifest_of(tmp_path)
+    assert (found is not None) == (nth > 1 or after)
+    assert (found is not None and found.complete) == (nth == 5 and after)
+    with opened(tmp_path) as run:
+        assert run.complete == (nth == 5 and after)
+        if not run.complete:
+            assert run.work_file("states.bin").exists() == (nth > 1)
+            run.write_items(ITEMS)
+            run.finish(TABLE)
+    found = measured.manifest_of(tmp_path)
+    assert found is not None
+    assert measured.read(tmp_path, found)[0].equals(TABLE)
+    assert not list(tmp_path.glob(".tomserve-*")), "what the kill has left behind is swept"

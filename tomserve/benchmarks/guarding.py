@@ -1,0 +1,63 @@
+"""Functions of users' files, called so that a mistake in them is one line that names the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from tomserve.benchmarks.case import Case, NoCase, problem
+from tomserve.content.pyfile import failed
+from tomserve.errors import ContentError, InapplicableError, TomserveError
+from tomserve.items import Item
+
+_REASON = 200
+"""So many characters of the reason are kept for which a user's file makes no variant."""
+
+_Made = TypeVar("_Made")
+
+
+def guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
+    """What a function of a user's file returns; an error of it says in one line what went wrong and where.
+
+    file: the user's file. what: what failed, in words. call: the function, which needs no arguments any more.
+    """
+    try:
+        return call()
+    except InapplicableError as reason:
+        raise InapplicableError(" ".join(str(reason).split())[:_REASON] or "no reason is given") from None
+    except TomserveError:
+        raise
+    except Exception as error:
+        raise failed(error, file, what) from None
+
+
+def own_cases(
+    cases: Callable[[Path | None], Iterator[Case | NoCase]], path: Path | None, file: Path, name: str
+) -> Iterator[Case | NoCase]:
+    """What the function `cases` of a user's file yields, its items with the name of the file's benchmark.
+
+    Raises ContentError where the function fails, where it yields something else, or a case that is none (see
+    tomserve.benchmarks.case.problem), and for a false-belief item that comes twice.
+    """
+
+    def named(item: Item) -> Item:
+        return item.model_copy(update={"benchmark": name})
+
+    seen: set[str] = set()
+    left = iter(guarded(file, "cases failed", lambda: cases(path)))
+    while (found := guarded(file, f"cases failed after {len(seen)} cases", lambda: next(left, None))) is not None:
+        if isinstance(found, NoCase):
+            yield found
+            continue
+        if not isinstance(found, Case):
+            raise ContentError(f"cases gave {found!r:.60}; expected a tomserve.benchmarks.Case", path=file)
+        if (wrong := guarded(file, f"cases gave a bad case of {found.f.id!r}", lambda: problem(found))) is not None:
+            raise ContentError(f"item {wrong[0].id!r}: {wrong[1]}", path=file)
+        if found.f.id in seen:
+            raise ContentError(f"cases gave the item {found.f.id!r} twice", path=file)
+        seen.add(found.f.id)
+        f, own, own_twin, *twin = (one for one in (found.f, found.own, found.own_twin, found.twin) if one is not None)
+        others = {"twin": named(twin[0])} if twin else {}
+        yield replace(found, f=named(f), own=named(own), own_twin=named(own_twin), **others)

@@ -1,0 +1,228 @@
+"""From a case to prompts that end right before the answer, so that the next token tells which choice a model takes.
+
+A prompt is what `tomserve eval` would send, in the model's own chat format, followed by the beginning of the reply up
+to where the choices part: `{"answer": "` for most strategies, and what all choices begin with, such as "I believe the
+bowl holds ". From there each choice goes on with a token of its own.
+
+Where that is cannot be told from the texts alone, since a tokenizer may merge letters over the seam between the
+beginning and the choice. So every reply is tokenised as a whole, and the first place at which the tokens differ counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jinja2
+import orjson
+
+from tomserve.benchmarks.case import Case
+from tomserve.causal.backend import Prompt
+from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TOLD, TWIN
+from tomserve.errors import ConfigError
+from tomserve.items import UNKNOWN, Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Message, Turn
+from tomserve.serving.chatformat import SWITCHES
+
+ORDERS = (0, 1)
+"""In which order the choices are shown: 0 as the item lists them, 1 reversed."""
+
+SAME_TOKEN = "two choices go on with the same token, so that the next token does not tell them apart"
+NO_TOKEN = "a choice begins with what the tokenizer has no token for"
+NOT_OFFERED = "the strategy does not offer one of the choices"
+UNEVEN = "its tellings differ in their number of choices"
+TOO_LONG = "a prompt is longer than the model's context"
+REASONS = (SAME_TOKEN, NO_TOKEN, NOT_OFFERED, UNEVEN, TOO_LONG)
+"""Why a case is left out: the same words for all cases of one sort, so that they can be counted."""
+
+_ANSWER_FIRST = re.compile(r'\{\s*"answer"\s*:\s*(?=")')
+"""How a reply begins that gives the answer first, up to the answer's quotation mark."""
+
+
+class Tokenizer(Protocol):
+    """What is needed of a tokenizer; those of transformers have it."""
+
+    chat_template: Any
+    model_max_length: int
+
+    @property
+    def unk_token_id(self) -> int | None:
+        """The token for what has none; None where every text has tokens."""
+
+    def apply_chat_template(
+        self, conversation: list[Message], *, tokenize: bool, add_generation_prompt: bool, **variables: Any
+    ) -> Any:
+        """The text of a chat in the model's own format, where `tokenize` is False."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The ids of the text's tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class CasePrompts:
+    """The prompts of a case, by how it is told (see tomserve.causal.table.TOLD) and the order of its choices (ORDERS).
+
+    A case without a third-person twin has none for it. In every prompt, `choices` stand in the order of f's choices.
+    """
+
+    case: Case
+    prompts: Mapping[tuple[str, int], Prompt]
+
+
+def prompts_of(case: Case, strategy: Strategy, tokenizer: Tokenizer, context: int | None = None) -> CasePrompts | str:
+    """The prompts of a case in all tellings and both orders of the choices, or why it is left out (one of REASONS).
+
+    context: how many tokens the model can read; the tokenizer's own limit holds besides. The prompt and one token of
+    the answer have to fit.
+
+    Raises ConfigError for a tokenizer without a chat template, a model that cannot be kept from thinking first, and a
+    strategy whose reply does not begin with the answer.
+    """
+    tellings = {FALSE: case.f, OWN: case.own, OWN_TWIN: case.own_twin, TWIN: case.twin}
+    told = {name: item for name in TOLD if (item := tellings[name]) is not None}
+    if len({len(item.choices) for item in told.values()}) > 1:
+        return UNEVEN
+    longest = min(context or tokenizer.model_max_length, tokenizer.model_max_length) - 1
+    made: dict[tuple[str, int], Prompt] = {}
+    for name, item in told.items():
+        for order in ORDERS:
+            prompt = prompt_of(item, strategy, tokenizer, order)
+            if isinstance(prompt, str):
+                return prompt
+            if len(prompt.tokens) > longest:
+                return TOO_LONG
+            made[name, order] = prompt
+    return CasePrompts(case, made)
+
+
+def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int = 0) -> Prompt | str:
+    """The prompt about an item up to the token before the answer, or why there is none (one of REASONS).
+
+    order: 0 shows the choices as the item lists them, 1 in reverse; the tokens of the choices stand in the item's order
+    either way. Raises ConfigError as `prompts_of` does.
+    """
+    _refuse_several(strategy)
+    shown = item.model_copy(update={"choices": item.choices[::-1]}) if order else item
+    turn = strategy.turn(shown)
+    replies = _replies(turn, shown, strategy)
+    if isinstance(replies, str):
+        return replies
+    asked = _text(turn.messages, tokenizer)
+    return _parted(asked, [replies[choice] for choice in item.choices], tokenizer)
+
+
+def fitting_strategy(name: str, tokenizer: Tokenizer, overrides: Mapping[str, str] | None = None) -> Strategy:
+    """The strategy of that name as it is sent to this model: without a system message where its template has none.
+
+    overrides: texts of templates that replace the strategy's own (see tomserve.prompting.Strategy).
+
+    Raises ConfigError for a strategy that does not exist, that asks several times, or whose reply does not begin with
+    the answer, and for a tokenizer without a chat template.
+    """
+    strategy = Strategy.load(name, system_role=_has_system_role(tokenizer), overrides=overrides)
+    _refuse_several(strategy)
+    return strategy
+
+
+def _refuse_several(strategy: Strategy) -> None:
+    if strategy.several:
+        raise ConfigError(
+            f"strategy {strategy.name}: asks in several turns or by a program, and only the state before an answer "
+            "that comes at once is measured; use a strategy of one turn, such as vanilla"
+        )
+
+
+def _has_system_role(tokenizer: Tokenizer) -> bool:
+    """Whether the chat template shows a system message (some refuse it, and some drop it without a word)."""
+    mark = "sentinel-of-the-system"
+    chat = [{"role": "system", "content": mark}, {"role": "user", "content": "Hello."}]
+    _refuse_bare(tokenizer)
+    try:
+        return mark in str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+    except (jinja2.TemplateError, ValueError):
+        return False
+
+
+def _refuse_bare(tokenizer: Tokenizer) -> None:
+    if not tokenizer.chat_template:
+        raise ConfigError(
+            "the model's tokenizer has no chat template, so that nothing tells how it is asked; take a model that was "
+            "trained to answer (often called -Instruct or -it), or put a chat_template.jinja into the model's folder"
+        )
+
+
+def _text(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
+    """The chat in the model's own format, up to where its reply begins, with thinking switched off.
+
+    A template takes no notice of a switch that it does not know.
+    """
+    _refuse_bare(tokenizer)
+    try:
+        text = tokenizer.apply_chat_template(
+            [*messages], tokenize=False, add_generation_prompt=True, **dict.fromkeys(SWITCHES, False)
+        )
+    except (jinja2.TemplateError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"the model's chat template cannot show the strategy's messages ({reason}); use another strategy, or mend "
+            "chat_template.jinja in the model's folder"
+        ) from None
+    if str(text).rstrip().endswith("<think>"):
+        raise ConfigError(
+            "the model's chat template opens a thought before every reply and has no switch for it, so that no answer "
+            "follows the prompt; take a model that answers at once, or whose thinking can be switched off"
+        )
+    return str(text)
+
+
+def _replies(turn: Turn, shown: Item, strategy: Strategy) -> dict[str, str] | str:
+    """The reply that answers each of the choices, as the model would write it up to what follows the answer.
+
+    It is JSON by the turn's schema, spaced as in the demonstration, if there is one. What follows is part of it, since
+    a choice may be the beginning of another one, which is then told apart by its end.
+    """
+    properties = (turn.schema or {}).get("properties") or {}
+    values = properties["answer"].get("enum") if next(iter(properties), None) == "answer" else None
+    if not values or not all(isinstance(value, str) for value in values):
+        raise ConfigError(
+            f"strategy {strategy.name}: its reply has to begin with the answer, in JSON with a list of the labels that "
+            "can be answered, and does not; use a strategy such as vanilla"
+        )
+    if set(values) <= set(shown.choices):
+        written = {value: value for value in values}
+    else:  # letters, one for each of the choices that are shown
+        offered = [choice for choice in shown.choices if choice != UNKNOWN or len(values) == len(shown.choices)]
+        if not strategy.lettered or len(offered) != len(values):
+            return NOT_OFFERED
+        written = dict(zip(offered, values, strict=True))
+    if written.keys() != set(shown.choices):
+        return NOT_OFFERED
+    replied = [_ANSWER_FIRST.match(one["content"]) for one in turn.messages if one["role"] == "assistant"]
+    begun = replied[-1][0] if replied and replied[-1] else '{"answer": '
+    rest = "}" if len(properties) == 1 else ", "
+    return {choice: f"{begun}{orjson.dumps(value).decode()}{rest}" for choice, value in written.items()}
+
+
+def _parted(asked: str, replies: Sequence[str], tokenizer: Tokenizer) -> Prompt | str:
+    """The tokens up to where the replies part, and the token with which each goes on; or why they cannot be told apart.
+
+    asked: the chat up to the reply. Its own tokens stay as they are, because a server hands the model these and no
+    others: where a tokenizer would merge its end with the reply, the replies are tokenised alone.
+    """
+    before = tokenizer.encode(asked, add_special_tokens=False)
+    wholes = [tokenizer.encode(asked + reply, add_special_tokens=False) for reply in replies]
+    if any(whole[: len(before)] != before for whole in wholes):
+        wholes = [before + tokenizer.encode(reply, add_special_tokens=False) for reply in replies]
+    shortest = min(len(whole) for whole in wholes)
+    place = next((n for n in range(shortest) if len({whole[n] for whole in wholes}) > 1), shortest)
+    if place == shortest:
+        return SAME_TOKEN
+    choices = tuple(whole[place] for whole in wholes)
+    if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in choices:
+        return NO_TOKEN
+    if len(set(choices)) < len(choices):
+        return SAME_TOKEN
+    return Prompt(tuple(wholes[0][:place]), choices)
