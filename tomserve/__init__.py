@@ -6,6 +6,7 @@
     run = tomserve.ask(items, ["vanilla", "cot"], base_url="http://localhost:8000/v1", limit=64)
     print(run.scores().group_by("strategy").mean())
     tables = tomserve.analyze(run.scores())
+    inside = tomserve.examine("reference")          # the mechanism layer: is there a map inside?
 
 In a notebook `ask` works as it stands, and `await tomserve.aask(...)` as well. Names are imported on first use, so that
 `import tomserve` and `tomserve --help` stay quick. Every error is a `TomserveError` of the module `tomserve.errors`.
@@ -21,6 +22,7 @@ from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
     from tomserve.api.asking import aask, ask
+    from tomserve.api.examining import examine
     from tomserve.api.results import analyze, compare, load, load_scores, score
     from tomserve.api.run import Run
     from tomserve.benchmarks import Benchmark, Draw
@@ -45,6 +47,7 @@ __all__ = [
     "ask",
     "compare",
     "errors",
+    "examine",
     "load",
     "load_scores",
     "read_items",
@@ -63,6 +66,7 @@ _PLACES = {
     "analyze": "api.results",
     "ask": "api.asking",
     "compare": "api.results",
+    "examine": "api.examining",
     "load": "api.results",
     "load_scores": "api.results",
     "read_items": "items",

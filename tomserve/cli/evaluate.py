@@ -232,7 +232,7 @@ def asked(
     if (floor := noise.line(scores)) is not None:
         screen.print(floor, highlight=False)
     screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
-    if report and (path := _report(result.folder, analysis)) is not None:
+    if report and (path := write_report_of(result.folder, analysis)) is not None:
         screen.print(f"report: {path}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(path.resolve()))
@@ -243,7 +243,7 @@ def asked(
     return 1 if unread or set(result.failures) - {REFUSAL} else 0
 
 
-def _report(folder: Path, analysis: Analysis) -> Path | None:
+def write_report_of(folder: Path, analysis: Analysis) -> Path | None:
     """The path of the run's report, which is written anew unless the one in the folder is still up to date.
 
     None where it could not be written: that is only a warning, so that it does not look like a failed run.

@@ -1,0 +1,136 @@
+"""Looking inside a model from Python: the mechanism layer, as `tomserve causal` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+
+from tomserve.api.asking import Place
+from tomserve.api.run import Run
+from tomserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tomserve.runs.listening import MeasureListener
+
+
+class ExamineOptions(TypedDict, total=False):
+    """The options of `examine`, given by name. An option that is left out, or None, has the default in brackets.
+
+    path
+        The file or folder that a benchmark reads [the benchmark's own].
+    where
+        Conditions on the false-belief questions, such as "family=transfer" or a list of several; "all" for every one
+        [those that the benchmark measures by default].
+    limit
+        At most this many false-belief questions: whole stories [all].
+    strategy
+        The name of the prompting strategy that asks; its reply has to begin with the answer ["vanilla"].
+    layers
+        The layers that are changed, from 1 [all].
+    alphas
+        The strengths of the change [nine from 0.0001 to 1].
+    folds
+        Into how many parts the stories are divided for holding out [5].
+    seed
+        The seed of the parts and of all that is random [0].
+    fewest
+        How many questions have to be answered by the false belief, at least [50].
+    revision
+        The revision of a model on the hub [the newest].
+    device
+        "cpu", "cuda", "cuda:1", or "auto" for all GPUs [what is there].
+    dtype
+        "float32", "bfloat16" or "float16" [float32, on a GPU bfloat16].
+    batch
+        How many prompts run at once [as many as the memory holds].
+    run
+        The name of the run, such as "mine", or its folder [causal-<items>-<model>].
+    progress
+        True to print what happens, or a MeasureListener of your own (see tomserve.runs.listening) [False].
+    """
+
+    path: Place | None
+    where: str | Sequence[str] | None
+    limit: int | None
+    strategy: str | None
+    layers: Sequence[int] | None
+    alphas: Sequence[float] | None
+    folds: int | None
+    seed: int | None
+    fewest: int | None
+    revision: str | None
+    device: str | None
+    dtype: str | None
+    batch: int | None
+    run: Place | None
+    progress: bool | MeasureListener
+
+
+_CHOSEN = ("limit", "strategy", "folds", "seed", "fewest")
+_MACHINE = ("revision", "device", "dtype", "batch")
+
+
+def examine(model: Place | None = None, items: Place | None = None, **options: Unpack[ExamineOptions]) -> Run:
+    """Look for a perspective-taking map inside a model, test whether it causes the answer, and return the run.
+
+    The residual stream of false-belief questions is moved by a linear map that was fitted on other stories, and the
+    model answers again, with every control beside it; see docs/explanation/causal.md. `Run.scores()` is the measured
+    table (tomserve.causal.table) and `tomserve.analyze(run.scores())` its tables. Interrupted, the same call goes on
+    where it was.
+
+    model
+        A preset, "ORG/NAME" on the hub, or a folder with weights [the small model that comes with tomserve].
+    items
+        A benchmark that tells its stories from the protagonist's place, too, such as "worlds", or a file of items with
+        such versions ["worlds"].
+    options
+        Further options by name, listed in `ExamineOptions`.
+
+    Raises ConfigError for what cannot be measured, MachineError where torch or transformers are missing or the memory
+    does not suffice, RunMismatchError where the run's folder holds something else; all are a TomserveError.
+
+    >>> import tomserve
+    >>> run = tomserve.examine("reference", "worlds", limit=200, progress=True)                  # doctest: +SKIP
+    >>> tomserve.analyze(run.scores())["headline"]                                              # doctest: +SKIP
+    """
+    from tomserve.causal.finding import On
+    from tomserve.causal.running import measure
+    from tomserve.causal.settings import ITEMS, REFERENCE, Settings
+
+    if unknown := sorted(set(options) - set(ExamineOptions.__annotations__)):
+        raise TypeError(f"examine() got an unexpected keyword argument {unknown[0]!r}")
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in ("layers", "alphas"):
+        if name in given and (isinstance(given[name], str) or not isinstance(given[name], Sequence)):
+            raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list of numbers")
+    where = given.get("where", ())
+    settings = Settings(
+        model=_named(model, REFERENCE),
+        items=_named(items, ITEMS),
+        path=Path(cast("Place", given["path"])).expanduser() if "path" in given else None,
+        where=(where,) if isinstance(where, str) else tuple(cast("Sequence[str]", where)),
+        **{name: tuple(cast("Sequence[float]", given[name])) for name in ("layers", "alphas") if name in given},  # type: ignore[arg-type]
+        **{name: given[name] for name in _CHOSEN if name in given},  # type: ignore[arg-type]
+    )
+    on = On(**{name: given[name] for name in _MACHINE if name in given})  # type: ignore[arg-type]
+    run = given.get("run")
+    place = str(run.absolute()) if isinstance(run, Path) else cast("str | None", run)
+    return Run(measure(settings, place, _listener(cast("bool | MeasureListener", given.get("progress", False))), on).folder)
+
+
+def _named(given: Place | None, otherwise: str) -> str:
+    """A name as it is, a folder or file as an absolute path, which is never mistaken for a name."""
+    return otherwise if given is None else str(given.absolute()) if isinstance(given, Path) else given
+
+
+def _listener(progress: bool | MeasureListener) -> MeasureListener | None:
+    if not isinstance(progress, bool):
+        return progress
+    if not progress:
+        return None
+    from rich.console import Console
+
+    from tomserve.reporting.progress import MeasureScreen
+
+    return MeasureScreen(Console(highlight=False))
