@@ -136,7 +136,7 @@ def _checkpoint(name: str, place: str, folder: Path, revision: str | None, prese
     if template is None and read_chat(folder).template is None:
         raise ConfigError(
             f"{shown}: it has no chat template (chat_template.jinja, tokenizer_config.json), so there is no telling "
-            "how it is asked; take the chat or instruct version of the model, or add chat_template.jinja to a copy of it"
+            "how it is asked; take the chat or instruct version of the model, or add chat_template.jinja to a copy"
         )
     _refuse_pickles(shown, folder)
     text, shape = text_part(config), shape_of(config)
