@@ -1,0 +1,289 @@
+"""Finds the model that is to be measured, and tells from its small files whether it can be, and how large it is.
+
+Nothing here needs torch: an estimate of time, memory and disk comes before anything is installed or loaded.
+
+>>> found = resolve("reference")
+>>> found.layers, found.width, found.vocabulary
+(5, 128, 2560)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tomserve import content
+from tomserve.content.files import one_line
+from tomserve.errors import ConfigError, ContentError, MachineError
+from tomserve.serving import hub, parameters, reference
+from tomserve.serving.chatformat import read_chat
+from tomserve.serving.checkpoint import (
+    Json,
+    json_object,
+    section,
+    shape_of,
+    size_gb,
+    stored_dtype,
+    text_part,
+    weight_files,
+    whole,
+)
+from tomserve.serving.presets import Preset
+from tomserve.serving.sizing import BYTES
+from tomserve.serving.target import REFERENCE
+
+CAUSAL = ("ForCausalLM", "LMHeadModel")
+"""Ends of the names of architectures that write text; `ForConditionalGeneration` does, too, with a `text_config`."""
+SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+"""The files beside the weights that a digest counts, where a model has them."""
+WHOLE_BYTES, STRIDE, SAMPLE = 1 << 30, 1 << 26, 1 << 20
+"""A digest reads weights up to the first size whole; of a larger file, `SAMPLE` bytes of each `STRIDE`."""
+EXTRA = "pip install 'tomserve[causal]'"
+"""How to install what runs a model here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A causal language model that can be measured, as its small files describe it.
+
+    name: as the user wrote it. place: the folder, or its id on the hub. revision: the commit on the hub, or the digest
+    that is shipped with the reference model; None for a folder of the user's. digest: what tells this model from any
+    other: its revision, or for a folder of the user's a digest of its files (see `digest_of`). layers, width, heads,
+    kv_heads, vocabulary: its sizes. parameters: how many it has; active: how many of them one token uses, fewer in a
+    mixture of experts. dtype: what the weights are stored in. cache_numbers: how many numbers the keys and values of
+    one token take in all layers. template: a chat template to be used in place of the tokenizer's, from the model's
+    preset; None for its own.
+    """
+
+    name: str
+    place: str
+    revision: str | None
+    digest: str
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    parameters: int
+    active: int
+    dtype: str
+    cache_numbers: int
+    template: str | None = None
+
+    @property
+    def bytes_per_token_of_cache(self) -> int:
+        """Bytes that the keys and values of one token take in all layers, in the data type that is stored."""
+        return self.cache_numbers * BYTES.get(self.dtype, 2)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that the weights take in the data type that is stored."""
+        return self.parameters * BYTES.get(self.dtype, 2)
+
+
+def require_extra() -> None:
+    """Raise MachineError, with the command that mends it, where torch or transformers is not installed."""
+    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MachineError(f"to look inside a model {' and '.join(missing)} must be installed: run `{EXTRA}`")
+
+
+def resolve(model: str, revision: str | None = None) -> Checkpoint:
+    """The model that a name stands for.
+
+    model: a preset (`reference` is the model that is shipped), a model's id on the hub (ORG/MODEL), or the path of a
+    folder (./FOLDER). revision: a commit, branch or tag on the hub; None for the preset's own or the newest. Only small
+    files are fetched. Raises ConfigError where there is no such model or it cannot be measured (quantised, with an
+    encoder, without a chat template, an adapter without its model, weights as pickles), MachineError where the hub is
+    not reached.
+    """
+    preset: Preset | None = None
+    place = model
+    if model.endswith((".yaml", ".yml")) or ("/" not in model and not model.startswith(("~", "."))):
+        if (Path(model) / "config.json").is_file() and model not in content.names("launch/models", ".yaml"):
+            raise ConfigError(f"no preset is called {model!r}; to measure the folder of that name, write ./{model}")
+        preset = Preset.load(model)
+        place = preset.model
+    if place == REFERENCE:
+        folder = reference.folder()
+        return _checkpoint(model, str(folder), folder, reference.revision(), preset)  # a digest of all of its files
+    folder = Path(place).expanduser()
+    if folder.is_dir():
+        if revision is not None:
+            raise ConfigError(
+                f"{model}: a folder has no revisions; leave --revision out, or give the model's id (ORG/MODEL)"
+            )
+        return _checkpoint(model, str(folder.resolve()), folder, None, preset)
+    if not hub.is_id(place):
+        raise ConfigError(
+            f"{model}: there is no such folder, and it is no model's id on the hub (ORG/MODEL); "
+            "`tomserve serve --list` lists the presets"
+        )
+    preset = preset or Preset.lookup(place)
+    copy = hub.fetch(place, revision or (preset.revision if preset else None))
+    return _checkpoint(model, place, copy.folder, copy.commit, preset)
+
+
+def _checkpoint(name: str, place: str, folder: Path, revision: str | None, preset: Preset | None) -> Checkpoint:
+    """The model whose small files lie in `folder`. Raises ConfigError where it cannot be measured."""
+    shown = one_line(name)
+    template = _template_of(preset)
+    config = _config(shown, folder)
+    refuse(shown, config)
+    if template is None and read_chat(folder).template is None:
+        raise ConfigError(
+            f"{shown}: it has no chat template (chat_template.jinja, tokenizer_config.json), so there is no telling "
+            "how it is asked; take the chat or instruct version of the model, or add chat_template.jinja to a copy"
+        )
+    _refuse_pickles(shown, folder)
+    text, shape = text_part(config), shape_of(config)
+    width = whole(text, "hidden_size", "d_model", "n_embd")
+    vocabulary = whole(text, "vocab_size")
+    dtype = stored_dtype(config) or "float32"
+    gigabytes = size_gb(folder)
+    number = parameters.count(config) or (int(gigabytes * 1e9 / BYTES.get(dtype, 2)) if gigabytes else None)
+    if shape is None or width is None or vocabulary is None or number is None:
+        raise ConfigError(
+            f"{shown}: config.json does not tell layers, heads, width, vocabulary and parameters in a known form; "
+            "choose a model of another family"
+        )
+    return Checkpoint(
+        name=name,
+        place=place,
+        revision=revision,
+        digest=revision or digest_of(folder),
+        layers=shape.layers,
+        width=width,
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        vocabulary=vocabulary,
+        parameters=number,
+        active=_active(config) or number,
+        dtype=dtype,
+        cache_numbers=shape.layers * shape.kept,
+        template=template,
+    )
+
+
+def _config(shown: str, folder: Path) -> Json:
+    """The parsed config.json of a folder. Raises ConfigError where there is none, as with an adapter by itself."""
+    adapter = (folder / "adapter_config.json").is_file()
+    config = json_object(folder / "config.json")
+    if adapter and (config is None or not _own_weights(folder)):
+        raise ConfigError(
+            f"{shown}: it holds an adapter (LoRA) without its model; merge the two (peft: merge_and_unload, "
+            "save_pretrained) and give the folder of the result"
+        )
+    if config is None:
+        raise ConfigError(
+            f"{shown}: it holds no config.json that can be read; expected a model in Hugging Face's format "
+            "(config.json, *.safetensors, tokenizer files)"
+        )
+    return config
+
+
+def _own_weights(folder: Path) -> bool:
+    return any(not path.name.startswith("adapter_") for path in weight_files(folder)) or size_gb(folder) is not None
+
+
+def refuse(shown: str, config: Json) -> None:
+    """Raise ConfigError, one line with the way out, for a model whose residual stream cannot be measured.
+
+    shown: the model's name for the message. config: its parsed config.json.
+    """
+    method = section(config, "quantization_config") or section(text_part(config), "quantization_config")
+    if method:
+        kind = one_line(str(method.get("quant_method", "quantization_config")))[:40]
+        raise ConfigError(
+            f"{shown}: its weights are quantised ({kind}), so that its states are not those of the model; take the "
+            "unquantised original (bfloat16)"
+        )
+    named = config.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    words = one_line(", ".join(names) or str(config.get("model_type") or "config.json names none"))[:80]
+    if config.get("is_encoder_decoder") or text_part(config).get("is_encoder_decoder"):
+        raise ConfigError(
+            f"{shown}: it has an encoder and a decoder ({words}); expected a causal language model, which has a "
+            "decoder alone"
+        )
+    composite = bool(section(config, "text_config")) and any(one.endswith("ForConditionalGeneration") for one in names)
+    if not composite and not any(one.endswith(CAUSAL) for one in names):
+        raise ConfigError(
+            f"{shown}: it is no causal language model (architecture: {words}); expected one whose architecture ends in "
+            f"{CAUSAL[0]}"
+        )
+
+
+def _refuse_pickles(shown: str, folder: Path) -> None:
+    """Raise ConfigError where the only weights at hand are pickles, which run code when they are read."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    pickled = sorted(name for name in names if name.endswith((".bin", ".pt", ".pth", ".bin.index.json")))
+    if pickled and not any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
+        raise ConfigError(
+            f"{shown}: its weights are pickles ({one_line(pickled[0])}), which can run code when they are read; "
+            "convert them to safetensors (save_pretrained) or take a revision that has them"
+        )
+
+
+def _template_of(preset: Preset | None) -> str | None:
+    """The text of the chat template that the preset brings along; None where it relies on the model's own."""
+    if preset is None or preset.chat_template is None or preset.chat_template.file is None:
+        return None
+    path = content.required(f"launch/chat_templates/{preset.chat_template.file}")
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContentError(f"cannot be read ({error})", path=path) from None
+
+
+def _active(config: Json) -> int | None:
+    """How many parameters one token uses: those of a mixture of experts with only as many experts as it is sent to."""
+    text = dict(text_part(config))
+    chosen = whole(text, "num_experts_per_tok", "num_experts_per_token", "moe_topk")
+    for name in ("num_local_experts", "num_experts", "n_routed_experts"):
+        if name in text and chosen:
+            text[name] = chosen
+    own = section(text, "ffn_config")
+    if top := whole(own, "moe_top_k"):
+        text["ffn_config"] = {**own, "moe_num_experts": top}
+    tied: dict[str, Any] = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
+    return parameters.count({**tied, **text})
+
+
+def digest_of(folder: Path) -> str:
+    """A digest of a model's small files and of its weights, as ``sha256:<64 hex>``.
+
+    A file of weights above a gigabyte counts by its length, its first and last mebibyte, and one of every 64 between,
+    since to read 140 gigabytes would take longer than to load them. Raises ConfigError where a file cannot be read.
+    """
+
+    def parts() -> Iterator[bytes | Path]:
+        for name in SMALL:
+            if (folder / name).is_file():
+                yield name.encode()
+                yield folder / name
+        for path in sorted(weight_files(folder)):
+            yield path.name.encode()
+            yield from _samples(path)
+
+    try:
+        return content.digest_of(parts())
+    except OSError as error:
+        raise ConfigError(f"{folder}: its files cannot be read ({error.strerror}); check their permissions") from None
+
+
+def _samples(path: Path) -> Iterator[bytes]:
+    """What counts of a file of weights: all of it in pieces, or its length and pieces at even distances."""
+    size = path.stat().st_size
+    yield str(size).encode()
+    step = SAMPLE if size <= WHOLE_BYTES else STRIDE
+    with path.open("rb") as file:
+        for place in range(0, size, step):
+            file.seek(place)
+            yield file.read(SAMPLE)
+        if step == STRIDE:
+            file.seek(size - SAMPLE)
+            yield file.read(SAMPLE)

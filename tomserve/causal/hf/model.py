@@ -1,0 +1,237 @@
+"""A causal language model of transformers as the backend of measurements: reads and replaces its residual stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
+from tomserve.causal.hf.blocks import Blocks
+from tomserve.causal.hf.head import make_exact
+from tomserve.causal.hf.memory import Pieces
+from tomserve.causal.hf.rerunning import Method, Rerunner
+
+PROMPTS_CPU, PROMPTS_GPU = 4, 64
+"""How many prompts are run at a time where the caller does not say."""
+ROWS_CPU, ROWS_GPU = 128, 256
+"""How many replaced states are run at a time. Stacked rows look at one another's keys before the mask hides them, so
+that more rows than half a prompt's tokens cost more than they save."""
+LENT_BYTES_CPU, LENT_BYTES_GPU = 1 << 24, 1 << 33
+"""How much memory the repeated keys and values of a batch of rows may take: on a CPU, what its cache holds."""
+FEWEST_LENT = 8
+"""As many rows are run at a time even so, since the weights are read once for all of them."""
+TOKENS_CPU, TOKENS_GPU = 1 << 12, 1 << 16
+"""How many tokens a batch of whole prompts holds at most."""
+
+
+class HfBackend:
+    """A model of transformers that answers prompts, and answers them again with other states at their last token.
+
+    States and logits are float32 whatever the data type of the model, and the last matrix is multiplied in float32.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        name: str,
+        digest: str = "",
+        revision: str | None = None,
+        batch: int | None = None,
+        method: Method | None = None,
+    ) -> None:
+        """Take a loaded model, and find out by trying how it can be run again.
+
+        name, digest, revision: what it is, for the record. batch: how many prompts are run at a time; by default a
+        number that suits the device. Both it and the number of replaced states are halved where memory runs out.
+        method: how prompts are run again; None for the fastest way that this model was seen to allow. Raises
+        ConfigError where the model has no single list of blocks, ValueError for a batch below 1.
+        """
+        if batch is not None and batch < 1:
+            raise ValueError(f"expected a batch of 1 or more prompts, got {batch}")
+        self.model = model.eval().requires_grad_(False)
+        self.name, self.digest, self.revision = name, digest, revision
+        self.device: torch.device = model.get_input_embeddings().weight.device
+        self.blocks = Blocks(model)
+        self._gpu = self.device.type != "cpu"
+        self._exact = make_exact(model)
+        self._prompts = Pieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
+        self._rows = Pieces(ROWS_GPU if self._gpu else ROWS_CPU)
+        with torch.inference_mode():
+            self._again = Rerunner(model, self.blocks, self.device, method)
+            self._pads = _padding_changes_nothing(self)
+
+    @property
+    def layers(self) -> int:
+        """How many blocks it has."""
+        return len(self.blocks)
+
+    @property
+    def width(self) -> int:
+        """How wide its residual stream is."""
+        return int(self.model.config.get_text_config().hidden_size)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens its logits tell apart."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def method(self) -> Method:
+        """How prompts are run again: see tomserve.causal.hf.rerunning."""
+        return self._again.method
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest of a measurement holds of the model, fit for JSON."""
+        places = sorted({str(one.device) for one in self.model.parameters()})
+        named = [torch.cuda.get_device_name(place) for place in places if place.startswith("cuda")]
+        return {
+            "model": self.name,
+            "digest": self.digest,
+            "revision": self.revision,
+            "architecture": type(self.model).__name__,
+            "parameters": sum(one.numel() for one in self.model.parameters()),
+            "layers": self.layers,
+            "width": self.width,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "logits": "float32" if self._exact else "computed in the data type of the model",
+            "attention": str(self.model.config._attn_implementation),
+            "reruns": self.method,
+            "left_padding": self._pads,
+            "devices": places,
+            "hardware": named,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
+
+    @torch.inference_mode()
+    def run(self, prompts: Sequence[Prompt]) -> Readings:
+        """Run all prompts, the longest first, in batches with padding on the left.
+
+        Raises ValueError for a prompt that has no tokens or whose tokens the model does not know, MachineError where
+        the memory does not suffice for a single prompt.
+        """
+        for prompt in prompts:
+            self._check(prompt)
+        order = sorted(range(len(prompts)), key=lambda place: -len(prompts[place].tokens))
+        states = np.empty((len(prompts), self.layers, self.width), dtype=np.float32)
+        logits = np.full((len(prompts), _choices(prompts)), np.nan, dtype=np.float32)
+        top = np.empty(len(prompts), dtype=np.int64)
+
+        def do(first: int, last: int) -> None:
+            chosen = order[first:last]
+            read, found = self._forward([prompts[place].tokens for place in chosen])
+            states[chosen] = read
+            top[chosen] = found.argmax(dim=1).cpu().numpy()
+            for row, place in enumerate(chosen):
+                wanted = prompts[place].choices
+                logits[place, : len(wanted)] = found[row, list(wanted)].cpu().numpy()
+
+        def limit(first: int) -> int:
+            length = len(prompts[order[first]].tokens)
+            fitting = (TOKENS_GPU if self._gpu else TOKENS_CPU) // length
+            if self._pads:
+                return fitting
+            alike = sum(len(prompts[place].tokens) == length for place in order[first:])
+            return min(fitting, alike)
+
+        self._prompts.each(len(prompts), do, limit)
+        return Readings(states, Answers(logits, top))
+
+    @torch.inference_mode()
+    def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
+        """Answer one prompt again, m times, each time with another state at its last token.
+
+        layers: int64 [m], after which block the state is replaced, from 1. states: float32 [m, width]. The rows may
+        have different layers; they are run in the order of their layers, so that lower blocks are computed only for the
+        rows that need them. Raises ValueError for arrays of another shape, for a layer that there is not, for states
+        that are not finite, and for a prompt as `run` does; MachineError where the memory does not suffice for one
+        state.
+        """
+        self._check(prompt)
+        layers, states = np.asarray(layers), np.asarray(states, dtype=np.float32)
+        if layers.ndim != 1 or states.shape != (len(layers), self.width):
+            raise ValueError(
+                f"expected layers [m] and states [m, {self.width}], got {list(layers.shape)} and {list(states.shape)}"
+            )
+        if len(layers) and (layers.min() < 1 or layers.max() > self.layers):
+            raise ValueError(f"expected layers from 1 to {self.layers}, got {layers.min()} to {layers.max()}")
+        if not np.isfinite(states).all():
+            raise ValueError("expected finite states, got some that are not")
+        order = np.argsort(layers, kind="stable")
+        choices = list(prompt.choices)
+        logits = np.empty((len(layers), len(choices)), dtype=np.float32)
+        top = np.empty(len(layers), dtype=np.int64)
+
+        def do(first: int, last: int) -> None:
+            chosen = order[first:last]
+            wanted = [int(layer) for layer in layers[chosen]]
+            new = torch.from_numpy(states[chosen]).to(self.device)
+            found = self._again.logits(prompt.tokens, wanted, new)
+            top[chosen] = found.argmax(dim=1).cpu().numpy()
+            logits[chosen] = found[:, choices].cpu().numpy()
+
+        self._rows.each(len(layers), do, lambda first: self._most_rows(prompt.tokens))
+        return Answers(logits, top)
+
+    def _most_rows(self, tokens: tuple[int, ...]) -> int:
+        """How many states are run at a time behind that prompt where memory is no concern."""
+        way = self._again.way(tokens)
+        if way == "full":
+            return max(1, (TOKENS_GPU if self._gpu else TOKENS_CPU) // len(tokens))
+        if way == "batched":
+            room = LENT_BYTES_GPU if self._gpu else LENT_BYTES_CPU
+            return max(FEWEST_LENT, room // max(1, self._again.bytes_a_row(tokens)))
+        return self._rows.most
+
+    def _forward(self, prompts: Sequence[tuple[int, ...]]) -> tuple[Floats, torch.Tensor]:
+        """States float32 [n, layers, width] and logits float32 [n, vocabulary] at the last tokens of n prompts."""
+        longest = max(len(tokens) for tokens in prompts)
+        ids = torch.zeros((len(prompts), longest), dtype=torch.long)
+        seen = torch.zeros_like(ids)
+        for row, tokens in enumerate(prompts):
+            ids[row, longest - len(tokens) :] = torch.tensor(tokens)
+            seen[row, longest - len(tokens) :] = 1
+        takes = self._again.takes
+        more: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+        if "attention_mask" in takes:
+            more["attention_mask"] = seen.to(self.device)
+        if "position_ids" in takes:
+            more["position_ids"] = (seen.cumsum(dim=1) - 1).clamp(min=0).to(self.device)
+        if "logits_to_keep" in takes:
+            more["logits_to_keep"] = 1
+        with self.blocks.reading() as read:
+            logits = self.model(input_ids=ids.to(self.device), **more).logits[:, -1].float()
+        states: Floats = np.stack([one.float().cpu().numpy() for one in read], axis=1)
+        return states, logits
+
+    def _check(self, prompt: Prompt) -> None:
+        """Raise ValueError for a prompt that the model cannot be asked."""
+        if not prompt.tokens:
+            raise ValueError("expected a prompt of one token or more, got none")
+        for kind, ids in (("tokens", prompt.tokens), ("choices", prompt.choices)):
+            if ids and (min(ids) < 0 or max(ids) >= self.vocabulary):
+                raise ValueError(f"expected {kind} from 0 to {self.vocabulary - 1}, got {min(ids)} to {max(ids)}")
+
+
+def _choices(prompts: Sequence[Prompt]) -> int:
+    return max((len(prompt.choices) for prompt in prompts), default=0)
+
+
+def _padding_changes_nothing(backend: HfBackend) -> bool:
+    """Whether a short random prompt has the same state beside a longer one, padded on the left, as by itself.
+
+    Layers with a recurrent state may take what stands before a prompt for a part of it; such a model is run in batches
+    of equally long prompts.
+    """
+    noise = torch.Generator().manual_seed(1)
+    tokens = tuple(torch.randint(backend.vocabulary, (12,), generator=noise).tolist())
+    single, _ = backend._forward([tokens[:5]])
+    beside, _ = backend._forward([tokens, tokens[:5]])
+    apart = np.abs(beside[1] - single[0]).max(axis=1) / np.linalg.norm(single[0], axis=1)
+    most = 1e-4 if backend.model.dtype == torch.float32 else 0.1
+    return bool(np.median(apart) <= most)
