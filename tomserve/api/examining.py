@@ -116,7 +116,9 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
     on = On(**{name: given[name] for name in _MACHINE if name in given})  # type: ignore[arg-type]
     run = given.get("run")
     place = str(run.absolute()) if isinstance(run, Path) else cast("str | None", run)
-    return Run(measure(settings, place, _listener(cast("bool | MeasureListener", given.get("progress", False))), on).folder)
+    return Run(
+        measure(settings, place, _listener(cast("bool | MeasureListener", given.get("progress", False))), on).folder
+    )
 
 
 def _named(given: Place | None, otherwise: str) -> str:

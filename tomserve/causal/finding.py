@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tomserve import benchmarks
 from tomserve.benchmarks.case import Case
@@ -24,9 +24,6 @@ from tomserve.content import digest
 from tomserve.items import Item
 from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
-
-if TYPE_CHECKING:
-    from tomserve.causal.tokens import Tokenizer
 
 FILES = (".jsonl", ".json", ".yaml", ".yml")
 """How the names of files of items end."""
@@ -127,12 +124,20 @@ def load(found: Found, settings: Settings, on: On) -> Subject:
     Raises MachineError where torch or transformers are missing or the memory does not suffice, ConfigError for a
     strategy whose reply does not begin with the answer.
     """
+    checkpoints.require_extra()
     from tomserve.causal.hf import loading
     from tomserve.causal.tokens import fitting_strategy, prompts_of
 
-    loaded = loading.load(found.checkpoint, device=on.device, dtype=on.dtype, batch=on.batch)
+    spread = on.device == "auto"
+    loaded = loading.load(
+        found.checkpoint,
+        device=None if spread else on.device,
+        dtype=on.dtype,
+        device_map="auto" if spread else None,
+        batch=on.batch,
+    )
     strategy = fitting_strategy(settings.strategy, loaded.tokenizer)
-    context = found.checkpoint.context
+    context = loaded.backend.context
     asked = Asked.of(found.cases, lambda case: prompts_of(case, strategy, loaded.tokenizer, context))
     return Subject(loaded.backend, strategy, asked, loaded.backend.describe())
 

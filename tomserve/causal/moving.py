@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from tomserve.causal.asked import ORDERS, Asked, one_of, said
-from tomserve.causal.backend import Answers, Backend, Floats, Ints
+from tomserve.causal.backend import Backend, Floats, Ints
 from tomserve.causal.states import States
 from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, steps
 from tomserve.causal.table import (
@@ -249,4 +249,3 @@ def rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
 def _write(path: Path, frame: pl.DataFrame) -> None:
     with files.replacing(path) as file:
         frame.write_parquet(file)
-

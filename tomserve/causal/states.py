@@ -34,15 +34,16 @@ class States:
     def __init__(self, folder: Path, *, prompts: int, layers: int, width: int, choices: int, digest: str) -> None:
         self.folder, self.prompts, self.layers, self.width = folder, prompts, layers, width
         record = {"schema": 1, "digest": digest, "prompts": prompts, "layers": layers, "width": width}
-        sizes = {**{self._name(layer): 4 * prompts * width for layer in range(layers)}, "choices.f32": 4 * prompts * choices}
+        sizes = {
+            **{self._name(layer): 4 * prompts * width for layer in range(layers)},
+            "choices.f32": 4 * prompts * choices,
+        }
         try:
             folder.mkdir(parents=True, exist_ok=True)
             fresh = not self._is(record) or any(self._size(name) != size for name, size in sizes.items())
             if fresh:
                 (folder / "done.u1").unlink(missing_ok=True)
-            self._states = [
-                self._map(self._name(layer), np.float32, (prompts, width)) for layer in range(layers)
-            ]
+            self._states = [self._map(self._name(layer), np.float32, (prompts, width)) for layer in range(layers)]
             self._logits = self._map("choices.f32", np.float32, (prompts, choices))
             self._top = self._map("top.i64", np.int64, (prompts,))
             self._done = self._map("done.u1", np.uint8, (prompts,))

@@ -32,7 +32,9 @@ ROLES = ("false", "true", "other")
 
 PPT = "perspective"
 """`map`: the perspective-taking map W itself, fitted without the item's scenario."""
-SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION, IDENTITY, SHIFTED_IDENTITY, MEAN_DIFFERENCE = CONTROLS = (
+SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION, IDENTITY, SHIFTED_IDENTITY, MEAN_DIFFERENCE = (
+    CONTROLS
+) = (
     "shuffled_pairs",
     "shuffled_target",
     "random_map",

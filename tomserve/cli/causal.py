@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,7 +62,9 @@ def causal(
     revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
     device: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto to spread a model over all GPUs. If left out: found."),
+        typer.Option(
+            metavar="NAME", help="cpu, cuda, cuda:1, or auto to spread a model over all GPUs. If left out: found."
+        ),
     ] = None,
     dtype: Annotated[
         str | None,
@@ -74,7 +75,9 @@ def causal(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Name of the run, such as mine, or a path such as ./mine. If left out: causal-<items>-<model>."),
+        typer.Option(
+            help="Name of the run, such as mine, or a path such as ./mine. If left out: causal-<items>-<model>."
+        ),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what it takes (time, memory, disk) and end; no weights are read.")
@@ -91,9 +94,8 @@ def causal(
     torch and transformers: pip install 'tomserve[causal]'.
     """
     from tomserve.causal.finding import On
-    from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, ITEMS, REFERENCE, STRATEGY
+    from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, ITEMS, REFERENCE, STRATEGY, alphas_of, layers_of
     from tomserve.causal.settings import Settings as Chosen
-    from tomserve.causal.settings import alphas_of, layers_of
 
     settings = Chosen(
         model=model or REFERENCE,

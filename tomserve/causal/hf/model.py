@@ -81,6 +81,12 @@ class HfBackend:
         return int(self.model.get_output_embeddings().weight.shape[0])
 
     @property
+    def context(self) -> int | None:
+        """How many tokens it was made to read; None where its configuration does not say."""
+        stated = vars(self.model.config.get_text_config()).get("max_position_embeddings")
+        return stated if isinstance(stated, int) and stated > 0 else None
+
+    @property
     def method(self) -> Method:
         """How prompts are run again: see tomserve.causal.hf.rerunning."""
         return self._again.method
