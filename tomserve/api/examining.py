@@ -133,6 +133,6 @@ def _listener(progress: bool | MeasureListener) -> MeasureListener | None:
         return None
     from rich.console import Console
 
-    from tomserve.reporting.progress import MeasureScreen
+    from tomserve.reporting.measuring import MeasureScreen
 
     return MeasureScreen(Console(highlight=False))

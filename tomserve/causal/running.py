@@ -28,7 +28,7 @@ from tomserve.causal.table import SCHEMA
 from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
-from tomserve.runs.listening import MeasureListener, SilentMeasure
+from tomserve.runs.listening import MeasureListener, Unheard
 from tomserve.runs.measured import MeasuredRun
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.serving.install import installed as version
@@ -131,7 +131,7 @@ def measure(
     eligible), RunMismatchError where the folder holds another measurement, MachineError where the model cannot be
     loaded.
     """
-    on, listener = on or On(), listener or SilentMeasure()
+    on, listener = on or On(), listener or Unheard()
     found = find(settings, on)
     settings.chosen(found.checkpoint.layers)
     for reason, count in found.left_out.most_common():

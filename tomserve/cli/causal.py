@@ -134,7 +134,7 @@ def _measure(settings: Settings, on: On, run: str | None, *, report: bool, opene
     from tomserve.cli.evaluate import write_report_of
     from tomserve.cli.rescore import warn
     from tomserve.reporting import tables
-    from tomserve.reporting.progress import MeasureScreen
+    from tomserve.reporting.measuring import MeasureScreen
     from tomserve.runs.scores import scores_of
     from tomserve.studies import compute
 
