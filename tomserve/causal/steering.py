@@ -1,0 +1,312 @@
+"""Every move of a layer's states: by the perspective-taking map, by its controls, and the references at their own norm.
+
+What each map means stands in `tomserve.causal.table`. States are those of one layer, averaged over both orders of the
+choices. What is random is drawn from the seed and what it is for, not from the layer, so that all layers share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tomserve.causal.backend import Floats as Floats32
+from tomserve.causal.fitting import Fit, Ridge
+from tomserve.causal.folds import Ints, elsewhere
+from tomserve.causal.projection import Floats, Map
+from tomserve.causal.table import (
+    HELD_OUT,
+    IDENTITY,
+    IN_SAMPLE,
+    MEAN_DIFFERENCE,
+    NO_OP,
+    PATCH,
+    PATCH_TWIN,
+    PPT,
+    RANDOM_DIRECTION,
+    RANDOM_MAP,
+    REPLACE,
+    REPLACE_NO_OP,
+    SHIFTED_IDENTITY,
+    SHUFFLED_PAIRS,
+    SHUFFLED_TARGET,
+    TO_FALSE,
+    TO_TRUE,
+)
+
+TRANSFER_LEAST = 30
+"""A map is fitted on a family, and applied to another, only where both have so many items."""
+
+PAIRS, TARGETS, MAP_DRAW, DIRECTION = range(4)
+"""What random numbers are drawn for; each has a stream of its own."""
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStates:
+    """What a layer holds at the last token of every case, averaged over both orders of the choices.
+
+    false: x, of the false-belief item; own: y, of the story as the protagonist saw it, told to "you"; own_twin: y~, of
+    the true-belief twin told to "you"; twin: of the true-belief twin in the third person, NaN throughout where a case
+    has none; each float64 [n, d]. clusters: int64 [n], the scenario of each case. families: the family of each [n].
+    """
+
+    false: Floats
+    own: Floats
+    own_twin: Floats
+    twin: Floats
+    clusters: Ints
+    families: tuple[str, ...]
+
+    def target(self, name: str) -> Floats:
+        """The states [n, d] at which a move aims: y~ for TO_TRUE, y for TO_FALSE."""
+        return self.own_twin if name == TO_TRUE else self.own
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move of the states of all cases.
+
+    map, target, alpha, fitted: as in the table; target is None for `no_op` and `replace_no_op`, which aim nowhere, and
+    alpha is None for references that have none. delta: float32 [n, d], what is added to the state of each case, in
+    whichever order, or what stands there instead where `replaces`; NaN throughout where the step does not apply.
+    """
+
+    map: str
+    target: str | None
+    alpha: float | None
+    fitted: str
+    delta: Floats32
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FitRow:
+    """How well a map fits where it was fitted; the columns of the table's rows of kind `map`.
+
+    fold: the fold that was left out, None where none was. penalty: None where none is chosen (identity). error: of
+    predicting each scenario without itself, relative to |y|. gain: the median singular value, NaN where the rank is 0.
+    norm: the median norm of the states x it was fitted on.
+    """
+
+    map: str
+    fitted: str
+    fold: int | None
+    penalty: float | None
+    error: float
+    rank: int
+    gain: float
+    norm: float
+
+
+Moves = Callable[[str], Floats]
+"""From the name of a target to the displacements [alphas, n, d] of the items in question."""
+
+
+def steps(layer: LayerStates, folds: Ints, alphas: Sequence[float], seed: int) -> tuple[list[Step], list[FitRow]]:
+    """All moves of a layer's states, and how well the maps fit.
+
+    The maps, and the means that `shifted_identity` and `mean_difference` need, are those of the cases outside of a
+    case's own fold. Each control's displacement of a case has the norm of `perspective`'s at the same alpha and target.
+    Beside them stand the references, `perspective` fitted on all cases, and the transfer from every family with at
+    least TRANSFER_LEAST cases to the cases of every other such family that are about other scenarios.
+
+    folds: int64 [n], the fold of every case (`tomserve.causal.folds.folds`). alphas: the strengths of the moves.
+
+    Raises ConfigError where more than half of the cases outside of a fold, of all, or of such a family are about one
+    scenario, so that they cannot be shuffled.
+    """
+    made: list[Step] = []
+    rows: list[FitRow] = []
+    held = [_held_out(layer, folds, fold, seed) for fold in np.unique(folds)]
+    rows += [row for part in held for row in part.rows]
+    for target in (TO_TRUE, TO_FALSE):
+        made += _controlled(layer, held, alphas, target, seed)
+    every = np.ones(len(layer.families), dtype=bool)
+    fitted = Ridge(layer.false, layer.clusters).fit(layer.own)
+    rows.append(_row(PPT, IN_SAMPLE, None, fitted, layer.false))
+    for target in (TO_TRUE, TO_FALSE):
+        moved = _moved(fitted.map, layer, every, layer.target(target), alphas)
+        made += _stored(PPT, target, alphas, IN_SAMPLE, moved, every)
+    for family, to in _transfers(layer):
+        source = _shuffled(layer, _of_family(layer, family), family, None, seed)
+        rows += source.rows
+        made += _transferred(layer, replace(source, test=to), alphas)
+    return made + references(layer), rows
+
+
+def references(layer: LayerStates) -> list[Step]:
+    """What is compared with at its own norm and has no alpha: no_op, patch, patch_twin and replace_no_op."""
+    nothing = np.zeros(layer.false.shape, dtype=np.float32)
+    return [
+        Step(NO_OP, None, None, HELD_OUT, nothing),
+        *(Step(PATCH, to, None, HELD_OUT, _float32(layer.target(to) - layer.false)) for to in (TO_TRUE, TO_FALSE)),
+        Step(PATCH_TWIN, TO_TRUE, None, HELD_OUT, _float32(layer.twin - layer.false)),
+        Step(REPLACE_NO_OP, None, None, HELD_OUT, _float32(layer.false), replaces=True),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """Maps of some cases, for other ones. name: of `fitted`. fold: which was left out. test: bool [n], what they are
+    for. perspective, shuffled: W of the pairs as they are and of pairs put together at random. means: by name, that of
+    the states x and of both targets [d], over the cases they were fitted on. rows: how well they fit."""
+
+    name: str
+    fold: int | None
+    test: Mask
+    perspective: Fit
+    shuffled: Fit
+    means: dict[str, Floats]
+    rows: list[FitRow]
+
+
+def _held_out(layer: LayerStates, folds: Ints, fold: int, seed: int) -> _Fitted:
+    return _shuffled(layer, folds != fold, HELD_OUT, int(fold), seed)
+
+
+def _shuffled(layer: LayerStates, training: Mask, name: str, fold: int | None, seed: int) -> _Fitted:
+    """The maps of the cases in training, for all others."""
+    x, y = layer.false[training], layer.own[training]
+    ridge = Ridge(x, layer.clusters[training])
+    partner = elsewhere(layer.clusters[training], _stream(seed, PAIRS, fold))
+    fitted, shuffled = ridge.fit(y), ridge.fit(y[partner])
+    means = {"x": x.mean(axis=0), TO_FALSE: y.mean(axis=0), TO_TRUE: layer.own_twin[training].mean(axis=0)}
+    norm = float(np.median(np.linalg.norm(x, axis=1)))
+    same = float(np.linalg.norm(y - x) / np.linalg.norm(y)) if y.any() else float("inf")
+    rows = [
+        _row(PPT, name, fold, fitted, x),
+        _row(SHUFFLED_PAIRS, name, fold, shuffled, x),
+        FitRow(IDENTITY, name, fold, None, same, x.shape[1], 1.0, norm),
+    ]
+    return _Fitted(name, fold, ~training, fitted, shuffled, means, rows)
+
+
+def _row(name: str, fitted: str, fold: int | None, fit: Fit, x: Floats) -> FitRow:
+    gain = float(np.median(fit.map.gains)) if fit.map.rank else float("nan")
+    norm = float(np.median(np.linalg.norm(x, axis=1)))
+    return FitRow(name, fitted, fold, fit.penalty, fit.error, fit.map.rank, gain, norm)
+
+
+def _controlled(
+    layer: LayerStates, held: Sequence[_Fitted], alphas: Sequence[float], target: str, seed: int
+) -> Iterator[Step]:
+    """`perspective`, `replace` and all controls towards a target, each case by the maps fitted without its fold."""
+    y, every = layer.target(target), np.ones(len(layer.families), dtype=bool)
+    partner = elsewhere(layer.clusters, _stream(seed, TARGETS))
+    moved = _folded(layer, held, alphas, lambda part: part.perspective.map, y)
+    norms = np.linalg.norm(moved, axis=2)
+    yield from _stored(PPT, target, alphas, HELD_OUT, moved, every)
+    instead = layer.false + moved
+    for alpha, delta in zip(alphas, instead, strict=True):
+        yield Step(REPLACE, target, float(alpha), HELD_OUT, _float32(delta), replaces=True)
+    directions: tuple[tuple[str, Callable[[], Floats]], ...] = (
+        (SHUFFLED_PAIRS, lambda: _folded(layer, held, alphas, lambda part: part.shuffled.map, y)),
+        (SHUFFLED_TARGET, lambda: _folded(layer, held, alphas, lambda part: part.perspective.map, y[partner])),
+        (RANDOM_MAP, lambda: _folded(layer, held, alphas, lambda part: _like(part, seed), y)),
+        (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape))),
+        (IDENTITY, lambda: (y - layer.false)[None]),
+        (SHIFTED_IDENTITY, lambda: (y - layer.false - _shift(layer, held, TO_FALSE))[None]),  # x goes to x + y's shift
+        (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None]),
+    )
+    for name, direction in directions:
+        yield from _stored(name, target, alphas, HELD_OUT, budgeted(direction(), norms), every)
+
+
+def budgeted(displacements: Floats, norms: Floats) -> Floats:
+    """The displacements, each scaled to its norm; those that are zero stay zero.
+
+    displacements: [alphas or 1, n, d]. norms: [alphas, n].
+    """
+    sizes = np.linalg.norm(displacements, axis=2)
+    factors = np.divide(norms, sizes, out=np.zeros_like(norms), where=sizes > 0)
+    return np.asarray(displacements * factors[:, :, None])
+
+
+def _folded(
+    layer: LayerStates,
+    held: Sequence[_Fitted],
+    alphas: Sequence[float],
+    chosen: Callable[[_Fitted], Map],
+    target: Floats,
+) -> Floats:
+    """The displacement of every case by the map chosen of those fitted without its fold [alphas, n, d]."""
+    moved = np.empty((len(alphas), *target.shape))
+    for part in held:
+        moved[:, part.test] = _moved(chosen(part), layer, part.test, target, alphas)
+    return moved
+
+
+def _moved(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: Sequence[float]) -> Floats:
+    """The displacement of some cases by a map [alphas, cases, d]."""
+    x = layer.false[cases]
+    return w.move(x, target[cases], alphas) - x
+
+
+def _shift(layer: LayerStates, held: Sequence[_Fitted], target: str) -> Floats:
+    """For every case the mean of the target's states less that of x, over the cases outside of its fold [n, d]."""
+    shift = np.empty_like(layer.false)
+    for part in held:
+        shift[part.test] = part.means[target] - part.means["x"]
+    return shift
+
+
+def _like(part: _Fitted, seed: int) -> Map:
+    """A random map with the singular values of the perspective-taking map; both of its frames are uniformly drawn."""
+    w, rng = part.perspective.map, _stream(seed, MAP_DRAW, part.fold)
+    return Map(_frame(w.left.shape, rng), w.gains, _frame(w.right.shape, rng))
+
+
+def _frame(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Orthonormal columns, uniformly drawn (Mezzadri, Notices of the AMS 54:592, 2007, for the signs)."""
+    q, r = np.linalg.qr(rng.standard_normal(shape))
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
+
+
+def _stream(seed: int, role: int, fold: int | None = None) -> np.random.Generator:
+    """The random numbers of one role and fold, the same for every layer."""
+    return np.random.default_rng([seed, role, 0 if fold is None else fold + 1])
+
+
+def _of_family(layer: LayerStates, family: str) -> Mask:
+    """Which cases are of a family [n]."""
+    return np.array([one == family for one in layer.families])
+
+
+def _transfers(layer: LayerStates) -> Iterator[tuple[str, Mask]]:
+    """Each family that is large enough, and the cases of the others to which its maps are applied [n]."""
+    sizes = {one: layer.families.count(one) for one in sorted(set(layer.families))}
+    large = [one for one, size in sizes.items() if size >= TRANSFER_LEAST]
+    for family in large if len(large) > 1 else ():
+        own = _of_family(layer, family)
+        others = np.array([one in large and one != family for one in layer.families])
+        yield family, others & ~np.isin(layer.clusters, layer.clusters[own])
+
+
+def _transferred(layer: LayerStates, source: _Fitted, alphas: Sequence[float]) -> Iterator[Step]:
+    """The moves by maps of another family: `perspective`, `shuffled_pairs` and `identity`."""
+    to = source.test
+    for target in (TO_TRUE, TO_FALSE):
+        y = layer.target(target)
+        moved = _moved(source.perspective.map, layer, to, y, alphas)
+        norms = np.linalg.norm(moved, axis=2)
+        shuffled = _moved(source.shuffled.map, layer, to, y, alphas)
+        yield from _stored(PPT, target, alphas, source.name, moved, to)
+        yield from _stored(SHUFFLED_PAIRS, target, alphas, source.name, budgeted(shuffled, norms), to)
+        same = (y - layer.false)[to][None]
+        yield from _stored(IDENTITY, target, alphas, source.name, budgeted(same, norms), to)
+
+
+def _stored(name: str, target: str, alphas: Sequence[float], fitted: str, moved: Floats, cases: Mask) -> Iterator[Step]:
+    """One step for each alpha from the displacements of some cases [alphas, cases, d]."""
+    for alpha, one in zip(alphas, moved, strict=True):
+        delta = np.full((cases.size, one.shape[1]), np.nan, dtype=np.float32)
+        delta[cases] = one
+        yield Step(name, target, float(alpha), fitted, delta)
+
+
+def _float32(values: Floats) -> Floats32:
+    return values.astype(np.float32)
