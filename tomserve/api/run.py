@@ -79,7 +79,8 @@ class Run:
 
         Its columns hold the status of the response, the answer, whether it is `correct`, the measures of the belief
         chain, and the factors of the item (see the README). The table is computed from the run's folder and kept there
-        as ``scores.parquet``, so that the next call is quick. Raises ConfigError where a file of the run is broken.
+        as ``scores.parquet``, so that the next call is quick. Of a measured run it is the table that was measured.
+        Raises ConfigError where a file of the run is broken.
         """
         from tomserve.runs.scores import scores_of
 
@@ -150,6 +151,8 @@ def _failures(folder: Path) -> dict[str, int]:
     not finished although none of their turns failed."""
     failed: dict[Identity, str] = {}
     manifest = Manifest.read(folder)
+    if manifest is not None and manifest.measured:
+        return {}
     talking = {name for name, one in manifest.strategies.items() if one.turns != 1} if manifest else set()
     begun: set[Identity] = set()
     closed: set[Identity] = set()

@@ -17,6 +17,7 @@ from tomserve.cli import reading
 from tomserve.content import files
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
+from tomserve.runs import measured
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores, replies_of, score_run, scores_of
 from tomserve.runs.stock import Stock
@@ -26,7 +27,7 @@ from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.sources import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, named_gold, tell, write_scored
 from tomserve.scoring.tablefile import write_scores
-from tomserve.studies import combining, gaps, noise
+from tomserve.studies import combining, gaps, named_by, noise
 from tomserve.studies.unread import Listed, listed
 
 
@@ -67,10 +68,12 @@ def tell_unread(lacking: Sequence[gaps.Gaps]) -> int:
 
 
 class Loaded(NamedTuple):
-    """The scores of several runs and score tables in one table, and what is lacking of each of them."""
+    """The scores of several runs and score tables in one table, and what is lacking of each of them; where all of them
+    are measured runs, also the study that they name."""
 
     scores: pl.DataFrame
     lacking: list[gaps.Gaps]
+    named: str | None
 
 
 def load_all(runs: Sequence[str | None]) -> Loaded:
@@ -86,7 +89,14 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
     scores = combining.combined(frames)
     for said in combining.as_one(scores, manifests):
         warn(said)
-    return Loaded(scores, lacking)
+    return Loaded(scores, lacking, named_by(manifests.values()) if len(manifests) == len(runs) else None)
+
+
+def answers_of(source: str) -> pl.DataFrame:
+    """The scores of a run or a score table. Raises ConfigError where it holds a measurement and no answers."""
+    if not source.endswith(TABLES):
+        measured.refuse(existing_run(source), "says nothing of how answers spread", "give a run of answers")
+    return load_scores(source, note=warn)
 
 
 def own(
@@ -112,6 +122,7 @@ def own(
     frames, lacking, code, reader = [], [], 0, wishes.found()
     for run in runs:
         folder = existing_run(run)
+        measured.refuse(folder, "cannot be scored again")
         if given is not None:
             _check_benchmark(folder, given)
         _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")

@@ -116,8 +116,8 @@ def analyze(
 
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
-    scores, lacking = rescore.load_all(runs or (None,))
-    analysis = compute(labelled(scores, label or []), study, intervals, by or ())
+    scores, lacking, named = rescore.load_all(runs or (None,))
+    analysis = compute(labelled(scores, label or []), study, intervals, by or (), named=named)
     for doubt in analysis.warnings:
         rescore.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
@@ -239,13 +239,12 @@ def plan(
     from tomserve.cli import rescore
     from tomserve.reporting import tables
     from tomserve.reporting.terminal import print_prose
-    from tomserve.runs.scores import load_scores
     from tomserve.stats.people_power import ASSUMED
     from tomserve.studies import people_plan
     from tomserve.studies import plan as planning
 
     asked = benchmarks.get(benchmark)
-    known = None if like is None else load_scores(like, note=rescore.warn)
+    known = None if like is None else rescore.answers_of(like)
     names = tuple(strategy or asked.strategies)
     items = planning.drawn(asked, path, limit, where or ())
     wanted = {"power": power, "alpha": alpha}

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
+from tomserve.content import files
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.reporting.terminal import print_entry, print_table
 from tomserve.runs.journal import identity_of, read_rows
+from tomserve.runs.manifest import MEASURED
+from tomserve.runs.measured import changes
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
 from tomserve.serving import identity
@@ -40,7 +45,7 @@ def list_runs(console: Console) -> None:
                 "run": folder.relative_to(runs_root()).as_posix(),
                 "model": str(manifest.get("model")),
                 "benchmark": str(manifest.get("benchmark")),
-                "strategies": ", ".join(manifest.get("strategies", {})),
+                "strategies": _asked(manifest),
                 "created": str(manifest.get("created")),
                 "complete": "yes" if manifest.get("complete") else "no",
             }
@@ -49,8 +54,16 @@ def list_runs(console: Console) -> None:
         print_table("runs, the newest first", pl.DataFrame(rows), console)
 
 
+def _asked(manifest: Mapping[str, Any]) -> str:
+    """The strategies of a run, or in their place which study reads what was measured."""
+    if manifest.get("kind") == MEASURED:
+        return f"measured, for {manifest.get('study')}"
+    return ", ".join(manifest.get("strategies", {}))
+
+
 def show_run(name: str, console: Console) -> None:
-    """Print where the answers of a run came from, and how many there are of each status.
+    """Print where the answers of a run came from, and how many there are of each status; of a measured run, what was
+    measured by what means.
 
     name: a run's name or path. Raises ConfigError where there is no run of that name.
     """
@@ -58,6 +71,9 @@ def show_run(name: str, console: Console) -> None:
     manifest = read_manifest(folder)
     if manifest is None:
         raise ConfigError(f"{folder}: no run there")
+    if manifest.get("kind") == MEASURED:
+        _show_measured(manifest, console)
+        return
     final = {identity_of(row): row["status"] for _, row in read_rows(folder / "responses.jsonl")}
 
     def tell(field: str, text: object) -> None:
@@ -81,6 +97,27 @@ def show_run(name: str, console: Console) -> None:
     for field, value in manifest.get("server", {}).items():
         if field not in ("flags", "flags_changed", "preset"):  # they stand in the command, or in the line above
             tell(f"server {field}", _said(value))
+
+
+def _show_measured(manifest: Mapping[str, Any], console: Console) -> None:
+    """Print what a measured run has recorded of itself; what it did not record is left out."""
+    table = manifest.get("table") or {}
+    told: dict[str, object] = {name: manifest.get(name) for name in ("run", "model", "revision", "benchmark")}
+    told |= {"benchmark_digest": manifest.get("benchmark_digest"), "items": manifest.get("benchmark_items")}
+    told |= {"study": manifest.get("study"), "command": manifest.get("command"), "created": manifest.get("created")}
+    told |= {"complete": bool(manifest.get("complete")), "tomserve": manifest.get("tomserve")}
+    if table:
+        told["table"] = f"{table.get('file')}, {table.get('rows')} rows, {table.get('digest')}"
+    told |= {f"setting {name}": value for name, value in (manifest.get("settings") or {}).items()}
+    sessions = manifest.get("sessions") or []
+    told["sessions"] = len(sessions)
+    told |= (sessions[-1].get("environment") or {}) if sessions else {}
+    width = max(17, *(len(name) for name in told))
+    for name, value in told.items():
+        if value is not None:
+            print_entry(Text(f"{files.one_line(name):<{width}} "), files.one_line(_said(value)), console)
+    for change in changes(manifest):
+        print_entry(Text(f"{'changed':<{width}} "), change, console)
 
 
 def _said(value: object) -> str:

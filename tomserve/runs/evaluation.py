@@ -239,7 +239,7 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     waiting = Waiting(listener.message, stop.check, options.patience, options.policy)
     made = plan(options, waiting)
-    path = runfolder.run_path(options.run or runfolder.default_name(made.called, made.name))
+    path = runfolder.for_answers(options.run or runfolder.default_name(made.called, made.name))
     if made.target.embedded and not path.exists():  # checked first, so that a missing vLLM leaves no empty run behind
         preflight.need_engine(listener, setup=options.setup)
     with runfolder.RunFolder(path) as folder, Journal(folder.path / "responses.jsonl") as journal:

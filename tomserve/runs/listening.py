@@ -1,4 +1,4 @@
-"""The listener: whoever is told what an evaluation does, such as a screen, a notebook, a log, or nobody."""
+"""The listener: whoever is told what an evaluation or a measurement does, such as a screen, a log, or nobody."""
 
 from __future__ import annotations
 
@@ -34,6 +34,42 @@ class Listener(Protocol):
     def finished(self) -> None:
         """Called when the phase has ended, whether everything was asked or not."""
         ...
+
+
+class MeasureListener(Protocol):
+    """Something that is told how far a long measurement is. It consists of phases, one after the other."""
+
+    def phase(self, name: str, total: int) -> None:
+        """Called when a phase begins. name: what is done now, such as "reading states". total: in how many steps."""
+        ...
+
+    def advance(self, n: int, failures: int = 0) -> None:
+        """Called when n more steps of the phase are done. failures: how many of these n came to nothing."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Called with one line for the user: what happens now, or a warning."""
+        ...
+
+    def done(self) -> None:
+        """Called when the last phase has ended, whether everything was measured or not."""
+        ...
+
+
+class Unheard:
+    """A MeasureListener that shows nothing."""
+
+    def phase(self, name: str, total: int) -> None:
+        """Ignore the beginning of a phase."""
+
+    def advance(self, n: int, failures: int = 0) -> None:
+        """Ignore the steps."""
+
+    def note(self, text: str) -> None:
+        """Ignore the line."""
+
+    def done(self) -> None:
+        """Ignore the end."""
 
 
 class Silent:

@@ -35,6 +35,11 @@ HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "p
 """Fields that say who answered, and when. They are taken over when a run is resumed in which something was asked."""
 
 
+ANSWERS: Literal["answers"] = "answers"
+MEASURED: Literal["measured"] = "measured"
+"""The kinds of runs: one holds what a model answered, the other a table that was measured inside of a model."""
+
+
 class Session(Part):
     """One call of the command that had something to ask.
 
@@ -124,7 +129,7 @@ class Manifest(Part):
 
     schema_: Literal[1] = pydantic.Field(alias="schema")
     run: str | None = None
-    kind: Literal["answers", "measured"] = "answers"
+    kind: Literal["answers", "measured"] = ANSWERS
     study: str | None = None
     command: str | None = None
     benchmark: str
@@ -265,7 +270,7 @@ class Manifest(Part):
     @property
     def measured(self) -> bool:
         """Whether the run holds a measured table, rather than answers."""
-        return self.kind == "measured"
+        return self.kind == MEASURED
 
     @property
     def repeats(self) -> int:

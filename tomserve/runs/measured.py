@@ -36,7 +36,7 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import Item, write_items
 from tomserve.runs import kept
-from tomserve.runs.manifest import Manifest, Session, portable, short
+from tomserve.runs.manifest import MEASURED, Manifest, Session, portable, short
 from tomserve.runs.manifest_parts import TableRecord
 from tomserve.runs.runfolder import RunFolder, check_files
 from tomserve.scoring.pinned import digest_of, measured
@@ -90,7 +90,7 @@ class MeasuredRun:
         """
         path = folder
         given = {
-            **{"schema": 1, "run": run_name(path), "kind": "measured", "study": study},
+            **{"schema": 1, "run": run_name(path), "kind": MEASURED, "study": study},
             **({} if command is None else {"command": portable(command)}),
             **{"benchmark": benchmark, "benchmark_digest": benchmark_digest, **(more or {})},
             **{"model": model, "revision": revision, "strategies": {}, "sessions": []},
@@ -195,13 +195,15 @@ def manifest_of(folder: Path) -> Manifest | None:
     return manifest if manifest is not None and manifest.measured else None
 
 
-def refuse(folder: Path, what: str) -> None:
-    """Raise ConfigError where that run is a measured one, which says what cannot be done and how to make the run again.
+def refuse(folder: Path, what: str, way_out: str = "") -> None:
+    """Raise ConfigError where that run is a measured one, which says what cannot be done with it, and the way out.
 
-    what: what was asked for, to follow "it", such as "cannot be scored again".
+    what: what was asked for, to follow "it", such as "cannot be scored again". way_out: what to do instead; where
+    nothing is given, how the run is made again.
     """
     if (manifest := manifest_of(folder)) is not None:
-        raise ConfigError(f"{folder}: holds a measurement and no answers, so that it {what}; {again(manifest)}")
+        said = f"{folder}: holds a measurement and no answers, so that it {what}"
+        raise ConfigError(f"{said}; {way_out or again(manifest)}")
 
 
 def again(manifest: Manifest) -> str:

@@ -23,7 +23,7 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.journal import read_rows
-from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest import MEASURED, Manifest
 from tomserve.runs.stock import Stock
 from tomserve.scoring.sources import NOISE
 
@@ -98,6 +98,17 @@ def existing_run(run: str | None) -> Path:
         names = [found.relative_to(runs_root()).as_posix() for found in runs_below(runs_root())]
         raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, names)}")
     check_files(path)
+    return path
+
+
+def for_answers(run: str) -> Path:
+    """The folder of a run, given by name or path, that is to hold answers; it need not exist.
+
+    Raises ConfigError as `run_path` does, and RunMismatchError where it holds a measurement (tomserve.runs.measured).
+    """
+    path = run_path(run)
+    if (read_manifest(path) or {}).get("kind") == MEASURED:
+        raise RunMismatchError(f"{path}: holds a measurement, to which no answers can be added; use --run NEW")
     return path
 
 

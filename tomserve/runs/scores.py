@@ -1,8 +1,9 @@
 """The scores of a run: computed from its folder, kept there in ``scores.parquet``, and computed again when out of date.
 
-The folder alone is enough to compute the table again, with the same bytes every time. The only exception is a benchmark
-that a user declared in a file of his own: its own metrics need that file (see tomserve.benchmarks.get), because nothing
-in a run folder is ever run as code.
+The folder alone is enough to compute the table again, with the same bytes every time. The only exceptions are a
+measured run, whose table is returned as it was measured (see tomserve.runs.measured), and a benchmark that a user
+declared in a file of his own: its own metrics need that file (see tomserve.benchmarks.get), because nothing in a run
+folder is ever run as code.
 
 >>> scores_of(Path("runs/perturbed-2-reference")).select("strategy", "correct").head()           # doctest: +SKIP
 """
@@ -18,7 +19,7 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import files
-from tomserve.runs import kept
+from tomserve.runs import kept, measured
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
 from tomserve.scoring.choices import Choices, Place
@@ -47,13 +48,17 @@ def replies_of(folder: Path, items: Path | None = None) -> Replies | None:
     """The replies of a run as they are scored; None where nothing was asked yet.
 
     folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. Raises ConfigError
-    as `score_run` does.
+    as `score_run` does, and for a measured run.
     """
+    measured.refuse(folder, *_NO_REPLIES)
     asked, journal = kept.Sources.asked(folder), folder / kept.JOURNAL
     if not journal.exists():
         return None
     questions = ItemFile(items or folder / kept.ITEMS)
     return Replies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns))
+
+
+_NO_REPLIES = ("has no replies to read", "`tomserve report RUN` shows what was measured")
 
 
 def reader_of(folder: Path) -> Choices | None:
@@ -68,11 +73,14 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
     folder: the run's folder. items: a JSONL file of items to score against instead of the run's own.
     note: called with a sentence on each thing that could not be read.
 
-    Returns a table with one row for each item and strategy. Raises ConfigError where the folder is no run or its items
-    are broken.
+    Returns a table with one row for each item and strategy. Raises ConfigError where the folder is no run or a measured
+    one, or its items are broken.
     """
     with tempfile.TemporaryDirectory() as scratch:
         return _scored_into(Path(scratch) / kept.TABLE, folder, items=items, note=note).table
+
+
+_NOT_SCORED = "cannot be scored again"
 
 
 def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> kept.Sources:
@@ -85,6 +93,7 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
     Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
     written.
     """
+    measured.refuse(folder, _NOT_SCORED)
     if (replies := replies_of(folder, items)) is None:
         asked = kept.Sources.asked(folder)
         empty(asked.run).write_parquet(path)
@@ -137,7 +146,8 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
     and kept.
 
     folder: the run's folder. fresh: whether to compute them again in any case.
-    note: called with a sentence on each thing that could not be read. Raises ConfigError as `score_run` does.
+    note: called with a sentence on each thing that could not be read. Raises ConfigError as `score_run` does; for a
+    measured run only where its table is not the one that was measured, or is to be made afresh.
     """
     return scored(folder, fresh=fresh, note=note).table
 
@@ -145,6 +155,10 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
 def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Scored:
     """The same scores as `scores_of` returns, with the record of what they were made from."""
     path = folder / kept.TABLE
+    if (manifest := measured.manifest_of(folder)) is not None:
+        if fresh:
+            measured.refuse(folder, _NOT_SCORED)
+        return Scored(*measured.read(folder, manifest))
     if not fresh and (usable := kept.believed(path)) is not None:
         table, record = usable
         return Scored(pl.read_parquet(table), record)
@@ -156,6 +170,17 @@ def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Sc
             return _scored_into(Path(scratch) / path.name, folder, note=note)
     kept.keep(path, made.record)
     return made
+
+
+def usable(folder: Path) -> kept.Record | None:
+    """The record of a run's kept table where that table can be used as it is; None where it has to be made again.
+
+    Raises ConfigError where the folder is no run, or its measured table is not the one that was measured.
+    """
+    if (manifest := measured.manifest_of(folder)) is not None:
+        return measured.stored(folder, manifest)[1]
+    found = kept.believed(folder / kept.TABLE)
+    return None if found is None else found[1]
 
 
 def load_scores(source: str | None, *, note: Note | None = None) -> pl.DataFrame:

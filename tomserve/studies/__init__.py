@@ -10,7 +10,7 @@ tables = analyze(load_scores("example"), "accuracy")
 """
 
 from tomserve.studies.analysis import Analysis, analyze, compute, labelled
-from tomserve.studies.loading import default_study, load_study, names
+from tomserve.studies.loading import default_study, load_study, named_by, names
 from tomserve.studies.showing import (
     BAD,
     GOOD,
@@ -51,5 +51,6 @@ __all__ = [
     "default_study",
     "labelled",
     "load_study",
+    "named_by",
     "names",
 ]

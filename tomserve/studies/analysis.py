@@ -12,8 +12,8 @@ from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, one_of
 from tomserve.studies import by as factors
 from tomserve.studies import noise, people
-from tomserve.studies.checking import check
-from tomserve.studies.loading import default_study, failure, load_study
+from tomserve.studies.checking import check, measured
+from tomserve.studies.loading import default_study, failure, load_study, measured_studies
 from tomserve.studies.rows import has_variants, originals
 from tomserve.studies.showing import Context, Excerpt, Verdict
 from tomserve.studies.study import Study
@@ -44,6 +44,8 @@ class Analysis:
 
     def summary(self) -> list[Excerpt]:
         """What the terminal prints: the study's own summary, and the noise floor where it was measured."""
+        if not self.study.answers:
+            return list(self.study.summary(self.tables))
         own = (noise.TABLE, people.TABLE, people.EFFECTS, *(self.beside.tables if self.beside else ()), *self.by)
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
         excerpts = list(self.study.summary(tables))
@@ -89,18 +91,28 @@ def compute(
     study: Study | str | None = None,
     intervals: str | None = None,
     by: Sequence[str] = (),
+    *,
+    named: str | None = None,
 ) -> Analysis:
     """Check the score table against what the study needs, then compute everything that the study has to say of it.
 
     scores: a score table. study: a study, its name, or its path; None for the one that the benchmark of the answers
     names. intervals: one of the study's ways to count; None for its first. by: factors, such as "kind" or, crossed,
-    "kind,order", by whose values answers are counted besides (see tomserve.studies.by). Raises ConfigError for a table
-    that does not fit and for an unknown factor, ContentError where the study fails.
+    "kind,order", by whose values answers are counted besides (see tomserve.studies.by). named: the study that measured
+    runs name (see tomserve.studies.loading.named_by), which reads them where no other is given. Raises ConfigError for
+    a table that does not fit and for an unknown factor, ContentError where the study fails.
     """
     by_default = study is None and intervals is None and not by
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
     if not isinstance(study, Study):
-        study = load_study(default_study(frame) if study is None else study)
+        study = load_study((named or default_study(frame)) if study is None else study)
+    if not study.answers:
+        return _of_measurement(frame, study, intervals, by, by_default)
+    if readers := measured_studies(frame):
+        raise ConfigError(
+            f"score table: holds a measurement, and the study {study.name!r} counts answers; leave out --study, "
+            f"or choose one that reads it: {', '.join(readers)}"
+        )
     if study.variants or not has_variants(frame):
         return _with_factors(_computed(frame, study, intervals, by_default), frame, by)
     own = _with_factors(_computed(originals(frame), study, intervals, by_default), originals(frame), by)
@@ -113,6 +125,23 @@ def compute(
         warnings=tuple(dict.fromkeys((*own.warnings, *beside.warnings))),
         beside=replace(beside, tables=more),
     )
+
+
+def _of_measurement(
+    frame: pl.DataFrame, study: Study, intervals: str | None, by: Sequence[str], by_default: bool
+) -> Analysis:
+    """What a study of measurements says of a measured table; nothing that only answers have stands beside it."""
+    if by:
+        raise ConfigError(
+            f"--by counts answers by a factor, and the study {study.name!r} reads a measurement; leave it out"
+        )
+    table, chosen = measured(frame, study), _way(study, intervals)
+
+    def made() -> Analysis:
+        tables = study.tables(table.lazy(), chosen)
+        return Analysis(study, chosen, tables, {**study.notes(chosen)}, tuple(study.warnings(tables)), by_default)
+
+    return _guarded(study, made)
 
 
 def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) -> Analysis:
@@ -137,9 +166,7 @@ def _with_factors(analysis: Analysis, frame: pl.DataFrame, by: Sequence[str]) ->
 def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_default: bool) -> Analysis:
     """What one study says of a score table, as `compute` does."""
     check(frame, study.required, study.values, study.across)
-    chosen = study.intervals[0] if intervals is None else intervals
-    if chosen not in study.intervals:
-        raise ConfigError(one_of("intervals", chosen, study.intervals))
+    chosen = _way(study, intervals)
 
     def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
         tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
@@ -150,6 +177,14 @@ def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_defau
         notes[name] = f"{notes[name]} {more}" if name in notes else more
     notes |= people.notes(tables)
     return Analysis(study, chosen, tables, notes, warnings, by_default)
+
+
+def _way(study: Study, intervals: str | None) -> str:
+    """The way to count that was chosen, or the study's first. Raises ConfigError for one that it does not have."""
+    chosen = study.intervals[0] if intervals is None else intervals
+    if chosen not in study.intervals:
+        raise ConfigError(one_of("intervals", chosen, study.intervals))
+    return chosen
 
 
 Made = TypeVar("Made")

@@ -9,6 +9,8 @@ import polars as pl
 from tomserve.errors import ConfigError, one_of
 from tomserve.scoring.outcomes import check_status
 from tomserve.status import OK
+from tomserve.studies.loading import ANSWERED
+from tomserve.studies.study import Study
 
 KEY = ("run", "model", "strategy", "item")
 """The columns that together are different in every row of a score table."""
@@ -33,6 +35,49 @@ def check(
         row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, double.select(keys).row(0), strict=True))
         raise ConfigError(f"score table: more than one row for {row}")
     _check_runs(scores, across)
+
+
+def measured(scores: pl.DataFrame, study: Study) -> pl.DataFrame:
+    """The table of a measurement as its study reads it: the columns that it names, in their types.
+
+    scores: the table, perhaps read from a format that knows no types. Raises ConfigError by column where the table
+    lacks one, or holds values that do not fit, and where two runs of one model would be counted as one.
+    """
+    if lacking := [name for name in study.required if name not in scores.columns]:
+        what = "holds answers" if not ANSWERED.isdisjoint(scores.columns) else "is another one"
+        raise ConfigError(
+            f"score table: column {lacking[0]!r} is missing; the study {study.name!r} reads a measurement, and this "
+            f"table {what}; give a measured run, or leave out --study"
+        )
+    there = [name for name in study.columns if name in scores.columns]
+    more = [name for name in study.required if name not in there]
+    for name in there:
+        try:
+            scores = scores.with_columns(pl.col(name).cast(study.columns[name]))
+        except pl.exceptions.PolarsError:
+            raise ConfigError(
+                f"score table: column {name!r} is {scores.schema[name]} and cannot be read as {study.columns[name]}, "
+                f"which the study {study.name!r} expects"
+            ) from None
+    for name, known in study.values.items():
+        found = scores[name].drop_nulls().cast(pl.String) if name in scores.columns else pl.Series(dtype=pl.String)
+        if (strange := found.filter(~found.is_in(list(known)))).len():
+            raise ConfigError(f"score table: {one_of(name, strange[0], known)}")
+    if "model" in scores.columns:
+        _check_measured_runs(scores, study)
+    return scores.select(*there, *more)
+
+
+def _check_measured_runs(scores: pl.DataFrame, study: Study) -> None:
+    """Refuse a table in which a row names no model, or in which two runs are of one model."""
+    if scores["model"].null_count():
+        raise ConfigError("score table: column 'model' has empty cells")
+    if "run" not in scores.columns or study.across:
+        return
+    runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
+    for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
+        hint = " ".join(f"--label {run}=NAME" for run in runs)
+        raise ConfigError(f"runs {', '.join(runs)} measured one model, {model!r}; tell them apart by {hint}")
 
 
 def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:

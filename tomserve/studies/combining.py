@@ -16,14 +16,21 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.errors import ConfigError
 from tomserve.studies.differing import differences
+from tomserve.studies.loading import ANSWERED, measured_studies
 
 
 def combined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all tables under the union of their columns; a column that a table lacks is empty in its rows.
 
-    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text.
+    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text. Raises
+    ConfigError where some tables hold answers and others measurements.
     """
+    if len({ANSWERED.isdisjoint(table.columns) for table in tables}) > 1 and any(map(measured_studies, tables)):
+        raise ConfigError(
+            "some of these hold answers and some a measurement, which no study counts together; give one kind"
+        )
     try:
         return pl.concat(tables, how="diagonal_relaxed")
     except pl.exceptions.PolarsError:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import polars as pl
 
 from tomserve.errors import ConfigError, one_of
+from tomserve.runs.measured import refuse
 from tomserve.runs.runfolder import existing_run, read_manifest
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import TABLES, Note
@@ -26,7 +27,7 @@ from tomserve.studies.checking import check
 from tomserve.studies.contrasts import Record, contrast, pair
 from tomserve.studies.differing import Difference, differences, shortened
 from tomserve.studies.families import adjusted
-from tomserve.studies.loading import default_study, load_study
+from tomserve.studies.loading import default_study, load_study, measured_studies
 from tomserve.studies.matching import matched
 from tomserve.studies.noise import line
 from tomserve.studies.noise import shown as shown_noise
@@ -38,6 +39,13 @@ SHOWN = 20
 
 CLASS = "perturbation"
 """The factor whose values are the classes of questions."""
+
+
+_NOT_COMPARED = (
+    "cannot be compared question by question",
+    "`tomserve analyze RUN RUN` sets measured runs side by side",
+)
+"""Why a measured run cannot be compared, and what to do instead."""
 
 
 class Side(NamedTuple):
@@ -92,9 +100,15 @@ def compare(
     refuse. note: told which lines could not be read. Raises ConfigError where their questions differ and `common` is
     not set, and where it is not clear which strategies to compare.
     """
+    for source in dict.fromkeys((first, second or first)):
+        if not source.endswith(TABLES):
+            refuse(existing_run(source), *_NOT_COMPARED)
     scores = [load_scores(first, note=note)]
     scores.append(scores[0] if second in (None, first) else load_scores(second, note=note))
     sources = (first, first if second is None else second)
+    for source, table in zip(sources, scores, strict=True):
+        if measured_studies(table):
+            raise ConfigError(f"{source}: holds a measurement and no answers, so that it {'; '.join(_NOT_COMPARED)}")
     a, b = sides = _sides(sources, scores, strategies, second is None)
     tables, caption = matched([originals(table) for table in scores], sources)
     rows = [_rows(side, table) for side, table in zip(sides, tables, strict=True)]

@@ -21,11 +21,13 @@ import polars as pl
 
 from tomserve.content import files
 from tomserve.items import is_variant
+from tomserve.runs.manifest import MEASURED
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
 from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import TABLES
 from tomserve.status import FINAL, UNANSWERED, listed
+from tomserve.studies.loading import measured_studies
 from tomserve.studies.rows import UNREADABLE, answered, has_variants, originals, unreadable, with_columns
 
 UNREAD_SHARE = 0.1
@@ -186,10 +188,16 @@ def of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
 
 
 def of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
-    """What is lacking of a score table, by run. folder: that of the run which the table was made of; None for a table
-    whose run is not at hand. source: its name in messages."""
+    """What is lacking of a score table, by run; nothing of a measured one, which is whole or refused.
+
+    folder: that of the run which the table was made of; None for a table whose run is not at hand. source: its name in
+    messages.
+    """
     if folder is not None:
-        return [_gaps(scores, source, read_manifest(folder) or {}, folder)]
+        manifest = read_manifest(folder) or {}
+        return [_gaps(scores, source, manifest, folder)] if manifest.get("kind") != MEASURED else []
+    if measured_studies(scores):
+        return []
     parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
     names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
     return [

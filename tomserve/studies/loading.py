@@ -6,21 +6,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import polars as pl
 
 from tomserve import benchmarks, content
 from tomserve.content.pyfile import failed, load_module
 from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.runs.manifest import MEASURED
 from tomserve.studies.study import FIELDS, Study
 
 FILE = "study.py"
@@ -123,12 +127,49 @@ def failure(error: BaseException, path: Path, what: str) -> ContentError:
     return failed(error, reached[-1] if reached else path, what)
 
 
+ANSWERED = frozenset(("strategy", "status", "correct"))
+"""Columns of which a table of answers has at least one, and a measured table none."""
+
+
+def measured_studies(scores: pl.DataFrame) -> list[str]:
+    """The names of the studies of measurements whose columns this table has, those that need most of them first; none
+    where the table holds answers.
+
+    A study whose file has a mistake in it is passed over.
+    """
+    if not ANSWERED.isdisjoint(scores.columns):
+        return []
+    fitting: list[tuple[int, str]] = []
+    for name in names():
+        with contextlib.suppress(ConfigError):
+            study = load_study(name)
+            if not study.answers and set(study.required) <= set(scores.columns):
+                fitting.append((-len(study.required), name))
+    return [name for _, name in sorted(fitting)]
+
+
+def named_by(manifests: Iterable[Mapping[str, Any]]) -> str | None:
+    """The study that these runs name to read what they have measured; None where they do not name one, and the same.
+
+    manifests: of all runs. A manifest may be a stranger's: only a study that is found by its name counts, and a path
+    never does.
+    """
+    named = {manifest.get("study") if manifest.get("kind") == MEASURED else None for manifest in manifests}
+    return next((name for name in names() if {name} == named), None)
+
+
 def default_study(scores: pl.DataFrame) -> str:
-    """The name of the study that the benchmark of these answers declares.
+    """The name of the study that the benchmark of these answers declares or, for a measured table, of the study that
+    reads its columns.
 
     Where the answers are of several benchmarks, or of one that is not known by name, it is the study that fits any
-    items.
+    items. Raises ConfigError where several studies read a measured table equally well.
     """
+    if fitting := measured_studies(scores):
+        needed = [len(load_study(name).required) for name in fitting[:2]]
+        if len(needed) > 1 and needed[0] == needed[1]:
+            raise ConfigError(f"score table: several studies read it ({', '.join(fitting)}); choose one by --study")
+        return fitting[0]
     asked = scores["benchmark"].drop_nulls().unique().to_list() if "benchmark" in scores.columns else []
     known = benchmarks.known(asked[0]) if len(asked) == 1 else None
     return benchmarks.Benchmark.study if known is None else known.study

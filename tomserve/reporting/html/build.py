@@ -14,7 +14,7 @@ import polars as pl
 import tomserve
 from tomserve.content import files
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import generic
+from tomserve.reporting.html import generic, measured
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.choice import ANSWERS, choose
 from tomserve.reporting.html.items import packed
@@ -27,7 +27,19 @@ from tomserve.scoring.tablefile import COLUMNS
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
 from tomserve.status import UNANSWERED
-from tomserve.studies import Analysis, Asked, Chance, Context, Figure, compute, default_study, load_study, noise, people
+from tomserve.studies import (
+    Analysis,
+    Asked,
+    Chance,
+    Context,
+    Figure,
+    compute,
+    default_study,
+    load_study,
+    named_by,
+    noise,
+    people,
+)
 from tomserve.studies.combining import as_one
 from tomserve.studies.rows import answered, originals
 
@@ -55,7 +67,7 @@ def write_report(
     that cannot be written.
     """
     sources, scores = load(runs or (None,), labels, note)
-    text = _page(sources, scores, analysis or compute(scores, study, intervals, by))
+    text = _page(sources, scores, analysis or compute(scores, study, intervals, by, named=_named(sources)))
     path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,11 +99,18 @@ def report(
 ) -> str:
     """The report as HTML text; the parameters are those of write_report."""
     sources, scores = load(runs, labels, note)
-    return _page(sources, scores, compute(scores, study, intervals, by))
+    return _page(sources, scores, compute(scores, study, intervals, by, named=_named(sources)))
+
+
+def _named(sources: Sequence[Source]) -> str | None:
+    """The study that all of these name, if they are measured runs."""
+    return named_by(source.manifest for source in sources)
 
 
 def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
     study, tables = analysis.study, analysis.tables
+    if not study.answers:
+        return pages.render(measured.page(sources, analysis))
     outlined = _Outlined(sources, scores)
     whole = all(source.folder is not None for source in sources)
     chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table

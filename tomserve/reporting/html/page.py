@@ -56,9 +56,11 @@ class Alert(NamedTuple):
 class Page:
     """What the page says, from top to bottom.
 
-    `data`: what the item browser unpacks. `browsed`: whether there is anything to browse. `untold`: a sentence on what
-    the page cannot show, None where nothing is lacking. `chosen`: a sentence on which part of the run the browser
-    holds, None where it is all. `cut`: to how many characters long texts were cut, None where they are whole.
+    `answers`: whether it is of a model's answers; a page of a measurement has no items to browse, no failures, and says
+    nothing of strategies. `data`: what the item browser unpacks. `browsed`: whether there is anything to browse.
+    `untold`: a sentence on what the page cannot show, None where nothing is lacking. `chosen`: a sentence on which part
+    of the run the browser holds, None where it is all. `cut`: to how many characters long texts were cut, None where
+    they are whole.
     """
 
     title: str
@@ -77,6 +79,7 @@ class Page:
     browsed: bool
     data: str
     version: str
+    answers: bool = True
 
 
 def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ...]], ...]:
@@ -136,7 +139,7 @@ def render(page: Page) -> str:
     # The browser of items does not wait for the tables, which are long: its script stands before them.
     style, early, late = (
         pages.asset(ASSETS / "report.css"),
-        pages.asset(ASSETS / "core.js") + pages.asset(ASSETS / "browser.js"),
+        pages.asset(ASSETS / "core.js") + (pages.asset(ASSETS / "browser.js") if page.answers else ""),
         pages.asset(ASSETS / "report.js"),
     )
     policy = "; ".join(

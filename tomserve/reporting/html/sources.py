@@ -164,7 +164,8 @@ def _table(file: str, note: Note | None) -> Source:
 def made_from(record: kept.Record) -> list[tuple[str, str]]:
     """What scores were made from as (field, text) pairs, to stand below the manifest."""
     files = [(name, f"{file['bytes']:,} bytes, {file['digest']}") for name, file in record["files"].items()]
-    named = [("scored with", record["scorer"]), (kept.TABLE, record["table"])]
+    scorer = [("scored with", record["scorer"])] if "scorer" in record else []  # a measured table was not scored
+    named = [*scorer, (kept.TABLE, record["table"])]
     return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 

@@ -19,6 +19,7 @@ from tomserve.content import seal
 from tomserve.reporting.html.sources import Source
 from tomserve.runs import kept
 from tomserve.runs.runfolder import read_manifest
+from tomserve.runs.scores import usable
 from tomserve.scoring.pinned import digest_of, measured
 
 PAGE, RECORD = "report.html", "report.json"
@@ -59,13 +60,13 @@ def standing(folder: Path) -> Path | None:
     record, manifest = seal.kept(folder / RECORD), read_manifest(folder)
     if record is None or manifest is None or record.get("schema") != SCHEMA or "wishes" not in record:
         return None
-    if (scores := kept.believed(folder / kept.TABLE)) is None:
+    if (scores := usable(folder)) is None:
         return None
     try:
         page = measured(folder / PAGE)[1]
     except OSError:
         return None
-    return folder / PAGE if record == _record(manifest, scores[1], page, Wishes(**record["wishes"])) else None
+    return folder / PAGE if record == _record(manifest, scores, page, Wishes(**record["wishes"])) else None
 
 
 def _record(manifest: Mapping[str, Any], made_from: kept.Record, page: str, wishes: Wishes) -> Mapping[str, Any]:
