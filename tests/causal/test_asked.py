@@ -21,7 +21,9 @@ def prompts_of(case: Case) -> CasePrompts | str:
     if case.family == "transfer":
         return "no prompts"
     told = [name for name in TOLD if not (name == TWIN and case.f.id.endswith("002"))]
-    return CasePrompts(case, {(name, order): Prompt((TOLD.index(name), order), LABELS) for name in told for order in (0, 1)})
+    return CasePrompts(
+        case, {(name, order): Prompt((TOLD.index(name), order), LABELS) for name in told for order in (0, 1)}
+    )
 
 
 def asked() -> Asked:
@@ -56,7 +58,11 @@ def answer(case: Case, choice: int, *, top: int | None = None) -> Answers:
 def test_an_answer_has_a_role_a_strict_reading_and_a_gap() -> None:
     case, prompt = cases(1)[0], Prompt((0,), LABELS)
     other = ({0, 1, 2} - {case.false_choice, case.true_choice}).pop()
-    for choice, role, gap in ((case.false_choice, "false", -2.0), (case.true_choice, "true", 2.0), (other, "other", 0.0)):
+    for choice, role, gap in (
+        (case.false_choice, "false", -2.0),
+        (case.true_choice, "true", 2.0),
+        (other, "other", 0.0),
+    ):
         found = said(case, prompt, answer(case, choice))
         assert (ROLES[found.role[0]], bool(found.strict[0]), float(found.gap[0])) == (role, True, gap)
     assert not said(case, prompt, answer(case, 0, top=99)).strict[0]
