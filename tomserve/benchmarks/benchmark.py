@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks.case import Case, NoCase
-from tomserve.benchmarks.guarding import guarded, own_cases
 from tomserve.benchmarks.findings import Check, Findings, Show
+from tomserve.benchmarks.guarding import guarded, own_cases
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import EVERY, Item
@@ -115,8 +115,8 @@ class Benchmark:
     its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
 
     cases: Callable[[Path | None], Iterator[Case | NoCase]] | None = None
-    """Yields, for the user's ``--path``, what interventions on a model's perspective-taking need: false-belief items with
-    the other tellings of their stories (see tomserve.benchmarks.case), and, for those questions that make none, why.
+    """Yields, for the user's ``--path``, what interventions on a model's perspective-taking need: false-belief items
+    with the other tellings of their stories (see tomserve.benchmarks.case), and, for questions that make none, why.
     None where its stories are not told otherwise."""
 
     usual_cases: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ class Benchmark:
             from tomserve.benchmarks import with_cases  # imported here, because it imports this module
 
             reason = f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
-            raise ConfigError(f"{reason}; those that have: {', '.join(with_cases())}, or a file of items")
+            raise ConfigError(f"{reason}; those that have: {', '.join(with_cases())}, and a file of items may")
         reasons: Counter[str] = Counter() if left_out is None else left_out
         some = False
         source = self.cases(path) if self.file is None else own_cases(self.cases, path, self.file, self.name)

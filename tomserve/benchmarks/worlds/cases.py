@@ -42,7 +42,7 @@ def case_of(found: Told | NoCase, canary: str | None) -> Case | NoCase:
     if isinstance(found, NoCase):
         return NoCase(found.item.model_copy(update={"canary": canary}), found.reason)
     f, own, own_twin, twin = (item.model_copy(update={"canary": canary}) for item in found)
-    holders = _holders(record(f), record(twin))
+    holders = holders_of(record(f), record(twin))
     return Case(labelled(f, holders), own, own_twin, twin, str(f.factors["family"]), holders)
 
 
@@ -63,13 +63,13 @@ def _of_item(item: Item, lexicon: Lexicon, path: Path, line: int) -> Iterator[Ca
         yield case_of(Told(item, *told), item.canary)
 
 
-def _holders(world: World, twin: World) -> dict[str, str | None]:
+def holders_of(world: World, twin: World) -> dict[str, str | None]:
     """The labels for probes of a world with one question, and of its twin.
 
-    protagonist: what the question asks for, where that is a belief about a fact, or an act that has its name from it, as
-    going to a place has. reality: what is so. other: what somebody else believes, if possible neither of these, the same
-    person in both worlds; where the question is what the protagonist takes another to believe, that other person. What
-    is none of the choices has no label. Nothing where the question asks for something else, such as a feeling.
+    protagonist: what the question asks for, where that is a belief about a fact, or an act that has its name from it,
+    as going to a place has. reality: what is so. other: what somebody else believes, if possible neither of these, the
+    same person in both worlds; where the question is what the protagonist takes another to believe, that other person.
+    What is none of the choices has no label. Nothing where the question asks for something else, such as a feeling.
     """
     (question,) = world.questions
     believed = _believed(world, question.who)
@@ -93,8 +93,8 @@ def _believed(world: World, who: tuple[Key, ...]) -> Key | None:
 
 
 def _other(world: World, believed: Key) -> tuple[Key, ...] | None:
-    """The person whose belief is the likeliest to be told apart: neither the protagonist's nor what is so; else one that
-    is not the protagonist's; None where everybody else believes the same or nothing."""
+    """The person whose belief is the likeliest to be told apart: neither the protagonist's nor what is so; else one
+    that is not the protagonist's; None where everybody else believes the same or nothing."""
     (question,) = world.questions
     known = {key: _believed(world, (key,)) for key in world.people if key not in question.who}
     held = {key: belief for key, belief in known.items() if belief not in (None, UNKNOWN, believed)}
