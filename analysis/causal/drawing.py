@@ -47,7 +47,7 @@ def lines(
         for mark in sorted(marks, key=lambda mark: (series.index(mark.series), mark.layer))
     ]
     colours = [*PALETTE, MUTED, INK][: len(series)]
-    shapes = [*SHAPES, "stroke", "circle"][: len(series)]
+    shapes = [*SHAPES, "wedge", "circle"][: len(series)]
     key = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=14, offset=6) if len(series) > 1 else None
     colour = alt.Color("series:N", scale=alt.Scale(domain=list(series), range=colours), sort=None).legend(key)
     shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=shapes), sort=None).legend(key)

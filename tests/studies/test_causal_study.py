@@ -267,7 +267,7 @@ def test_the_terminal_shows_the_number_to_judge_by_in_eighty_columns() -> None:
     assert {"adjusted [95%]", "largest control"} <= set(first.columns)
     for excerpt in excerpts:
         widths = [max(len(name), *(len(str(value)) for value in excerpt.frame[name])) for name in excerpt.frame.columns]
-        assert sum(widths) + 2 * (len(widths) - 1) <= 80, excerpt.title
+        assert sum(widths) + 3 * (len(widths) - 1) <= 80, excerpt.title
         assert excerpt.reading.endswith(".")
 
 
