@@ -30,11 +30,11 @@ def test_the_release_of_worlds_has_cases_enough_and_they_are_read_back(
     monkeypatch.setattr("tomserve.benchmarks.worlds.cases.worlds", some)
     done = cli("items", "worlds", "--cases", "--out", out := tmp_path / "cases.jsonl")
     assert done.code == 0, done.err
-    assert done.out == f"written: 888 items to {out}\n"
+    assert done.out == f"written: 1,784 items to {out}\n"
     told = " ".join(done.err.split())
-    assert told.startswith("222 cases of 222 scenarios: contents 79, transfer 143 (--where family=contents,transfer")
+    assert told.startswith("446 cases of 258 scenarios: contents 160, transfer 286 (--where family=contents,transfer")
     cases = list(benchmarks.get("items").found_cases(out))
-    assert Counter(case.family for case in cases) == {"contents": 79, "transfer": 143}
+    assert Counter(case.family for case in cases) == {"contents": 160, "transfer": 286}
     assert all(all(case.holders.values()) for case in cases)
     assert all(case.f.canary for case in cases)
     again = cli("items", "items", "--path", out, "--cases", "--out", tmp_path / "again.jsonl")

@@ -59,7 +59,7 @@ def probed(
                 continue
             one = probe(read, wanted, own_folds, groups, seed)
             for kind, right in ((TRUE_LABELS, one.right), (SHUFFLED_LABELS, one.shuffled)):
-                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance))
+                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
         advance(1)
     return pl.concat(found) if found else rows(PROBE, pl.DataFrame())
 

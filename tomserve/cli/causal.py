@@ -28,7 +28,7 @@ def causal(
         typer.Option(
             metavar="FILE|NAME",
             help="A benchmark that tells its false-belief stories from the protagonist's place, too, or a JSONL file of "
-            "items with such versions. If left out: tomserve's generated worlds.",
+            "items with such versions. If left out: tomserve's generated stories.",
         ),
     ] = None,
     path: PathOption = None,

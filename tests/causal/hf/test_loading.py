@@ -104,7 +104,10 @@ def test_pickles_are_not_read(folder: Path) -> None:
 
 def test_code_of_the_repository_is_not_run(folder: Path) -> None:
     config = orjson.loads((folder / "config.json").read_bytes())
-    config |= {"model_type": "unheard_of", "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}
+    config |= {
+        "model_type": "unheard_of",
+        "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
+    }
     (folder / "config.json").write_bytes(orjson.dumps(config))
     (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()")
     with pytest.raises(ConfigError, match="needs no code of its own"):
