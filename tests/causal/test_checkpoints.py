@@ -68,7 +68,9 @@ def test_the_model_that_is_shipped() -> None:
         ("gemma-3-27b", 27.0e9, 27.0e9, 62 * 2 * 16 * 128 * 2),
     ],
 )
-def test_sizes_of_large_models_by_arithmetic(tmp_path: Path, name: str, total: float, active: float, cache: int) -> None:
+def test_sizes_of_large_models_by_arithmetic(
+    tmp_path: Path, name: str, total: float, active: float, cache: int
+) -> None:
     found = resolve(str(described(tmp_path, name)))
     assert found.parameters == pytest.approx(total, rel=0.02)
     assert found.active == pytest.approx(active, rel=0.02)
@@ -89,7 +91,9 @@ def test_a_folder_and_its_digest(folder: Path) -> None:
     assert digest_of(folder) != other
 
 
-def test_a_large_file_counts_by_its_length_its_ends_and_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_counts_by_its_length_its_ends_and_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in (("WHOLE_BYTES", 100), ("STRIDE", 64), ("SAMPLE", 8)):
         monkeypatch.setattr(checkpoints, name, value)
     weights = bytearray(300)
@@ -136,7 +140,10 @@ def pickled(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda f: changed(f, quantization_config={"quant_method": "awq\nbits"}), r"quantised \(awq\\nbits\).*original"),
+        (
+            lambda f: changed(f, quantization_config={"quant_method": "awq\nbits"}),
+            r"quantised \(awq\\nbits\).*original",
+        ),
         (lambda f: changed(f, is_encoder_decoder=True), "an encoder and a decoder"),
         (lambda f: changed(f, architectures=["LlamaForSequenceClassification"]), "no causal language model"),
         (lambda f: changed(f, architectures=["WhisperForConditionalGeneration"]), "no causal language model"),

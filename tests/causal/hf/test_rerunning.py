@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+import torch
+import transformers
 
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
 from tomserve.causal.backend import Prompt
@@ -55,7 +54,9 @@ def test_every_way_gives_what_a_full_run_gives(name: str, prompt: Prompt) -> Non
     automatic = HfBackend(model, name=name)
     assert automatic.method == "stacked"  # of this architecture the fastest is known to work
     layers, states = moved(automatic, prompt)
-    expected = np.stack([by_hand(model, prompt, int(layer), state) for layer, state in zip(layers, states, strict=True)])
+    expected = np.stack(
+        [by_hand(model, prompt, int(layer), state) for layer, state in zip(layers, states, strict=True)]
+    )
     assert np.ptp(expected, axis=0).max() > 0.1  # what is replaced matters
     for method in METHODS:
         found = HfBackend(model, name=name, method=method).rerun(prompt, layers, states)
@@ -98,7 +99,7 @@ def test_pieces_are_put_together_in_the_order_of_the_rows(method: Method, monkey
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method) -> None:
     backend = HfBackend(tiny("gemma3_text"), name="gemma3_text", method=method)
-    other = Prompt(PROMPT.tokens[:-3] + (11, 12), PROMPT.choices)
+    other = Prompt((*PROMPT.tokens[:-3], 11, 12), PROMPT.choices)
     layers, states = moved(backend, PROMPT)
     first = backend.rerun(PROMPT, layers, states)
     plain = backend.run([PROMPT, other])
@@ -171,7 +172,9 @@ def test_models_that_cannot_be_run_in_the_fast_way_are_run_in_the_next(
     backend = HfBackend(model, name=kind)
     assert backend.method == method
     layers, states = moved(backend, PROMPT)
-    expected = np.stack([by_hand(model, PROMPT, int(layer), state) for layer, state in zip(layers, states, strict=True)])
+    expected = np.stack(
+        [by_hand(model, PROMPT, int(layer), state) for layer, state in zip(layers, states, strict=True)]
+    )
     found = backend.rerun(PROMPT, layers, states)
     assert np.abs(found.logits - expected[:, list(PROMPT.choices)]).max() < CLOSE
 
@@ -182,7 +185,9 @@ def test_half_precision_is_rerun_in_the_fast_way_and_answers_alike(name: str) ->
     backend = HfBackend(model, name=name)
     assert backend.method == "stacked"
     layers, states = moved(backend, PROMPT)
-    fast, full = (one.rerun(PROMPT, layers, states).logits for one in (backend, HfBackend(model, name=name, method="full")))
+    fast, full = (
+        one.rerun(PROMPT, layers, states).logits for one in (backend, HfBackend(model, name=name, method="full"))
+    )
     assert np.median(np.abs(fast - full)) < 0.05 * full.std()
 
 
