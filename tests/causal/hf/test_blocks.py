@@ -6,10 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
+import torch
+import transformers
 from torch import nn
 
 from tests.helpers.tiny_models import CONFIGS, LAYERS, WIDTH, tiny

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+import torch
 
 from tests.conftest import ROOT
 from tests.helpers.tiny_models import tiny
@@ -88,7 +86,7 @@ def test_devices_that_there_are_not(device: str) -> None:
 
 
 def test_a_gpu_that_there_is_not_is_told() -> None:
-    with pytest.raises(MachineError, match="torch sees . GPUs here"):
+    with pytest.raises(MachineError, match=r"torch sees \d+ GPUs here"):
         load(resolve("reference"), device="cuda:9")
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
+import torch
 from transformers.cache_utils import DynamicCache
 
 from tests.helpers.tiny_models import LAYERS, tiny
@@ -22,12 +19,11 @@ def test_a_lent_prefix_shares_its_memory_and_comes_back() -> None:
         keys = prefix._cache.layers[0].keys
         assert prefix.length == 4
         assert prefix.bytes == LAYERS * 2 * 2 * 4 * 8 * 4  # layers, key and value, heads, tokens, numbers, bytes
-        with pytest.raises(ZeroDivisionError), prefix.lent(5) as cache:
+        with prefix.lent(5) as cache:
             assert cache.layers[0].keys.shape[0] == 5
             assert cache.layers[0].keys.data_ptr() == keys.data_ptr()
             model(input_ids=torch.full((5, 1), 7), past_key_values=cache, use_cache=True)
             assert cache.get_seq_length() == 5
-            raise ZeroDivisionError
         assert prefix._cache.layers[0].keys is keys
         assert prefix._cache.get_seq_length() == 4
 

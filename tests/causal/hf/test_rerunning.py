@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+import torch
+import transformers
 
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
 from tomserve.causal.backend import Prompt
@@ -100,7 +99,7 @@ def test_pieces_are_put_together_in_the_order_of_the_rows(method: Method, monkey
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method) -> None:
     backend = HfBackend(tiny("gemma3_text"), name="gemma3_text", method=method)
-    other = Prompt(PROMPT.tokens[:-3] + (11, 12), PROMPT.choices)
+    other = Prompt((*PROMPT.tokens[:-3], 11, 12), PROMPT.choices)
     layers, states = moved(backend, PROMPT)
     first = backend.rerun(PROMPT, layers, states)
     plain = backend.run([PROMPT, other])

@@ -49,6 +49,10 @@ class Rerunner:
         self.beyond: Method = "batched"
         self.method: Method = method or self._trusted()
 
+    def choose(self, method: Method) -> None:
+        """Take this way from now on, and forget the prefix that is kept."""
+        self.method, self._prefix = method, None
+
     def way(self, tokens: Sequence[int]) -> Method:
         """How this prompt is run: in full where there is no prefix, and never stacked beyond a sliding window.
 
