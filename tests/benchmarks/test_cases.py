@@ -21,7 +21,7 @@ LABELS = {"protagonist": "tea", "other": "salt", "reality": "salt", "protagonist
 FIRST = ("I believe it is tea", "I believe it is salt")
 
 
-def made(name: str = "jar", **changed: Mapping[str, Any]) -> list[Item]:
+def made(name: str = "jar", /, **changed: Mapping[str, Any]) -> list[Item]:
     """A complete case as items: f, p, p~ and the twin. changed: other fields of one of these."""
     told = {"question": "What does Ann believe is in the jar?", "choices": ("tea", "salt"), "cluster": name}
     own = {"question": "What do you believe is in the jar?", "choices": FIRST, "meanings": ("tea", "salt")}
@@ -109,7 +109,7 @@ def test_what_is_incomplete_is_counted_with_its_reason() -> None:
     assert not reasons([f, other, p, p_twin])
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "another cluster": (
         {"ppt_p": {"cluster": "tin"}},
         "'jar/ppt_p': its cluster is 'tin'; expected that of 'jar': 'jar'",
