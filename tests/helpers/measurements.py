@@ -14,7 +14,7 @@ from tomserve.runs.measured import MeasuredRun
 NAME = "depths"
 """What the study is called by --study."""
 
-SCHEMA = {
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **{"run": pl.String, "model": pl.String, "benchmark": pl.String, "item": pl.String, "cluster": pl.String},
     **{"kind": pl.Enum(("state", "fit")), "depth": pl.Int16, "held": pl.Boolean, "error": pl.Float64},
 }
