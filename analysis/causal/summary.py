@@ -93,6 +93,17 @@ def _with(column: str, name: str = "") -> pl.Expr:
     return pl.when(pl.col(f"{column}_low").is_null()).then(alone).otherwise(ends).alias(name or f"{column} [95%]")
 
 
+def _alpha(column: str) -> pl.Expr:
+    """A strength as it is written, since three decimals would make the small ones 0."""
+    return pl.col(column).map_elements(lambda alpha: f"{alpha:g}", pl.String).alias("alpha")
+
+
+def _yes(column: str) -> pl.Expr:
+    return pl.when(pl.col(column).is_null()).then(pl.lit("?")).otherwise(
+        pl.when(pl.col(column)).then(pl.lit("yes")).otherwise(pl.lit("no"))
+    )  # fmt: skip
+
+
 def _p() -> pl.Expr:
     shown = pl.col("p").map_elements(lambda p: p_value(p).removeprefix("p ").removeprefix("= "), pl.String)
     return shown.fill_null("?").alias("p")
@@ -113,8 +124,8 @@ def _published(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(
         *_who(frame),
         *(_of("published_net", "NetEffect"), pl.col("published_layer").alias("layer")),
-        *(pl.col("published_alpha").alias("alpha"), _name("published_control").alias("closest control")),
-        *(_of("published_control_net", "its"), pl.col("reproduced").alias("reproduces it")),
+        *(_alpha("published_alpha"), _name("published_control").alias("closest control")),
+        *(_of("published_control_net", "its"), _yes("reproduced").alias("reproduces it")),
     )
 
 
