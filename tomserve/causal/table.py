@@ -1,4 +1,4 @@
-"""The table that a measurement writes: tidy, one row for each case, order, layer, strength and map, and what else there is.
+"""The table that a measurement writes: tidy, a row for each case, order, layer, strength and map, and some more.
 
 `kind` says what a row is:
 
@@ -43,8 +43,8 @@ SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION, IDENTITY, SHIFTED
     "shifted_identity",
     "mean_difference",
 )
-"""`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the same
-layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted, the
+"""`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the
+same layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted, the
 target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
 identity: W = I; shifted_identity: W = I after both means are taken off; mean_difference: the same step for all."""
 NO_OP, PATCH, PATCH_TWIN, REPLACE_NO_OP, REPLACE = REFERENCES = (
@@ -103,10 +103,10 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chance": pl.Float32,
 }
 SCHEMA = pl.Schema(_COLUMNS)
-"""The columns. `item` is the id of the false-belief item, `cluster` its scenario (what folds and intervals are drawn over).
+"""The columns. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are drawn.
 `order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the choices.
 `strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the true-belief choice
 minus that of the false-belief choice. `displacement`: norm of the step over the norm of the (order-averaged) state.
-`penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of W relative to |y|, where
-1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the median norm of the
+`penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of W relative to |y|,
+where 1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the median norm of the
 states. `chance`: of a probe, the share of the most frequent label among those it was trained on."""
