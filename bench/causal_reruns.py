@@ -65,7 +65,8 @@ def timed(backend: Any, prompt: Prompt, layers: Any, states: Any, clock: Callabl
 
 def said(values: list[float]) -> str:
     """Median, lowest and highest."""
-    return f"{statistics.median(values):,.4g} ({min(values):,.4g} to {max(values):,.4g})"
+    form = ",.0f" if max(values) > 10 else ",.2f"
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def main() -> int:
@@ -80,9 +81,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     require_extra()
+    from tomserve.causal.hf.rerunning import METHODS
+
     backend = loaded(options)
-    ways = ("stacked", "batched", "full")
-    ways = ways[ways.index(backend.method) :]
+    ways = METHODS[METHODS.index(backend.method) :]
     on_one_core = options.threads == 1 and backend.device.type == "cpu"
     clock = time.process_time if on_one_core else time.perf_counter
     few = min(options.rows, max(backend.layers, FULL_TOKENS // options.tokens))
