@@ -1,7 +1,7 @@
 """Simulates what the intervals and the test of `tomserve causal` are worth: how often they hold the truth, how often
 they err.
 
-    python bench/causal_coverage.py            # everything, about four minutes on one core
+    python bench/causal_coverage.py            # everything, about two and a half minutes of one core
     python bench/causal_coverage.py --quick    # fewer draws, with more Monte-Carlo error
 
 Items of 30, 60 or 150 scenarios of 1 to 8 items each flip towards or away from the true belief in 45 cells (5 layers by

@@ -57,12 +57,13 @@ def selected(
 
     The intervals are the estimate plus and minus Student's t with m - 1 degrees of freedom for m clusters, times the
     standard deviation of `draws` bootstrap samples of clusters, in each of which all cells and the largest control are
-    chosen again; a cluster drawn twice lies in one half, so that it never chooses and measures. Of the percentile,
-    basic, BCa, jackknife and normal intervals this one covered best: a choice among discrete effects is biased in the
-    bootstrap, which moves percentiles and still more BCa's and the basic ones, but hardly the spread
-    (bench/causal_coverage.py). They are for what the chosen cells do on average, in as many further clusters. Where
-    fewer than five clusters differ from the others, so that a bootstrap says hardly anything, the half width is at
-    least Wilson's upper bound for none of m.
+    chosen again; a cluster drawn twice lies in one half, so that it never chooses and measures. In simulations of 30
+    clusters (bench/causal_coverage.py) it held net in .92 to .98 of the draws, percentiles in .91 to .97, basic
+    intervals in .89 to .94 and BCa in .83 to .93; a jackknife did as well and was wider. A choice among few values is
+    biased in the bootstrap, which moves percentiles and still more what is reflected or corrected by them, but hardly
+    the spread. The intervals are for what the chosen cells do on average, in as many further clusters. Where fewer than
+    five clusters differ from the others, so that a bootstrap says hardly anything, the half width is at least Wilson's
+    upper bound for none of m.
 
     effects: one number for each item and cell of the measure, such as whether it flipped as hoped (1) or against it
     (-1) [n, c]. controls: by name, the same of each control [n, its own cells]. clusters: of each item [n].
