@@ -28,8 +28,8 @@ NET = Figure(
     CAUSES,
     "For each layer the thick line is the net effect of the perspective-taking map with its 95% interval over "
     "scenarios: the share of answers that it moves to the true belief, minus the share that it moves when it aims at "
-    "the false belief. The thin lines are controls that move every state equally far, and the patch, which puts the "
-    "true-belief state in its place. Only where the thick line lies above every control is the map evidence of "
+    "the false belief. The thin lines are controls that move every state equally far, and the patch, which goes the "
+    "whole way to the true-belief state. Only where the thick line lies above every control is the map evidence of "
     "anything.",
     ("net_by_layer",),
     caption_below=True,

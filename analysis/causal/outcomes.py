@@ -77,7 +77,7 @@ def _unmeasured(row: Row) -> str:
     if ceiling is None or ceiling <= 0:
         reached = signed(row.get("ceiling"))
         return (
-            f"Even the true-belief state itself, put in place of the item's own, has a net effect of only {reached} "
+            f"Even the whole step to the true-belief state has a net effect of only {reached} "
             "points, whose interval does not lie above 0: the answer is not read from the last token of these layers."
         )
     return ""

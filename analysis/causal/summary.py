@@ -33,8 +33,9 @@ _ANSWERS = (
 )
 _READINGS = "The same effect, counted otherwise. Where these rows differ much, it depends on what is counted."
 _REFERENCES = (
-    "changed: answers that become another one. Adding nothing (no op) must change nothing; patch puts the true-belief "
-    "state itself in place, and is what a map could reach; replace no op shows what replacing a state breaks by itself."
+    "changed: answers that become another one. Adding nothing (no op) must change nothing; patch goes the whole way "
+    "to the true-belief state, and is what a map could reach; replace no op shows what replacing a state breaks by "
+    "itself."
 )
 _PROBES = (
     "right: share of held-out items that a linear probe reads right; minus shuffled: how much less one of shuffled "

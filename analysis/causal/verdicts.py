@@ -105,8 +105,8 @@ def _cause(row: Row, where: str) -> Card:
         grounds.append(
             (
                 "ceiling",
-                f"The true-belief state itself moves {signed(row['ceiling'])} points; the excess over the largest "
-                f"control is {percent(max(0.0, share))} of that.",
+                f"The whole step to the true-belief state has {signed(row['ceiling'])} points; the excess over the "
+                f"largest control is {percent(max(0.0, share))} of that.",
             )
         )
     if (printed := finite(row.get("published_net"))) is not None:
