@@ -20,8 +20,9 @@ _CHOSEN = (
 _CONTROLS = (
     "shuffled_pairs: a map fitted on pairs put together at random; shuffled_target: the map, aimed at the state of "
     "another item; random_map: a random map with the same singular values; random_direction: a random direction; "
-    "identity: no map at all; shifted_identity: the same after both means are taken off; mean_difference: the same "
-    "step for every item. Each is scaled to move every state as far as the map does."
+    "identity: no map at all; shifted_identity: the same after both means are taken off; seen_identity: the same "
+    "within what the map sees, which leaves out what only the target's states vary in; mean_difference: the same step "
+    "for every item. Each is scaled to move every state as far as the map does."
 )
 
 NOTES = {

@@ -113,7 +113,7 @@ def test_the_manifest_says_what_was_measured_and_the_work_is_gone(measured: Path
 
 VERDICTS = {
     "map": "A map takes the perspective and causes the answer",
-    "product": "No effect",
+    "product": "A control reproduces it",
     "shared": "A control reproduces it",
     "deaf": "",
 }
@@ -126,7 +126,9 @@ def test_the_verdict_on_a_known_mechanism_is_right(
 ) -> None:
     settings = settings_of(kind, subjects, items)
     if kind == "deaf":
-        with pytest.raises(ConfigError, match=r"\d+ of 120 false-belief items are eligible .* 50 are needed\. Use more"):
+        with pytest.raises(
+            ConfigError, match=r"\d+ of 120 false-belief items are eligible .* 50 are needed\. Use more"
+        ):
             measure(settings, tmp_path / kind)
         return
     folder = measured if kind == "map" else measure(settings, tmp_path / kind).folder

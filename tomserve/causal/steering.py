@@ -29,6 +29,7 @@ from tomserve.causal.table import (
     RANDOM_MAP,
     REPLACE,
     REPLACE_NO_OP,
+    SEEN_IDENTITY,
     SHIFTED_IDENTITY,
     SHUFFLED_PAIRS,
     SHUFFLED_TARGET,
@@ -211,6 +212,7 @@ def _controlled(
         (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape))),
         (IDENTITY, lambda: (y - layer.false)[None]),
         (SHIFTED_IDENTITY, lambda: (y - layer.false - _shift(layer, held, TO_FALSE))[None]),  # x goes to x + y's shift
+        (SEEN_IDENTITY, lambda: _folded(layer, held, alphas, lambda part: part.perspective.map, _seen(layer, held, y))),
         (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None]),
     )
     for name, direction in directions:
@@ -244,6 +246,15 @@ def _folded(
 def _moved(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: Sequence[float]) -> Floats:
     """The displacement of some cases by a map [alphas, cases, d]."""
     return w.displacements(layer.false[cases], target[cases], alphas)
+
+
+def _seen(layer: LayerStates, held: Sequence[_Fitted], target: Floats) -> Floats:
+    """What the map fitted without a case's fold makes of its target, as if that, after both means are taken off, were a
+    state like x [n, d]."""
+    seen, shifted = np.empty_like(target), target - _shift(layer, held, TO_FALSE)
+    for part in held:
+        seen[part.test] = part.perspective.map.apply(shifted[part.test])
+    return seen
 
 
 def _shift(layer: LayerStates, held: Sequence[_Fitted], target: str) -> Floats:

@@ -32,21 +32,28 @@ ROLES = ("false", "true", "other")
 
 PPT = "perspective"
 """`map`: the perspective-taking map W itself, fitted without the item's scenario."""
-SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION, IDENTITY, SHIFTED_IDENTITY, MEAN_DIFFERENCE = (
-    CONTROLS
-) = (
+SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION = (
     "shuffled_pairs",
     "shuffled_target",
     "random_map",
     "random_direction",
+)
+IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY, MEAN_DIFFERENCE = (
     "identity",
     "shifted_identity",
+    "seen_identity",
     "mean_difference",
+)
+CONTROLS = (
+    *(SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION),
+    *(IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY, MEAN_DIFFERENCE),
 )
 """`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the
 same layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted, the
 target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
-identity: W = I; shifted_identity: W = I after both means are taken off; mean_difference: the same step for all."""
+identity: W = I; shifted_identity: W = I after both means are taken off; seen_identity: W = I within what W sees,
+which is the move by W that aims at W y~ instead of y~, as if y~, after both means are taken off, were a state like x: it
+moves what both kinds of states have in common, and not what only y~ varies in; mean_difference: the same step for all."""
 NO_OP, PATCH, PATCH_TWIN, REPLACE_NO_OP, REPLACE = REFERENCES = (
     "no_op",
     "patch",
