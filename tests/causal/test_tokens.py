@@ -56,8 +56,8 @@ def released(family: str, number: int) -> Case:
 
 
 def answered(item: Item, choice: str) -> str:
-    """The reply that gives this choice, as vanilla's demonstration has it."""
-    return f'{{"answer": {orjson.dumps(choice).decode()}}}'
+    """The reply that gives this choice, as a server makes it."""
+    return f'{{"answer":{orjson.dumps(choice).decode()}}}'
 
 
 def chat(item: Item, strategy: Strategy, tokenizer: Any) -> str:
@@ -98,7 +98,7 @@ def sentence_piece() -> Any:
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    made.train_from_iterator(['{"answer": "tea"}', '{"answer": "salt"}'] * 50, trainer)
+    made.train_from_iterator(['{"answer":"tea"}', '{"answer":"salt"}'] * 50, trainer)
     return with_template(transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>"))
 
 
@@ -127,7 +127,7 @@ def test_a_merge_over_the_end_of_the_beginning_is_seen() -> None:
     tokenizer = byte_level()
     item = make_item(choices=["tea", "salt"], gold=None)
     prompt = made(prompt_of(item, fitting_strategy("vanilla", tokenizer), tokenizer))
-    assert tokenizer.decode(prompt.tokens).endswith('{"answer": ')  # the quotation mark is part of the choice's token
+    assert tokenizer.decode(prompt.tokens).endswith('{"answer":')  # the quotation mark is part of the choice's token
     assert [tokenizer.decode([token])[:2] for token in prompt.choices] == ['"t', '"s']
 
 
@@ -150,7 +150,7 @@ def test_both_orders_of_a_released_case(reference: Any, vanilla: Strategy) -> No
     for (told, order), prompt in found.prompts.items():
         item = {FALSE: case.f, OWN: case.own, OWN_TWIN: case.own_twin}[told]
         text = reference.decode(prompt.tokens)
-        assert text.endswith('<|im_start|>assistant\n{"answer": "')
+        assert text.endswith('<|im_start|>assistant\n{"answer":"')
         listed = orjson.dumps(item.choices[::-1] if order else item.choices).decode()
         assert text.count("Labels: " + listed) == 1
         for choice, token in zip(item.choices, prompt.choices, strict=True):
@@ -209,14 +209,15 @@ def test_letters_follow_the_order_in_which_choices_are_shown(reference: Any) -> 
     for order, letters in ((0, "ABC"), (1, "CBA")):
         prompt = made(prompt_of(item, strategy, reference, order))
         assert "".join(reference.decode([token]) for token in prompt.choices) == letters
-        assert reference.decode(prompt.tokens).endswith('{"answer": "')
+        assert reference.decode(prompt.tokens).endswith('{"answer":"')
 
 
-def test_a_demonstrations_own_spacing_is_kept(reference: Any) -> None:
-    compact = {"vanilla/reply": '{"answer":{{ answer | tojson }}}'}
-    strategy = fitting_strategy("vanilla", reference, compact)
-    prompt = made(prompt_of(make_item(), strategy, reference))
-    assert reference.decode(prompt.tokens).endswith('assistant\n{"answer":"')
+def test_what_follows_the_answer_is_part_of_the_reply(reference: Any) -> None:
+    strategy = fitting_strategy("hitom_cot", reference)
+    item = make_item(choices=["red", "red box"], answer="red", gold=None)
+    prompt = made(prompt_of(item, strategy, reference))
+    assert reference.decode(prompt.tokens).endswith('{"answer":"red')
+    assert [reference.decode([token]) for token in prompt.choices] == ['"', " "]
 
 
 @pytest.mark.parametrize("name", ["cot", "letters", "simtom", "vanilla_free", "tombench_vanilla", "narrator"])
@@ -253,7 +254,7 @@ def test_a_model_without_system_messages_gets_their_text_from_the_user() -> None
     strategy = fitting_strategy("vanilla", tokenizer)
     prompt = made(prompt_of(make_item(choices=["tea", "salt"], gold=None), strategy, tokenizer))
     assert "user\nYou answer questions about short stories." in tokenizer.decode(prompt.tokens)
-    with pytest.raises(ConfigError, match="cannot show the strategy's messages .no system."):
+    with pytest.raises(ConfigError, match=r"cannot show the strategy's messages .no system."):
         prompt_of(make_item(), Strategy.load("vanilla"), tokenizer)
 
 
@@ -285,11 +286,10 @@ def test_the_next_token_is_the_answer_of_a_real_server(
     served: Path, tmp_path: Path, reference: Any, vanilla: Strategy
 ) -> None:
     pytest.importorskip("torch")
-    told = [released(family, number) for family in ("contents", "transfer") for number in range(12)]
+    told = [released(family, number) for family in ("contents", "transfer") for number in range(18)]
     items = [item for case in told for item in (case.f, case.own)]
     prompts = [prompt_of(item, vanilla, reference) for item in items]
     asked = [(item, prompt) for item, prompt in zip(items, prompts, strict=True) if isinstance(prompt, Prompt)]
-    assert len(asked) >= 40
     file = tmp_path / "items.jsonl"
     plain = [item.model_copy(update={"base": None, "meanings": None}) for item, _ in asked]
     file.write_bytes(b"".join(item.to_json() + b"\n" for item in plain))
@@ -299,9 +299,13 @@ def test_the_next_token_is_the_answer_of_a_real_server(
     rows = map(orjson.loads, (served / "same/responses.jsonl").read_bytes().splitlines())
     texts = {row["item"]: row["text"] for row in rows}
     answers = subjects.PlainBackend(MODEL, batch=8).run([prompt for _, prompt in asked]).answers
+    same = strict = 0
     for (item, prompt), logits, top in zip(asked, answers.logits, answers.top, strict=True):
-        first, second = sorted(logits[: len(prompt.choices)])[:-3:-1]
-        if first - second > 1e-3:
-            choice = item.choices[int(logits[: len(prompt.choices)].argmax())]
-            assert texts[item.id].startswith(f'{{"answer": "{choice}"'), texts[item.id]
-            assert top in prompt.choices
+        choice = item.choices[int(logits[: len(prompt.choices)].argmax())]
+        agrees = texts[item.id].startswith(f'{{"answer":"{choice}"')
+        same += agrees
+        if top in prompt.choices:  # otherwise the grammar may allow a piece of a choice that no tokenizer begins with
+            strict += 1
+            assert agrees, (choice, texts[item.id])
+    assert strict >= 40
+    assert same >= 0.95 * len(asked)

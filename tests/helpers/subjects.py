@@ -43,7 +43,7 @@ equally long; D: the product; REAL: what is really so; NOISE: names, which say n
 NORM, GAIN, NOTICED, TOKENS = 25.0, 6.0, 3.0, 220
 """The norm of every embedding, the gain of the map, the weight of noticing, and a usual number of tokens of a prompt."""
 
-REPLY = '{"answer": "'
+REPLY = '{"answer":"'
 SPECIAL = ("<pad>", "<unk>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
@@ -98,7 +98,7 @@ def tokenizer() -> Any:
     entries = [*SPECIAL, REPLY, *sorted(words - set(labels)), *labels, *told]
     vocabulary = {text: number for number, text in enumerate(entries)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    pattern = "|".join([r'\{"answer": "', *(rf"{phrase} \w+" for phrase in phrases), r"\w+", r"[^\w\s]"])
+    pattern = "|".join([r'\{"answer":"', *(rf"{phrase} \w+" for phrase in phrases), r"\w+", r"[^\w\s]"])
     made.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
     made.decoder = decoders.Fuse()
     fast = PreTrainedTokenizerFast(
