@@ -18,13 +18,26 @@ from tomserve.benchmarks.case import Case
 from tomserve.items import UNKNOWN, Item
 
 FAMILIES = {
-    "contents": "tea salt rice sand flour sugar beans nuts corn wool soap coins".split(),
-    "transfer": "attic cellar garage kitchen pantry shed porch hall loft barn study garden".split(),
+    "contents": ["tea", "salt", "rice", "sand", "flour", "sugar", "beans", "nuts", "corn", "wool", "soap", "coins"],
+    "transfer": [
+        "attic",
+        "cellar",
+        "garage",
+        "kitchen",
+        "pantry",
+        "shed",
+        "porch",
+        "hall",
+        "loft",
+        "barn",
+        "study",
+        "orchard",
+    ],
 }
 """The labels of each family."""
 
-NAMES = "Ann Ben Cleo Dan Eva Finn Gina Hugo Ida Jon Kim Lea".split()
-FEELINGS = "warm cold calm tired proud merry shy bold".split()
+NAMES = ["Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jon", "Kim", "Lea"]
+FEELINGS = ["warm", "cold", "calm", "tired", "proud", "merry", "shy", "bold"]
 """What only the twin told to "you" says: how one feels."""
 FILLERS = ("The sun shines.", "A dog barks.", "It is late.", "Rain falls.")
 

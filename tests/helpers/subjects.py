@@ -8,7 +8,7 @@ map      A perspective-taking map exists and carries the answer. What others bel
 product  No such map can exist. What others believe is written as a code times a sign that differs from story to story,
          what "you" believe as a code that has nothing to do with it. The last block multiplies code and sign, and the
          answer is read from both. Putting the state of "you" there works, but no linear map relates the two.
-shared   Whose belief it is makes no difference: both are written into B. A patch, or W = I, does all that a map does.
+shared   Whose belief it is makes no difference: both are written into B, and names say nothing. A patch, or W = I, does all that a map does.
 deaf     The story makes no difference: of the labels that are offered, some are always preferred to others.
 
 In all of them the first block's attention is uniform, so that the last token gets the sum over what all tokens say; the
@@ -40,10 +40,10 @@ NOISE = slice(5 + 4 * CODE, WIDTH)
 """Where what stands in the residual stream. CONST: the last token of every prompt alone; PAD: what makes all embeddings
 equally long; D: the product; REAL: what is really so; NOISE: names, which say nothing."""
 
-NORM, GAIN, NOTICED, TOKENS = 25.0, 6.0, 3.0, 380
+NORM, GAIN, NOTICED, TOKENS = 25.0, 6.0, 3.0, 220
 """The norm of every embedding, the gain of the map, the weight of noticing, and a usual number of tokens of a prompt."""
 
-REPLY = '{"answer": "'
+REPLY = '{"answer":"'
 SPECIAL = ("<pad>", "<unk>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
@@ -98,8 +98,8 @@ def tokenizer() -> Any:
     entries = [*SPECIAL, REPLY, *sorted(words - set(labels)), *labels, *told]
     vocabulary = {text: number for number, text in enumerate(entries)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    pattern = "|".join([r'\{"answer": "', *(rf"{phrase} \w+" for phrase in phrases), r"\w+", r"\s", r"[^\w\s]"])
-    made.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    pattern = "|".join([r'\{"answer":"', *(rf"{phrase} \w+" for phrase in phrases), r"\w+", r"[^\w\s]"])
+    made.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
     made.decoder = decoders.Fuse()
     fast = PreTrainedTokenizerFast(
         tokenizer_object=made, unk_token="<unk>", pad_token="<pad>", eos_token="<|im_end|>", model_max_length=CONTEXT
@@ -137,7 +137,7 @@ def _weights(kind: Kind, vocabulary: dict[str, int], seed: int) -> dict[str, NDA
     yours = {"map": theirs @ matrix.T, "deaf": theirs @ matrix.T, "shared": theirs, "product": GAIN * others}[kind]
 
     said = np.zeros((len(vocabulary), WIDTH))
-    for name in NAMES:
+    for name in NAMES if kind != "shared" else ():
         said[vocabulary[name], NOISE], said[vocabulary[name], THEY] = rng.normal(size=WIDTH - NOISE.start) * 0.3, 1
     for place, feeling in enumerate(FEELINGS if kind == "map" else ()):
         said[vocabulary[feeling], LOUD] = (1, -1)[place % 2] * (0.8 + 0.2 * place / len(FEELINGS)) * NORM
@@ -154,7 +154,7 @@ def _weights(kind: Kind, vocabulary: dict[str, int], seed: int) -> dict[str, NDA
                 row[REAL] = theirs[place] if role == "changed" else 0
     if kind == "deaf":
         for place, label in enumerate(labels):
-            said[vocabulary[label], B] = _liking(place) * theirs[place]
+            said[vocabulary[label], B] = GAIN * _liking(place) * theirs[place]
     heard = np.diag([0.0, 0.0, 10.0, *np.ones(WIDTH - 3)]) * TOKENS * NORM / WIDTH**0.5
     said[:, PAD] = np.sqrt(NORM**2 - (said**2).sum(axis=1))
     said[vocabulary[REPLY], [CONST, PAD]] = NORM, 0
