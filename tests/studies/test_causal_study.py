@@ -126,7 +126,7 @@ def test_a_map_that_a_control_equals_is_significant_by_itself_and_not_above_it()
     assert row["p_net"] < 0.01 < 0.05 < row["p_over_controls"]
     assert row["adjusted_low"] <= 0 <= row["adjusted_high"]
     assert row["control"] == SHUFFLED_PAIRS
-    assert "shuffled pairs reaches +6" in outcome(row)[1]
+    assert "shuffled pairs flips +" in outcome(row)[1]
 
 
 def test_published_net_looks_for_its_maximum_in_the_window_of_its_source_only() -> None:
