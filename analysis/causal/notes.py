@@ -27,15 +27,15 @@ _CONTROLS = (
 
 NOTES = {
     "headline": f"A row for each model and benchmark. {_ELIGIBLE} {_NET}. {_CHOSEN}. control is the control that was "
-    "the largest most often in the cell that is the map's best one (nothing, where none was above 0), control_net the net "
-    "effect of the largest one there, on the scenarios that did not choose it. adjusted is what the map has over the "
-    "largest control in the cell where that is most (adjusted_layer, adjusted_alpha; mostly another cell than the map's "
-    "best one, so that it is not net minus control_net), on the scenarios that did not choose it, with its interval: "
-    "this is the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how often the largest "
-    "net effect of all cells is as large when the signs of whole scenarios are flipped at random; null_95: what that "
-    "largest value stays below in 95% of the flips. p_over_controls is the same for the map minus one control in the "
-    "same cell, the largest p over all controls. ceiling is the net effect of the patch, the whole step from the "
-    "item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
+    "the largest most often in the cell that is the map's best one (nothing, where none was above 0), control_net the "
+    "net effect of the largest one there, on the scenarios that did not choose it. adjusted is what the map has over "
+    "the largest control in the cell where that is most (adjusted_layer, adjusted_alpha; mostly another cell than the "
+    "map's best one, so that it is not net minus control_net), on the scenarios that did not choose it, with its "
+    "interval: this is the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how "
+    "often the largest net effect of all cells is as large when the signs of whole scenarios are flipped at random; "
+    "null_95: what that largest value stays below in 95% of the flips. p_over_controls is the same for the map minus "
+    "one control in the same cell, the largest p over all controls. ceiling is the net effect of the patch, the whole "
+    "step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
     "adjusted_of_ceiling are shares of it, and empty where it is not clearly above 0. no_op_changes is the share of "
     "answers that change although nothing is added, and must be 0. counted: the eligible items that have every move. "
     "error is the leave-one-out error of the map in the chosen layer, displacement the length of its step relative "
@@ -76,8 +76,8 @@ NOTES = {
     "and not because a classifier can learn anything. What can be read is not thereby used.",
     "transfer": "A map that was fitted on one family of stories (fitted_on), tried on the eligible items of another "
     f"(applied_to). {_NET}. {_CHOSEN}. adjusted is what the map has over the larger of the controls "
-    "that were fitted alike (shuffled_pairs and identity) in the cell where that is most; within is the net effect of maps that were fitted across families, without the "
-    "item's scenario, on the same items.",
+    "that were fitted alike (shuffled_pairs and identity) in the cell where that is most; within is the net effect of "
+    "maps that were fitted across families, without the item's scenario, on the same items.",
     "answers": "What the model said before anything was moved, by telling and order of the choices (0: as the item "
     "lists them, 1: reversed). false is the false-belief story, own the same as the protagonist saw it, told to you; "
     "own_twin and twin are the stories in which the protagonist noticed, told to you and in the third person. "

@@ -29,8 +29,8 @@ def outcome(row: Row) -> tuple[str, str]:
     It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, and where the direct
     patch of the true-belief state does not clearly move them either. The map causes the answer where the interval of
     adjusted lies above 0 and both max-statistics have p < .05. A control reproduces it where the net effect is above 0,
-    and the interval of adjusted holds 0 and excludes half of the net effect: no cell is left in which the map has half of it for itself.
-    There is no effect where the interval of the net effect lies below MARGIN and is not above 0.
+    and the interval of adjusted holds 0 and excludes half of the net effect: no cell is left in which the map has half
+    of it for itself. There is no effect where the interval of the net effect lies below MARGIN and is not above 0.
     """
     if why := _unmeasured(row):
         return NOT_MEASURED, why

@@ -49,8 +49,9 @@ def chosen(
 ) -> Chosen | None:
     """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selected.
 
-    own: of the map. controls: by name, of the same items in the same cells; others are left out. scenarios: of each item [items].
-    draws: of the bootstrap. splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios.
+    own: of the map. controls: by name, of the same items in the same cells; others are left out. scenarios: of each
+    item [items]. draws: of the bootstrap. splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS
+    scenarios.
     """
     kept = complete(own, *controls.values())
     named = {name: effects.values[kept] for name, effects in controls.items() if effects.cells == own.cells}

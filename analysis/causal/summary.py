@@ -18,8 +18,8 @@ from .rows import FEW_ITEMS
 _HEADLINE = (
     "eligible: items that the model answers by the false belief before it is moved. net: the share of them that the "
     "map moves to the true belief, minus the share that it moves when it aims at the false belief. largest "
-    "control: in the same cell. adjusted: what the map has over its largest control in the cell where that is most, with "
-    "its 95% interval: the number to judge by."
+    "control: in the same cell. adjusted: what the map has over its largest control in the cell where that is most, "
+    "with its 95% interval: the number to judge by."
 )
 _PUBLISHED = (
     "The source's NetEffect: the map is fitted on the very items, the likelier choice counts, and the largest of all "

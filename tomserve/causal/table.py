@@ -49,11 +49,12 @@ CONTROLS = (
     *(IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY, MEAN_DIFFERENCE),
 )
 """`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the
-same layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted, the
-target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
-identity: W = I; shifted_identity: W = I after both means are taken off; seen_identity: W = I within what W sees,
-which is the move by W that aims at W y~ instead of y~, as if y~, after both means are taken off, were a state like x: it
-moves what both kinds of states have in common, and not what only y~ varies in; mean_difference: the same step for all."""
+same layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted,
+the target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
+identity: W = I; shifted_identity: W = I after both means are taken off; seen_identity: W = I within what W sees, which
+is the move by W that aims at W y~ instead of y~, as if y~, after both means are taken off, were a state like x: it
+moves what both kinds of states have in common, and not what only y~ varies in; mean_difference: the same step for
+all."""
 NO_OP, PATCH, PATCH_TWIN, REPLACE_NO_OP, REPLACE = REFERENCES = (
     "no_op",
     "patch",
@@ -110,10 +111,10 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chance": pl.Float32,
 }
 SCHEMA = pl.Schema(_COLUMNS)
-"""The columns. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are drawn.
-`order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the choices.
-`strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the true-belief choice
-minus that of the false-belief choice. `displacement`: norm of the step over the norm of the (order-averaged) state.
-`penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of W relative to |y|,
-where 1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the median norm of the
-states. `chance`: of a probe, the share of the most frequent label among those it was trained on."""
+"""The columns. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are
+drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the
+choices. `strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the
+true-belief choice minus that of the false-belief choice. `displacement`: norm of the step over the norm of the
+(order-averaged) state. `penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of
+W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the
+median norm of the states. `chance`: of a probe, the share of the most frequent label among those it was trained on."""

@@ -53,11 +53,11 @@ def selected(
 ) -> Selected:
     """Choose the best cell on one half of the clusters, measure it on the other, swap, and average over random splits.
 
-    Measure and controls are compared in the same cell, as what a cell allows (such as how far a state is moved) is alike
-    for all of them there and nowhere else. `adjusted` is from the cell in which the measure exceeds the largest control
-    most, both chosen in the half that chooses; doing nothing, whose effect is 0, is one of the controls. It is therefore
-    not the difference of `net` and `control`, which are from the measure's best cell. So no figure is taken from the items that picked it, neither the measure's nor a control's. Every
-    item counts once in every split.
+    Measure and controls are compared in the same cell, as what a cell allows (such as how far a state is moved) is
+    alike for all of them there and nowhere else. `adjusted` is from the cell in which the measure exceeds the largest
+    control most, both chosen in the half that chooses; doing nothing, whose effect is 0, is one of the controls. It is
+    therefore not the difference of `net` and `control`, which are from the measure's best cell. So no figure is taken
+    from the items that picked it, neither the measure's nor a control's. Every item counts once in every split.
 
     The intervals are the estimate plus and minus Student's t with m - 1 degrees of freedom for m clusters, times the
     standard deviation of `draws` bootstrap samples of clusters, in each of which all cells and the largest control are
@@ -198,8 +198,8 @@ def held_out(sums: Floats, sizes: Floats, weights: Floats, halves: Floats) -> _H
 
 
 def _largest(against: Floats, other: Floats, cells: Ints) -> tuple[Floats, Ints]:
-    """What the control that is largest in one half, in a cell of each draw, does in the other half [draws], and which it
-    is, 0 for nothing [draws]. against, other: sums of the halves [draws, 1 + controls, cells], the first of `against`
-    0 throughout."""
+    """What the control that is largest in one half, in a cell of each draw, does in the other half [draws], and which
+    it is, 0 for nothing [draws]. against, other: sums of the halves [draws, 1 + controls, cells], the first of
+    `against` 0 throughout."""
     top = np.take_along_axis(against, cells[:, None, None], axis=2)[:, :, 0].argmax(axis=1)
     return np.where(top > 0, other[np.arange(len(top)), top, cells], 0.0), top
