@@ -26,8 +26,8 @@ _PUBLISHED = (
     "cells is reported. By the same measure the control beside it comes closest. It is no evidence by itself."
 )
 _CONTROLS = (
-    "Controls move every state as far as the map does. map minus it: how much more the map does, with its 95% interval "
-    "over scenarios; both at the layer and strength that other scenarios choose."
+    "Controls move every state as far as the map does. map minus it: what the map has over it in the layer and at "
+    "the strength where that is most, with its 95% interval over scenarios; cells are chosen by other scenarios."
 )
 _ANSWERS = (
     "Shares of the answers before anything was moved: by the false belief, by the true belief, right, unreadable."

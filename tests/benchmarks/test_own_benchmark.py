@@ -375,7 +375,7 @@ GIVEN = {
 
 
 def with_cases(tmp_path: Path, given: str) -> Benchmark:
-    text = f"{HEAD}{CASES}BENCHMARK = Benchmark('mine', load, cases=lambda path: {given})\n"
+    text = f"{HEAD}{CASES}BENCHMARK = Benchmark('mine', load, cases=lambda path, where: {given})\n"
     return benchmarks.get(str(written(tmp_path, text)))
 
 

@@ -34,6 +34,11 @@ Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
 """A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
 of the story, such as what another person believes."""
 
+Cases = Callable[[Path | None, tuple[str, ...]], Iterator[Case | NoCase]]
+"""A function that yields the cases. It is given the user's ``--path``, None if left out, and the conditions
+``factor=value`` that they have to meet. It may use these to save the making of what does not meet them; whatever it
+yields is held against them in any case."""
+
 ALL = (EVERY,)
 """The conditions that all items of a benchmark meet."""
 
@@ -114,8 +119,8 @@ class Benchmark:
     """Gives, for the user's ``--path``, the function that tells an item of the benchmark otherwise from the record of
     its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
 
-    cases: Callable[[Path | None], Iterator[Case | NoCase]] | None = None
-    """Yields, for the user's ``--path``, what interventions on a model's perspective-taking need: false-belief items
+    cases: Cases | None = None
+    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's perspective-taking need: false-belief items
     with the other tellings of their stories (see tomserve.benchmarks.case), and, for questions that make none, why.
     None where its stories are not told otherwise."""
 
@@ -225,8 +230,10 @@ class Benchmark:
             raise ConfigError(f"{reason}; those that have: {', '.join(with_cases())}, and a file of items may")
         reasons: Counter[str] = Counter() if left_out is None else left_out
         some = False
-        source = self.cases(path) if self.file is None else own_cases(self.cases, path, self.file, self.name)
-        for found in met(source, tuple(where or ()) or self.usual_cases):
+        conditions = tuple(where or ()) or self.usual_cases
+        given, file = self.cases, self.file
+        source = given(path, conditions) if file is None else own_cases(lambda: given(path, conditions), file, self.name)
+        for found in met(source, conditions):
             if isinstance(found, NoCase):
                 reasons[found.reason] += 1
                 continue

@@ -33,9 +33,7 @@ def guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
         raise failed(error, file, what) from None
 
 
-def own_cases(
-    cases: Callable[[Path | None], Iterator[Case | NoCase]], path: Path | None, file: Path, name: str
-) -> Iterator[Case | NoCase]:
+def own_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: str) -> Iterator[Case | NoCase]:
     """What the function `cases` of a user's file yields, its items with the name of the file's benchmark.
 
     Raises ContentError where the function fails, where it yields something else, or a case that is none (see
@@ -46,7 +44,7 @@ def own_cases(
         return item.model_copy(update={"benchmark": name})
 
     seen: set[str] = set()
-    given = guarded(file, "cases failed", lambda: cases(path))
+    given = guarded(file, "cases failed", cases)
     if not isinstance(given, Iterable):
         raise ContentError(f"cases gave {given!r:.60}; expected an iterator of tomserve.benchmarks.Case", path=file)
     left = iter(given)

@@ -1,7 +1,7 @@
 """What a measurement takes before it starts: re-runs, time, memory and disk, by arithmetic that is shown.
 
 >>> Work(cases=200, tokens=400, layers=80, alphas=9, others=0).reruns
-5920000
+6496000
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tomserve.benchmarks.case import IN_TWIN, Case, NoCase
 from tomserve.benchmarks.cases import labelled
 from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in
 from tomserve.benchmarks.worlds.record import Key, World
 from tomserve.benchmarks.worlds.release import released
@@ -19,8 +20,11 @@ from tomserve.errors import ContentError
 from tomserve.items import UNKNOWN, Item, numbered_items
 
 
-def cases(path: Path | None = None) -> Iterator[Case | NoCase]:
+def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:
     """The cases of the fixed release, or of a file that `tomserve generate worlds` wrote.
+
+    where: conditions that cases have to meet; of the release, worlds of other families than they name are passed over,
+    which saves most of the time.
 
     Variants in a file (see tomserve.stability) are passed over: their originals make the cases. Raises ContentError for
     an item without a record, and for one that is not what its record says.
@@ -32,9 +36,19 @@ def cases(path: Path | None = None) -> Iterator[Case | NoCase]:
                 yield from _of_item(item, lexicon, path, line)
         return
     release = released()
+    wanted = _families(where)
     for world in worlds(lexicon, release.worlds, release.seed):
-        for found in tried(world, lexicon):
-            yield case_of(found, release.canary)
+        if wanted is None or world.family in wanted:
+            for found in tried(world, lexicon):
+                yield case_of(found, release.canary)
+
+
+def _families(where: Sequence[str]) -> set[str] | None:
+    """The families that conditions name; None where all may meet them, and where they name one that there is not, which
+    only all families together can tell."""
+    named = [set(value.split(",")) for name, _, value in (one.partition("=") for one in where) if name == "family"]
+    wanted = set.intersection(*named) if named else None
+    return wanted if wanted and wanted <= BY_NAME.keys() else None
 
 
 def case_of(found: Told | NoCase, canary: str | None) -> Case | NoCase:
