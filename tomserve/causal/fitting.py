@@ -16,10 +16,11 @@ from tomserve.causal.projection import Map
 
 Floats = NDArray[np.float64]
 
-PENALTIES = 25
+PENALTIES = 31
 """How many penalties are tried, in equal ratios."""
-BEYOND = 100.0
-"""The smallest penalty tried is the least squared singular value over this, the largest the greatest times this."""
+BELOW, ABOVE = 1e-6, 100.0
+"""The smallest penalty tried is the least squared singular value times BELOW, the largest the greatest times ABOVE: from
+hardly any shrinking of what varies least to hardly any map."""
 FLOOR = 1e-12
 """No penalty is tried below this part of the greatest squared singular value: it would be lost in rounding."""
 
@@ -74,7 +75,7 @@ class Ridge:
         if not self.s.size:
             return np.ones(1)
         top, least = float(self.s[0] ** 2), float(self.s[-1] ** 2)
-        return np.geomspace(max(least / BEYOND, top * FLOOR), top * BEYOND, PENALTIES)
+        return np.geomspace(max(least * BELOW, top * FLOOR), top * ABOVE, PENALTIES)
 
     def errors(self, y: Floats, penalties: ArrayLike) -> Floats:
         """For every penalty |Y - Y^|, each scenario predicted without itself [penalties].

@@ -1,0 +1,208 @@
+"""The report's figures of interventions: net effects by layer and cell, displacement, fit, and probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import altair as alt
+
+from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
+from tomserve.reporting.html.charts import Cell, heat, side_by_side
+from tomserve.reporting.html.panels import AbsentError, drawn, rows_of, short_names, values_of
+from tomserve.reporting.html.svg import draw
+from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies.showing import Row, Tables
+from tomserve.studies.words import finite, readable
+
+from .drawing import Mark, lines
+from .probes import ALL
+
+CAUSES = Section("causes", "Does it cause the answer?", "Does it cause the answer")
+MAPS = Section("maps", "How the states were moved", "How states were moved")
+READS = Section("reads", "What can be read from the states?", "What can be read")
+
+NET = Figure(
+    "causal-net",
+    "Net effect by layer",
+    CAUSES,
+    "For each layer the thick line is the net effect of the perspective-taking map with its 95% interval over "
+    "scenarios: the share of answers that it moves to the true belief, minus the share that it moves when it aims at "
+    "the false belief. The thin lines are controls that move every state equally far, and the patch, which puts the "
+    "true-belief state in its place. Only where the thick line lies above every control is the map evidence of "
+    "anything.",
+    ("net_by_layer",),
+    wide=True,
+)
+CELLS = Figure(
+    "causal-cells",
+    "Net effect by layer and strength",
+    CAUSES,
+    "Each field is the mean net effect of one layer (row) and one strength alpha (column; smaller is stronger) over "
+    "all eligible items, of the perspective-taking map and of the control that was largest most often. The largest "
+    "field of a map is too good, because it is the largest of so many; the verdict counts fields that were chosen on "
+    "other items.",
+    ("cells",),
+    wide=True,
+)
+DISPLACEMENT = Figure(
+    "causal-displacement",
+    "How far states were moved",
+    MAPS,
+    "Each field is the median length of the step of the perspective-taking map, relative to the length of the state "
+    "itself. Above 1 the step is longer than what stood there, and what the model does then is hardly its own.",
+    ("cells",),
+    wide=True,
+)
+ERROR = Figure(
+    "causal-error",
+    "How well the map fits",
+    MAPS,
+    "The leave-one-out error of the map by layer, relative to the length of the states, beside that of a map fitted "
+    "on shuffled pairs. At 1, the line across, a map is no better than one that gives zero for everything. What lies "
+    "above 2 is drawn at 2.",
+    ("fits",),
+    wide=True,
+)
+PROBES = Figure(
+    "causal-probes",
+    "What a linear probe reads",
+    READS,
+    "The thick line is the share of held-out items for which a linear probe reads the label right, with its 95% "
+    "interval over scenarios, by layer; below it the same probe trained on shuffled labels, and the share of the "
+    "most frequent label. The distance between the first two is selectivity. What can be read is not thereby used.",
+    ("probes",),
+    wide=True,
+)
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """All figures, each with a panel for every model and benchmark.
+
+    tables: by name. context: what a guesser scores, which is not drawn: nothing here is about being right.
+    """
+    del context
+    made = ((NET, _net), (CELLS, _cells), (DISPLACEMENT, _displacement), (ERROR, _error), (PROBES, _probes))
+    return [_made(figure, make, tables) for figure, make in made]
+
+
+def _made(figure: Figure, make: Callable[[Tables], list[Panel]], tables: Tables) -> Figure:
+    return drawn(figure, lambda: replace(figure, panels=tuple(make(tables))))
+
+
+def _arms(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of each model and benchmark under its title."""
+    models, several = short_names(values_of(rows, "model")), len(values_of(rows, "benchmark")) > 1
+    found = []
+    for model, short in models.items():
+        for benchmark in values_of([row for row in rows if row["model"] == model], "benchmark"):
+            own = [row for row in rows if row["model"] == model and row["benchmark"] == benchmark]
+            found.append((f"{short}, {readable(benchmark)}" if several else short, own))
+    return found
+
+
+def _marks(rows: Sequence[Row], series: str, value: str, low: str = "", high: str = "") -> list[Mark]:
+    return [
+        Mark(series, int(str(row["layer"])), number, finite(row.get(low)), finite(row.get(high)))
+        for row in rows
+        if (number := finite(row[value])) is not None
+    ]
+
+
+def _panel(figure: Figure, title: str, chart: alt.LayerChart, marks: Sequence[Mark], place: int) -> Panel:
+    label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
+    return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
+
+
+def _net(tables: Tables) -> list[Panel]:
+    rows = rows_of(tables, "net_by_layer", "model benchmark map layer net net_low net_high")
+    panels: list[Panel] = []
+    for title, own in _arms(rows):
+        marks = []
+        for name in (PPT, *CONTROLS, PATCH):
+            marks += _marks([row for row in own if row["map"] == name], readable(name), "net", "net_low", "net_high")
+        series = list(dict.fromkeys(mark.series for mark in marks))
+        lowest = min([-0.1, *(mark.value for mark in marks)])
+        chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0)
+        panels.append(_panel(NET, title, chart, marks, len(panels)))
+    return panels
+
+
+def _heat(tables: Tables, value: str, figure: Figure) -> list[Panel]:
+    """A heat map over layers and strengths of the map and, for net effects, of the largest control beside it."""
+    rows = [row for row in rows_of(tables, "cells", f"model benchmark map fitted layer alpha {value}")
+            if row["fitted"] == HELD_OUT]  # fmt: skip
+    panels: list[Panel] = []
+    for title, own in _arms(rows):
+        names = [PPT, *([control] if value == "net" and (control := _largest(tables, own[0])) else [])]
+        maps: list[alt.LayerChart] = []
+        words: list[str] = []
+        for name in names:
+            chosen = [row for row in own if row["map"] == name and finite(row[value]) is not None]
+            cells = [_cell(row, value) for row in chosen]
+            down = [f"layer {layer}" for layer in sorted({int(str(row["layer"])) for row in chosen})]
+            across = [f"{alpha:g}" for alpha in sorted({float(str(row["alpha"])) for row in chosen})]
+            if cells:
+                maps.append(heat(cells, down, across, readable(name), names=not maps))
+                words += [cell.words for cell in cells]
+        if maps:
+            label = f"{figure.title}, heat map: {title}. " + "; ".join(words) + "."
+            panels.append(Panel(title, draw(side_by_side(maps), label, f"{figure.name}-{len(panels)}")))
+    return panels
+
+
+def _cell(row: Row, value: str) -> Cell:
+    number, alpha = finite(row[value]) or 0.0, f"{float(str(row['alpha'])):g}"
+    layer = f"layer {row['layer']}"
+    return Cell(layer, alpha, number, f"{readable(row['map'])}, {layer}, alpha {alpha}: {number:.2f}")
+
+
+def _largest(tables: Tables, row: Row) -> str | None:
+    """The control that was the largest most often, for the model and benchmark of the row."""
+    for one in rows_of(tables, "headline", "model benchmark"):
+        if one["model"] == row["model"] and one["benchmark"] == row["benchmark"] and one.get("control") in CONTROLS:
+            return str(one["control"])
+    return None
+
+
+def _cells(tables: Tables) -> list[Panel]:
+    return _heat(tables, "net", CELLS)
+
+
+def _displacement(tables: Tables) -> list[Panel]:
+    return _heat(tables, "displacement", DISPLACEMENT)
+
+
+def _error(tables: Tables) -> list[Panel]:
+    rows = [
+        row for row in rows_of(tables, "fits", "model benchmark map fitted layer error") if row["fitted"] == HELD_OUT
+    ]
+    panels: list[Panel] = []
+    for title, own in _arms(rows):
+        marks = []
+        for name in (PPT, SHUFFLED_PAIRS):
+            marks += _marks([row for row in own if row["map"] == name], readable(name), "error")
+        if not marks:
+            raise AbsentError("no map was fitted with a known error")
+        series = list(dict.fromkeys(mark.series for mark in marks))
+        chart = lines(marks, series, (0.0, 2.0), "leave-one-out error", 1.0)
+        panels.append(_panel(ERROR, title, chart, marks, len(panels)))
+    return panels
+
+
+def _probes(tables: Tables) -> list[Panel]:
+    needed = "model benchmark probe told layer accuracy accuracy_low accuracy_high shuffled chance"
+    rows = rows_of(tables, "probes", needed)
+    panels: list[Panel] = []
+    for title, arm in _arms(rows):
+        for probe in values_of(arm, "probe"):
+            told = FALSE if probe == "protagonist" and any(row["told"] == FALSE for row in arm) else ALL
+            own = [row for row in arm if row["probe"] == probe and row["told"] == told]
+            marks = _marks(own, "probe", "accuracy", "accuracy_low", "accuracy_high")
+            marks += _marks(own, "shuffled labels", "shuffled") + _marks(own, "most frequent label", "chance")
+            if not marks:
+                continue
+            series = list(dict.fromkeys(mark.series for mark in marks))
+            name = f"{title}: {readable(probe)}" + (", false-belief stories" if told == FALSE else "")
+            panels.append(_panel(PROBES, name, lines(marks, series, (0.0, 1.0), "share right"), marks, len(panels)))
+    return panels

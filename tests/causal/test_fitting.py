@@ -1,0 +1,136 @@
+"""Ridge maps: against the normal equations, against refits without each scenario, against 50 digits."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tomserve.causal.fitting import FLOOR, PENALTIES, Ridge, fit
+
+
+def states(n: int, d: int, seed: int, rank: int | None = None) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    k = rank or d
+    return rng.normal(size=(n, k)) @ rng.normal(size=(k, d)) if k < d else rng.normal(size=(n, d))
+
+
+def naive(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
+    return np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y).T
+
+
+def refitted(x: np.ndarray, y: np.ndarray, clusters: np.ndarray, penalty: float) -> float:
+    """|Y - Y^| / |Y| by fitting again without each scenario."""
+    total = 0.0
+    for one in np.unique(clusters):
+        out = clusters == one
+        total += float(((y[out] - x[out] @ naive(x[~out], y[~out], penalty).T) ** 2).sum())
+    return float(np.sqrt(total) / np.linalg.norm(y))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(6, 25), st.integers(2, 30), st.integers(1, 30), st.floats(-3, 4), st.integers(0, 99))
+def test_it_is_the_ridge_solution_and_the_error_is_that_of_refits(
+    n: int, d: int, rank: int, power: float, seed: int
+) -> None:
+    x, y = states(n, d, seed, min(rank, d)), states(n, d, seed + 1)
+    clusters = np.random.default_rng(seed).integers(0, 5, n)
+    clusters[:2] = 0, 1
+    penalty = 10**power
+    found = fit(x, y, clusters, penalty)
+    w = (found.map.left * found.map.gains) @ found.map.right.T
+    assert w == pytest.approx(naive(x, y, penalty), rel=1e-6, abs=1e-7)
+    assert found.error == pytest.approx(refitted(x, y, clusters, penalty), rel=1e-6)
+    assert found.map.rank <= min(n, d)
+    for frame in (found.map.left, found.map.right):
+        assert frame.T @ frame == pytest.approx(np.eye(found.map.rank), abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), [(30, 8, 8), (30, 50, 50), (30, 20, 4)])
+def test_the_penalty_is_the_best_of_the_grid_by_refits(n: int, d: int, rank: int) -> None:
+    rng = np.random.default_rng(5)
+    x, clusters = states(n, d, 6, rank), np.repeat(np.arange(10), 3)
+    y = x @ rng.normal(size=(d, d)) / d + rng.normal(size=(n, d))
+    ridge = Ridge(x, clusters)
+    grid = ridge.penalties()
+    errors = [refitted(x, y, clusters, one) for one in grid]
+    found = ridge.fit(y)
+    assert len(grid) == PENALTIES
+    assert found.penalty == grid[int(np.argmin(errors))]
+    assert found.error == pytest.approx(min(errors), rel=1e-6)
+
+
+def test_a_planted_map_is_found_the_right_way_round() -> None:
+    rng = np.random.default_rng(7)
+    d, x = 12, states(200, 12, 8)
+    planted = np.triu(rng.normal(size=(d, d)))  # far from symmetric
+    found = fit(x, x @ planted.T + 1e-3 * rng.normal(size=x.shape), np.arange(200) // 2)
+    w = (found.map.left * found.map.gains) @ found.map.right.T
+    assert np.abs(w - planted).max() < 1e-3
+    assert np.abs(w - planted.T).max() > 1
+    assert found.error < 1e-3
+
+
+def test_siblings_do_not_vouch_for_one_another() -> None:
+    """Two tellings of one story predict each other, so that leaving out one of them says nothing of a new story."""
+    rng = np.random.default_rng(9)
+    story = np.repeat(np.arange(20), 2)
+    x = np.repeat(rng.normal(size=(20, 40)), 2, axis=0) + 0.01 * rng.normal(size=(40, 40))
+    y = np.repeat(rng.normal(size=(20, 40)), 2, axis=0)
+    assert fit(x, y, np.arange(40)).error < 0.1
+    assert fit(x, y, story).error > 0.95
+
+
+def test_scale_changes_nothing() -> None:
+    x, y, clusters = states(20, 30, 1), states(20, 30, 2), np.arange(20) // 2
+    one, large = fit(x, y, clusters), fit(1e5 * x, 1e5 * y, clusters)
+    assert large.error == pytest.approx(one.error)
+    assert large.penalty == pytest.approx(1e10 * one.penalty)
+    assert large.map.gains == pytest.approx(one.map.gains)
+
+
+def test_the_extremes_of_the_penalty() -> None:
+    x, y = states(10, 40, 3), states(10, 40, 4)
+    nearly_none, huge = (Ridge(x, np.arange(10)).fit(y, penalty) for penalty in (1e-9, 1e15))
+    assert nearly_none.map.apply(x) == pytest.approx(y, abs=1e-8)  # fewer items than directions: it interpolates
+    assert huge.error == pytest.approx(1)
+    assert huge.map.gains.max() < 1e-10
+
+
+def test_states_that_are_all_zero_have_no_map() -> None:
+    found = fit(np.zeros((6, 4)), states(6, 4, 1), np.arange(6))
+    assert (found.map.rank, found.error) == (0, pytest.approx(1))
+    assert fit(states(6, 4, 1), np.zeros((6, 4)), np.arange(6)).error == float("inf")
+
+
+def test_against_50_digits() -> None:
+    """The left-out error where lambda is 1e-10 of the largest squared singular value: 1 - h is all but zero there."""
+    mpmath.mp.dps = 50
+    n, d = 6, 10
+    x, y = 300 * states(n, d, 10), 300 * states(n, d, 11)
+    ridge = Ridge(x, np.arange(n) // 2)
+    penalty = 1e-10 * float(ridge.s[0]) ** 2
+    assert penalty > FLOOR * ridge.s[0] ** 2
+    exact_x, exact_y = mpmath.matrix(x.tolist()), mpmath.matrix(y.tolist())
+    total = mpmath.mpf(0)
+    for out in ((0, 1), (2, 3), (4, 5)):
+        kept = [i for i in range(n) if i not in out]
+        xs, ys = (mpmath.matrix([[of[i, j] for j in range(d)] for i in kept]) for of in (exact_x, exact_y))
+        for i in out:  # the dual: y^ = Y' (X X' + lambda I)^-1 X x
+            row = mpmath.matrix([exact_x[i, j] for j in range(d)])
+            weights = mpmath.lu_solve(xs * xs.T + mpmath.mpf(penalty) * mpmath.eye(len(kept)), xs * row)
+            total += sum((exact_y[i, j] - (ys.T * weights)[j]) ** 2 for j in range(d))
+    truth = float(mpmath.sqrt(total)) / np.linalg.norm(y)
+    assert ridge.fit(y, penalty).error == pytest.approx(truth, rel=1e-9)
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    x = states(6, 4, 1)
+    with pytest.raises(ValueError, match="finite states"):
+        Ridge(np.where(x > 1, np.nan, x), np.arange(6))
+    with pytest.raises(ValueError, match="finite states"):
+        Ridge(x, np.arange(5))
+    with pytest.raises(ValueError, match="of the 6 items"):
+        Ridge(x, np.arange(6)).fit(x[:5])

@@ -1,0 +1,120 @@
+"""Probes: what they read, what they cannot, and that no scenario vouches for itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tomserve.causal.folds import folds
+from tomserve.causal.probes import Probed, probe
+
+
+def some(seed: int, signal: float, width: int = 40, groups: int = 60) -> tuple[np.ndarray, ...]:
+    """States of groups of four whose label (of three) shows in one direction each; then labels, folds, groups."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(groups), 4)
+    labels = rng.integers(0, 3, group.size)
+    states = rng.normal(size=(group.size, width))
+    states[:, :3] += signal * np.eye(3)[labels]
+    return states + 5, labels, folds(group, 5, seed), group
+
+
+def share(answers: tuple[bool | None, ...]) -> float:
+    return float(np.mean([one for one in answers if one is not None]))
+
+
+def test_what_is_there_is_read_and_the_control_task_is_not() -> None:
+    found = probe(*some(0, 6.0), seed=0)
+    assert share(found.right) > 0.95
+    assert share(found.shuffled) < 0.5
+    assert found.chance == pytest.approx(1 / 3, abs=0.08)
+
+
+def test_what_is_not_there_is_not_read() -> None:
+    found = probe(*some(1, 0.0), seed=0)
+    assert abs(share(found.right) - 1 / 3) < 0.12
+
+
+@pytest.mark.parametrize("width", [10, 400])
+def test_it_is_a_ridge_classifier_of_the_other_folds(width: int) -> None:
+    """By the normal equations, the penalty chosen by fitting again without each scenario."""
+    states, labels, fold, group = some(2, 1.0, width, 20)
+    found = probe(states, labels, fold, group, seed=0)
+    from tomserve.causal.fitting import Ridge
+
+    train = fold != 0
+    grid = Ridge(states[train], group[train], intercept=True).penalties()[::5]
+
+    def scores(x: np.ndarray, hot: np.ndarray, new: np.ndarray, penalty: float) -> np.ndarray:
+        centre = x.mean(axis=0)
+        dual = np.linalg.solve((x - centre) @ (x - centre).T + penalty * np.eye(len(x)), hot - hot.mean(axis=0))
+        return (new - centre) @ (x - centre).T @ dual + hot.mean(axis=0)
+
+    x, hot, of = states[train], np.eye(3)[labels[train]], group[train]
+    errors = [
+        np.sqrt(sum(((scores(x[of != g], hot[of != g], x[of == g], p) - hot[of == g]) ** 2).sum() for g in set(of)))
+        for p in grid
+    ]
+    ridge = Ridge(x, of, intercept=True)
+    assert ridge.errors(hot - hot.mean(axis=0), grid) == pytest.approx(np.array(errors), rel=1e-6)
+    penalty, _ = ridge.chosen(hot - hot.mean(axis=0))
+    expected = scores(x, hot, states[~train], penalty).argmax(axis=1) == labels[~train]
+    assert [found.right[i] for i in np.flatnonzero(~train)] == expected.tolist()
+
+
+def test_nothing_of_a_fold_enters_its_own_probe() -> None:
+    states, labels, fold, group = some(3, 1.0)
+    before = probe(states, labels, fold, group, seed=0)
+    changed = labels.copy()
+    changed[fold == 2] = (changed[fold == 2] + 1) % 3
+    after = probe(states, changed, fold, group, seed=0)
+    inside = np.flatnonzero(fold == 2)
+    assert before.chance[inside] == pytest.approx(after.chance[inside])
+    both = [i for i in inside if before.right[i] and after.right[i]]
+    assert not both  # the same reading cannot be right for both labels
+    assert any(before.right[i] for i in inside)
+
+
+def test_unknown_labels_take_no_part() -> None:
+    states, labels, fold, group = some(4, 3.0)
+    labels[::7] = -1
+    found = probe(states, labels, fold, group, seed=0)
+    for answers in (found.right, found.shuffled):
+        assert [one is None for one in answers] == (labels < 0).tolist()
+    assert np.isnan(found.chance[labels < 0]).all()
+    kept = labels >= 0
+    alone = probe(states[kept], labels[kept], fold[kept], group[kept], seed=0)
+    assert alone.right == tuple(one for one in found.right if one is not None)
+
+
+def test_with_one_label_there_is_nothing_to_learn() -> None:
+    states, labels, fold, group = some(5, 1.0)
+    found = probe(states, np.zeros_like(labels), fold, group, seed=0)
+    nothing = Probed((None,) * len(labels), (None,) * len(labels), found.chance)
+    assert found == nothing
+    assert np.isnan(found.chance).all()
+
+
+def test_the_control_task_gives_labels_of_other_scenarios() -> None:
+    """Where a label is one with its scenario, and states with it, the control task does not learn it by the way."""
+    rng = np.random.default_rng(6)
+    group = np.repeat(np.arange(80), 3)
+    labels = np.repeat(rng.integers(0, 2, 80), 3)
+    states = rng.normal(size=(240, 30))
+    states[:, 0] += 6 * labels
+    found = probe(states, labels, folds(group, 5), group, seed=1)
+    assert share(found.right) > 0.95
+    assert 0.3 < share(found.shuffled) < 0.65
+
+
+def test_where_one_scenario_has_most_of_the_states_the_control_task_shuffles_all() -> None:
+    states, labels, _, _ = some(7, 4.0, groups=10)
+    group = np.array([0] * 24 + [1] * 8 + [2] * 8)
+    found = probe(states, labels, group, group, seed=0)
+    assert None not in found.shuffled
+
+
+def test_a_scenario_in_two_folds_is_refused() -> None:
+    states, labels, fold, group = some(8, 1.0)
+    with pytest.raises(ValueError, match="scenario 0 lies in 4 folds: expected 1"):
+        probe(states, labels, np.arange(len(fold)) % 5, group, seed=0)

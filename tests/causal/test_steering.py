@@ -1,0 +1,202 @@
+"""Every move of a layer: what is held out, what norm it has, and that a planted map is told from its controls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tomserve.causal import table
+from tomserve.causal.folds import folds
+from tomserve.causal.steering import TRANSFER_LEAST, LayerStates, Step, budgeted, steps
+from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT, TO_FALSE, TO_TRUE
+
+ALPHAS = (1e-3, 0.1, 10.0)
+N, D = 90, 24
+
+
+def a_layer(seed: int = 0, n: int = N, d: int = D) -> LayerStates:
+    """States in which y = W x for a W that is not symmetric, of lower rank, in two families of scenarios of two."""
+    rng = np.random.default_rng(seed)
+    w = np.triu(rng.normal(size=(d, d)))
+    w[:, : d // 3] = 0
+    x, other = rng.normal(size=(n, d)) + 1, rng.normal(size=(n, d)) + 1
+    y, own_twin = (of @ w.T + 0.01 * rng.normal(size=(n, d)) for of in (x, other))
+    twin = rng.normal(size=(n, d))
+    twin[3] = np.nan
+    families = ("contents",) * (n // 2) + ("transfer",) * (n - n // 2)
+    return LayerStates(x, y, own_twin, twin, np.arange(n) // 2 + 7, families)
+
+
+@pytest.fixture(scope="module")
+def layer() -> LayerStates:
+    return a_layer()
+
+
+@pytest.fixture(scope="module")
+def held(layer: LayerStates) -> np.ndarray:
+    return folds(layer.clusters, 5, 0, layer.families)
+
+
+@pytest.fixture(scope="module")
+def made(layer: LayerStates, held: np.ndarray) -> list[Step]:
+    return steps(layer, held, ALPHAS, 0)[0]
+
+
+def the(made: list[Step], name: str, target: str | None, alpha: float | None, fitted: str = HELD_OUT) -> np.ndarray:
+    (found,) = [s.delta for s in made if (s.map, s.target, s.alpha, s.fitted) == (name, target, alpha, fitted)]
+    return found
+
+
+def test_every_map_of_the_table_is_there_once_for_each_target_and_strength(made: list[Step]) -> None:
+    keys = [(s.map, s.target, s.alpha, s.fitted) for s in made]
+    assert len(set(keys)) == len(keys)
+    assert {s.map for s in made} == set(table.MAPS)
+    for name in (PPT, table.REPLACE, *CONTROLS):
+        for target in (TO_TRUE, TO_FALSE):
+            assert [k[2] for k in keys if k[0] == name and k[1] == target and k[3] == HELD_OUT] == list(ALPHAS)
+    plain = {(k[0], k[1]) for k in keys if k[2] is None}
+    assert plain == {
+        (table.NO_OP, None), (table.PATCH, TO_TRUE), (table.PATCH, TO_FALSE), (table.PATCH_TWIN, TO_TRUE),
+        (table.REPLACE_NO_OP, None),
+    }  # fmt: skip
+    assert {k[0] for k in keys if k[3] == IN_SAMPLE} == {PPT}
+    assert {k[0] for k in keys if k[3] == "contents"} == {PPT, table.SHUFFLED_PAIRS, table.IDENTITY}
+    assert {s.map for s in made if s.replaces} == {table.REPLACE, table.REPLACE_NO_OP}
+    assert all(s.delta.dtype == np.float32 for s in made)
+
+
+def test_perspective_is_the_closed_form_of_a_map_fitted_without_the_fold(
+    layer: LayerStates, held: np.ndarray, made: list[Step]
+) -> None:
+    rows = steps(layer, held, ALPHAS, 0)[1]
+    for fold in range(5):
+        (penalty,) = [r.penalty for r in rows if (r.map, r.fold) == (PPT, fold)]
+        train, test = held != fold, held == fold
+        x, y = layer.false[train], layer.own[train]
+        w = np.linalg.solve(x.T @ x + penalty * np.eye(D), x.T @ y).T
+        for target, goal in ((TO_TRUE, layer.own_twin), (TO_FALSE, layer.own)):
+            for alpha in ALPHAS:
+                inner = w.T @ w + alpha * np.eye(D)
+                expected = np.linalg.solve(inner, w.T @ (goal[test] - layer.false[test] @ w.T).T).T
+                assert the(made, PPT, target, alpha)[test] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_nothing_of_an_item_enters_its_own_map(layer: LayerStates, held: np.ndarray, made: list[Step]) -> None:
+    """Another y of one item changes the moves of all other folds, and no move towards y~ of its own fold."""
+    item = 11
+    own = layer.own.copy()
+    own[item] += 50
+    again = steps(replace(layer, own=own), held, ALPHAS, 0)[0]
+    inside = held == held[item]
+    for name in (PPT, table.RANDOM_MAP, table.SHUFFLED_PAIRS, table.SHIFTED_IDENTITY, table.MEAN_DIFFERENCE):
+        target = TO_FALSE if name == table.MEAN_DIFFERENCE else TO_TRUE
+        inside_but_item = inside & (np.arange(N) != item)
+        before, after = the(made, name, target, 0.1), the(again, name, target, 0.1)
+        if name != table.MEAN_DIFFERENCE:  # there the norm is that of a move towards the changed y
+            assert (before[inside] == after[inside]).all(), name
+        else:
+            assert (before[inside_but_item] == after[inside_but_item]).all(), name
+        assert not np.isclose(before[~inside], after[~inside]).all(), name
+    assert not np.isclose(the(made, PPT, TO_TRUE, 0.1, IN_SAMPLE), the(again, PPT, TO_TRUE, 0.1, IN_SAMPLE)).all()
+
+
+def test_every_control_has_the_norm_of_perspective(made: list[Step]) -> None:
+    for target in (TO_TRUE, TO_FALSE):
+        for alpha in ALPHAS:
+            norms = np.linalg.norm(the(made, PPT, target, alpha), axis=1)
+            for name in CONTROLS:
+                assert np.linalg.norm(the(made, name, target, alpha), axis=1) == pytest.approx(norms, rel=1e-5), name
+
+
+def test_controls_are_what_they_are_called(layer: LayerStates, held: np.ndarray, made: list[Step]) -> None:
+    def cosines(name: str, target: str, direction: np.ndarray) -> np.ndarray:
+        delta = the(made, name, target, 0.1)
+        return (delta * direction).sum(1) / np.linalg.norm(delta, axis=1) / np.linalg.norm(direction, axis=1)
+
+    for target, goal in ((TO_TRUE, layer.own_twin), (TO_FALSE, layer.own)):
+        assert cosines(table.IDENTITY, target, goal - layer.false) == pytest.approx(1)
+        means = np.stack([(goal - layer.false)[held != fold].mean(axis=0) for fold in held])
+        assert cosines(table.MEAN_DIFFERENCE, target, means) == pytest.approx(1)
+        shift = np.stack([(layer.own - layer.false)[held != fold].mean(axis=0) for fold in held])
+        assert cosines(table.SHIFTED_IDENTITY, target, goal - layer.false - shift) == pytest.approx(1)
+    assert np.abs(cosines(table.RANDOM_DIRECTION, TO_TRUE, layer.own_twin - layer.false)).mean() < 0.3
+    for name in (table.RANDOM_MAP, table.SHUFFLED_PAIRS, table.SHUFFLED_TARGET):
+        assert cosines(name, TO_TRUE, the(made, PPT, TO_TRUE, 0.1)).mean() < 0.8, name
+
+
+def test_references(layer: LayerStates, made: list[Step]) -> None:
+    assert (the(made, table.NO_OP, None, None) == 0).all()
+    assert the(made, table.REPLACE_NO_OP, None, None) == pytest.approx(layer.false, rel=1e-6)
+    assert layer.false + the(made, table.PATCH, TO_TRUE, None) == pytest.approx(layer.own_twin, abs=1e-5)
+    assert layer.false + the(made, table.PATCH, TO_FALSE, None) == pytest.approx(layer.own, abs=1e-5)
+    patched = the(made, table.PATCH_TWIN, TO_TRUE, None)
+    assert np.isnan(patched[3]).all()
+    assert np.isfinite(np.delete(patched, 3, axis=0)).all()
+    moved = layer.false + the(made, PPT, TO_TRUE, 0.1)
+    assert the(made, table.REPLACE, TO_TRUE, 0.1) == pytest.approx(moved, abs=1e-5)
+
+
+def test_in_sample_moves_towards_y_by_next_to_nothing_where_the_map_interpolates() -> None:
+    """Fewer items than directions: what the facts warn of, and why the published measure is no evidence."""
+    layer = a_layer(1, 40, 120)
+    made, _ = steps(layer, folds(layer.clusters, 5), (0.1,), 0)
+    inside, outside = (
+        np.linalg.norm(the(made, PPT, TO_FALSE, 0.1, fitted), axis=1).mean() for fitted in (IN_SAMPLE, HELD_OUT)
+    )
+    assert inside < 0.2 * outside
+
+
+def test_transfer_moves_the_other_family_by_maps_of_the_first(layer: LayerStates, made: list[Step]) -> None:
+    first = np.array([one == "contents" for one in layer.families])
+    shared = np.isin(layer.clusters, layer.clusters[first])  # a scenario that both families tell is in neither test
+    for name in (PPT, table.SHUFFLED_PAIRS, table.IDENTITY):
+        delta = the(made, name, TO_TRUE, 0.1, "contents")
+        assert np.isnan(delta[first | shared]).all()
+        assert np.isfinite(delta[~(first | shared)]).all()
+    assert (shared & ~first).any()
+    norms = [np.linalg.norm(the(made, name, TO_TRUE, 0.1, "contents"), axis=1) for name in (PPT, table.IDENTITY)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5, nan_ok=True)
+
+
+def test_a_small_family_takes_no_part_in_transfer(layer: LayerStates, held: np.ndarray) -> None:
+    few = ("contents",) * (TRANSFER_LEAST - 1) + ("transfer",) * (N - TRANSFER_LEAST + 1)
+    made, rows = steps(replace(layer, families=few), held, (0.1,), 0)
+    assert {s.fitted for s in made} == {HELD_OUT, IN_SAMPLE}
+    assert {r.fitted for r in rows} == {HELD_OUT, IN_SAMPLE}
+
+
+def test_rows_say_how_well_the_maps_fit(layer: LayerStates, held: np.ndarray) -> None:
+    rows = steps(layer, held, ALPHAS, 0)[1]
+    keys = [(r.map, r.fitted, r.fold) for r in rows]
+    assert len(set(keys)) == len(keys) == 3 * 5 + 1 + 2 * 3
+    error = {
+        name: np.mean([r.error for r in rows if r.map == name and r.fitted == HELD_OUT]) for name in table.MAPS[:2]
+    }
+    assert error[PPT] < 0.1  # a map is there
+    assert error[table.SHUFFLED_PAIRS] > 0.5  # and none between pairs put together at random
+    for row in rows:
+        assert (row.penalty is None) == (row.map == table.IDENTITY)
+        assert row.norm > 0
+        assert 0 < row.rank <= D
+
+
+def test_the_seed_decides_what_is_random_and_the_layer_does_not(
+    layer: LayerStates, held: np.ndarray, made: list[Step]
+) -> None:
+    again = steps(layer, held, ALPHAS, 0)[0]
+    other = steps(layer, held, ALPHAS, 1)[0]
+    above = steps(replace(layer, own=2 * layer.own), held, ALPHAS, 0)[0]
+    for one, two in zip(made, again, strict=True):
+        assert np.array_equal(one.delta, two.delta, equal_nan=True)
+    directions = [the(of, table.RANDOM_DIRECTION, TO_TRUE, 0.1) for of in (made, other, above)]
+    unit = [of / np.linalg.norm(of, axis=1, keepdims=True) for of in directions]
+    assert unit[0] == pytest.approx(unit[2], abs=1e-5)
+    assert np.abs((unit[0] * unit[1]).sum(axis=1)).mean() < 0.5
+    assert the(made, PPT, TO_TRUE, 0.1) == pytest.approx(the(other, PPT, TO_TRUE, 0.1))
+
+
+def test_a_displacement_of_no_length_stays_none() -> None:
+    found = budgeted(np.array([[[0.0, 0.0], [3.0, 4.0]]]), np.array([[7.0, 10.0], [1.0, 0.0]]))
+    assert found.tolist() == [[[0, 0], [6, 8]], [[0, 0], [0, 0]]]

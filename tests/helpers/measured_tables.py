@@ -1,0 +1,178 @@
+"""Tables of measurements whose truth is known, in the columns of tomserve.causal.table, without any model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tomserve.causal import table as t
+
+ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1)
+PEAK = (2, 1e-2)
+"""The layer and the strength at which a map moves the most."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is so in a table.
+
+    `works`: by map, the probability that a move to the true belief at the peak flips an item; away from the peak it is
+    smaller, and a move to the false belief never flips. `eligible`: the share of items answered by the false-belief
+    choice. `no_op`: the probability that adding nothing changes an answer. `holders`: whose belief a probe reads, with
+    its accuracy. `error`: of the map, in every layer. `transfers`: the probability that a map of another family flips.
+    """
+
+    works: Mapping[str, float] = field(default_factory=dict)
+    ceiling: float = 0.95
+    in_sample: float = 0.9
+    eligible: float = 0.9
+    no_op: float = 0.0
+    error: float = 0.4
+    displacement: float = 0.3
+    holders: Mapping[str, float] = field(default_factory=lambda: {"protagonist": 0.9, "reality": 0.95})
+    families: tuple[str, ...] = ("contents", "transfer")
+    transfers: float = 0.5
+
+
+WORKS = Truth({t.PPT: 0.7, t.SHUFFLED_PAIRS: 0.1, t.MEAN_DIFFERENCE: 0.15})
+REPRODUCED = Truth({t.PPT: 0.7, t.SHUFFLED_PAIRS: 0.7})
+NOTHING = Truth({}, in_sample=0.0, transfers=0.0)
+FEW = Truth({t.PPT: 0.7}, eligible=0.15)
+BROKEN = Truth({t.PPT: 0.7}, no_op=0.1)
+NO_CEILING = Truth({t.PPT: 0.0}, ceiling=0.0)
+ALONE = Truth(WORKS.works, families=("all",))
+UNPROBED = Truth(WORKS.works, holders={})
+
+
+def measured(
+    truth: Truth,
+    model: str = "m",
+    items: int = 160,
+    layers: Sequence[int] = (1, 2, 3),
+    alphas: Sequence[float] = ALPHAS,
+    seed: int = 7,
+) -> pl.DataFrame:
+    """A measured table; two items make a scenario, and families take turns."""
+    made = _Table(truth, items, tuple(layers), tuple(alphas), np.random.default_rng(seed))
+    parts = [made.answers(), *made.moves(), made.maps(), *made.probes()]
+    frame = pl.concat([part.select(_typed(part)) for part in parts], how="diagonal")
+    frame = frame.with_columns(run=pl.lit(f"run-{model}"), model=pl.lit(model), benchmark=pl.lit("worlds"))
+    return frame.select(
+        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in t.SCHEMA.items()
+    )
+
+
+def _typed(part: pl.DataFrame) -> list[pl.Expr]:
+    return [pl.col(name).cast(t.SCHEMA[name]) for name in part.columns]
+
+
+class _Table:
+    """Draws the rows of one table."""
+
+    def __init__(
+        self, truth: Truth, items: int, layers: tuple[int, ...], alphas: tuple[float, ...], rng: np.random.Generator
+    ) -> None:
+        self.truth, self.layers, self.alphas, self.rng = truth, layers, alphas, rng
+        place = np.arange(items)
+        families = np.array(truth.families)
+        self.items = pl.DataFrame(
+            {
+                "item": [f"worlds/{n // 2}/{n % 2}" for n in place],
+                "cluster": [f"worlds/{n // 2}" for n in place],
+                "family": families[(place // 2) % len(families)],
+            }
+        )
+        self.says_false = rng.random(items) < truth.eligible
+
+    def answers(self) -> pl.DataFrame:
+        parts = []
+        for told in t.TOLD:
+            role = (
+                np.where(self.says_false, "false", "true")
+                if told in (t.FALSE, t.OWN)
+                else np.full(len(self.items), "true")
+            )
+            for order in (0, 1):
+                said = self.items.with_columns(role=pl.Series(role), told=pl.lit(told), order=pl.lit(order))
+                parts.append(said.with_columns(kind=pl.lit(t.ANSWER), strict=pl.lit(True), gap=pl.lit(-1.0)))
+        return pl.concat(parts)
+
+    def moves(self) -> list[pl.DataFrame]:
+        truth, found = self.truth, []
+        for layer in self.layers:
+            for name in (t.PPT, *t.CONTROLS):
+                for alpha in self.alphas:
+                    chance = truth.works.get(name, 0.0) * self._fading(layer, alpha)
+                    found += self._move(name, t.HELD_OUT, layer, alpha, chance)
+            for alpha in self.alphas:
+                found += self._move(t.REPLACE, t.HELD_OUT, layer, alpha, 0.3)
+                found += self._move(t.PPT, t.IN_SAMPLE, layer, alpha, truth.in_sample * self._fading(layer, alpha))
+                if len(truth.families) > 1:
+                    for name in (t.PPT, t.SHUFFLED_PAIRS, t.IDENTITY):
+                        chance = truth.transfers * self._fading(layer, alpha) if name == t.PPT else 0.0
+                        for family in truth.families:
+                            found += self._move(name, family, layer, alpha, chance)
+            ceiling = truth.ceiling * (1.0 if layer == PEAK[0] else 0.5)
+            found += self._move(t.PATCH, t.HELD_OUT, layer, None, ceiling)
+            found += self._move(t.PATCH_TWIN, t.HELD_OUT, layer, None, ceiling, both=False)
+            found += self._move(t.NO_OP, t.HELD_OUT, layer, None, truth.no_op, both=False)
+            found += self._move(t.REPLACE_NO_OP, t.HELD_OUT, layer, None, 0.05, both=False)
+        return found
+
+    def _fading(self, layer: int, alpha: float) -> float:
+        far = abs(layer - PEAK[0]) + abs(np.log10(alpha / PEAK[1]))
+        return float(max(0.0, 1 - 0.35 * far))
+
+    def _move(
+        self, name: str, fitted: str, layer: int, alpha: float | None, chance: float, both: bool = True
+    ) -> list[pl.DataFrame]:
+        items = self.items if fitted not in self.truth.families else self.items.filter(pl.col("family") != fitted)
+        before = self.says_false[self.items["item"].is_in(items["item"].implode()).to_numpy()]
+        found = []
+        for target in (t.TO_TRUE, t.TO_FALSE) if both else (t.TO_TRUE,):
+            flips = self.rng.random(items.height) < (chance if target == t.TO_TRUE else 0.0)
+            for order in (0, 1):
+                role_before = np.where(before, "false", "true")
+                columns = {
+                    "role_before": pl.Series(role_before),
+                    "role": pl.Series(np.where(flips & before, "true", role_before)),
+                    **{"kind": pl.lit(t.MOVE), "map": pl.lit(name), "fitted": pl.lit(fitted), "layer": pl.lit(layer)},
+                    **{"alpha": pl.lit(alpha, pl.Float64), "target": pl.lit(target), "order": pl.lit(order)},
+                    **{"strict": pl.lit(True), "strict_before": pl.lit(True), "gap": pl.lit(0.5)},
+                    **{"gap_before": pl.lit(-1.0), "displacement": pl.lit(self.truth.displacement)},
+                }
+                found.append(items.with_columns(**columns))
+        return found
+
+    def maps(self) -> pl.DataFrame:
+        rows = [
+            {
+                "kind": t.MAP,
+                "map": name,
+                "fitted": t.HELD_OUT,
+                "layer": layer,
+                "fold": fold,
+                "penalty": 0.1 * (1 + fold),
+            }
+            | {"error": self.truth.error if name == t.PPT else 1.2, "rank": 40, "gain": 0.9, "norm": 12.0}
+            for name in (t.PPT, t.SHUFFLED_PAIRS)
+            for layer in self.layers
+            for fold in range(5)
+        ]
+        return pl.DataFrame(rows)
+
+    def probes(self) -> list[pl.DataFrame]:
+        found = []
+        for probe, accuracy in self.truth.holders.items():
+            for layer in self.layers:
+                for told in (t.FALSE, t.TWIN):
+                    for labels, share in ((t.TRUE_LABELS, accuracy), (t.SHUFFLED_LABELS, 0.5)):
+                        right = pl.Series(self.rng.random(len(self.items)) < share)
+                        columns = {"kind": pl.lit(t.PROBE), "probe": pl.lit(probe), "labels": pl.lit(labels)}
+                        columns |= {"layer": pl.lit(layer), "told": pl.lit(told), "right": right, "fold": pl.lit(0)}
+                        found.append(self.items.with_columns(**columns, chance=pl.lit(0.5)))
+        return found

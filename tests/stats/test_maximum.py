@@ -1,0 +1,72 @@
+"""The max-statistic: by hand, its invariances, how often it errs, and what it finds."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tomserve.stats.maximum import sign_flips
+
+
+def test_against_all_patterns_of_signs() -> None:
+    rng = np.random.default_rng(0)
+    effects, clusters = rng.normal(0.2, 1, (15, 3)), np.arange(15) % 6
+    sums = np.array([effects[clusters == one].sum(axis=0) for one in range(6)])
+    null = [(np.array(signs) @ sums).max() / 15 for signs in itertools.product((-1, 1), repeat=6)]
+    found = sign_flips(effects, clusters, draws=20_000)
+    assert found.value == pytest.approx(effects.mean(axis=0).max())
+    assert found.cell == effects.mean(axis=0).argmax()
+    assert found.p == pytest.approx(np.mean(np.array(null) >= found.value - 1e-12), abs=0.015)
+    assert min(null) < found.null_95 <= max(null)
+
+
+def test_order_and_names_of_clusters_do_not_matter_and_the_seed_does() -> None:
+    rng = np.random.default_rng(1)
+    effects, clusters = rng.normal(0.1, 1, (60, 10)), np.repeat(np.arange(20), 3)
+    found, again = sign_flips(effects, clusters), sign_flips(effects, clusters)
+    assert found == again
+    order = rng.permutation(60)
+    moved = sign_flips(effects[order], clusters[order])
+    assert (moved.value, moved.p) == (pytest.approx(found.value), found.p)
+    named = sign_flips(effects, np.array([f"{one:02d}" for one in clusters]))
+    assert named.p == found.p
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_it_errs_as_often_as_it_says(size: int) -> None:
+    """Nothing works, cells depend on each other, items of a cluster are all but equal: p below .05 in 5% of draws."""
+    rng = np.random.default_rng(2)
+    below = 0
+    for _ in range(300):
+        clusters = np.repeat(np.arange(30), size)
+        cluster = rng.normal(size=(30, 20)) + rng.normal(size=(30, 1))
+        effects = cluster[clusters] + 0.1 * rng.normal(size=(30 * size, 20))
+        below += sign_flips(effects, clusters, draws=199, seed=int(rng.integers(1 << 30))).p <= 0.05
+    assert below / 300 <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 300)
+    assert below >= 3  # nor does it never reject
+
+
+def test_one_cell_that_works_is_found() -> None:
+    rng = np.random.default_rng(3)
+    effects = rng.choice([-1.0, 0, 1], (100, 45), p=[0.1, 0.8, 0.1])
+    effects[:, 17] = rng.choice([0.0, 1], 100, p=[0.6, 0.4])
+    found = sign_flips(effects, np.arange(100))
+    assert (found.cell, found.p) == (17, 1 / 2001)
+    assert found.value > found.null_95
+
+
+def test_effects_of_zero_are_no_evidence() -> None:
+    assert sign_flips(np.zeros((10, 4)), np.arange(10)).p == 1
+
+
+@pytest.mark.parametrize("effects", [np.zeros((0, 3)), np.zeros((5, 0)), np.full((5, 2), np.nan), np.zeros(5)])
+def test_what_cannot_be_tested_is_refused(effects: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="expected finite numbers"):
+        sign_flips(effects, np.arange(len(effects)))
+
+
+def test_columns_of_unequal_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="equal lengths"):
+        sign_flips(np.zeros((5, 2)), np.arange(4))

@@ -1,0 +1,164 @@
+"""Choosing on one half and measuring on the other: by hand, without optimism, and with intervals that hold the truth."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.stats.proportions import wilson
+from tomserve.stats.selected import NOTHING, selected
+
+
+def flips(rng: np.random.Generator, n: int, up: list[float], down: float = 0.1) -> np.ndarray:
+    """1 with the chance that stands for each cell, -1 with another [n, cells]."""
+    chance = rng.random((n, len(up)))
+    return (chance < np.array(up)).astype(float) - (chance > 1 - down)
+
+
+def test_by_hand() -> None:
+    """Four clusters of one item: whatever half chooses, cell 1 is best, and the control's cell 0."""
+    effects = np.array([[0, 1.0], [0, 1], [1, 1], [0, 0]])
+    control = np.array([[0.5, 0.0], [0.5, 0], [0.5, 0], [0.5, 0]])
+    found = selected(effects, {"one": control, "none": np.zeros((4, 1))}, [1, 2, 3, 4], splits=50, draws=20)
+    assert found.controls["one"].estimate == pytest.approx(0.5)
+    assert found.controls["none"].estimate == 0
+    assert (found.largest, found.control.estimate) == ("one", pytest.approx(0.5))
+    assert found.adjusted.estimate == pytest.approx(found.net.estimate - 0.5)
+    assert found.chosen.sum() == pytest.approx(1)
+    assert found.chosen[1] > 0.6  # but for halves with the third and fourth cluster, where both are equal
+
+
+def test_against_a_loop_over_splits() -> None:
+    """The estimates by a plain loop with the same halves, over clusters of unequal size."""
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(12), rng.integers(1, 6, 12))
+    n = clusters.size
+    effects, one, two = (rng.normal(0.2, 1, (n, c)) for c in (5, 4, 7))
+    found = selected(effects, {"one": one, "two": two}, clusters, splits=6, draws=10, seed=3)
+    drawn = np.random.default_rng(3)
+    net, control, cells = 0.0, 0.0, np.zeros(5)
+    for _ in range(6):
+        first = np.isin(clusters, np.flatnonzero(drawn.permutation(12) < 6))
+        for choose in (first, ~first):
+            measure, best = ~choose, effects[choose].sum(axis=0).argmax()
+            cells[best] += 1 / 12
+            net += effects[measure, best].sum() / (6 * n)
+            top, value = 0.0, 0.0
+            for of in (one, two):
+                cell = of[choose].sum(axis=0).argmax()
+                if of[choose, cell].sum() > top:
+                    top, value = of[choose, cell].sum(), of[measure, cell].sum()
+            control += value / (6 * n)
+    assert found.net.estimate == pytest.approx(net)
+    assert found.control.estimate == pytest.approx(control)
+    assert found.adjusted.estimate == pytest.approx(min(net, net - control))
+    assert found.chosen == pytest.approx(cells)
+
+
+def test_the_best_of_many_cells_of_nothing_is_nothing() -> None:
+    """The maximum over cells is far above zero in every draw; what is measured elsewhere is zero on average."""
+    rng = np.random.default_rng(1)
+    net, largest = [], []
+    for _ in range(60):
+        effects = flips(rng, 60, [0.1] * 45)
+        net.append(selected(effects, {}, np.arange(60), draws=2, splits=5).net.estimate)
+        largest.append(effects.mean(axis=0).max())
+    assert np.mean(largest) > 0.1
+    assert abs(np.mean(net)) < 3 * np.std(net) / math.sqrt(60)
+
+
+def test_a_cell_that_works_and_a_control_that_does_as_much() -> None:
+    rng = np.random.default_rng(2)
+    works = flips(rng, 120, [0.1, 0.6, 0.1])
+    clusters = np.arange(120) // 2
+    alone = selected(works, {"idle": flips(rng, 120, [0.1] * 3)}, clusters, draws=200)
+    assert alone.adjusted.low > 0.2
+    assert alone.chosen.argmax() == 1
+    same = selected(works, {"idle": flips(rng, 120, [0.1] * 3), "same": works[:, ::-1]}, clusters, draws=200)
+    assert same.largest == "same"
+    assert same.net == alone.net
+    assert same.adjusted.estimate == pytest.approx(0)
+    assert same.controls["same"].estimate == pytest.approx(same.control.estimate)
+
+
+def test_adjusted_is_at_most_net_and_nothing_is_a_control() -> None:
+    rng = np.random.default_rng(3)
+    effects = flips(rng, 40, [0.3, 0.1])
+    found = selected(effects, {"worse": -np.ones((40, 3))}, np.arange(40), draws=50)
+    assert found.largest == NOTHING
+    assert found.adjusted.estimate == found.net.estimate
+    assert selected(effects, {}, np.arange(40), draws=50).adjusted.estimate == found.net.estimate
+    for seed in range(20):
+        noise = {name: flips(rng, 20, [0.1] * 9) for name in "abc"}
+        one = selected(flips(rng, 20, [0.1] * 9), noise, np.arange(20), draws=5, splits=3, seed=seed)
+        assert one.adjusted.estimate <= one.net.estimate
+
+
+def test_names_of_clusters_and_the_order_of_items_do_not_matter() -> None:
+    rng = np.random.default_rng(4)
+    effects, control, clusters = flips(rng, 60, [0.3] * 4), flips(rng, 60, [0.2] * 4), np.repeat(np.arange(20), 3)
+    found = selected(effects, {"c": control}, clusters, draws=100)
+    order = rng.permutation(60)
+    names = np.array([f"s{one:02d}" for one in clusters])
+    moved = selected(effects[order], {"c": control[order]}, names[order], draws=100)
+    for one, two in ((found.net, moved.net), (found.adjusted, moved.adjusted)):
+        assert (one.estimate, one.low, one.high) == pytest.approx((two.estimate, two.low, two.high))
+    assert selected(effects, {"c": control}, clusters, draws=100).net == found.net
+
+
+def test_items_of_a_cluster_count_as_one() -> None:
+    """Ten copies of every item, in the same cluster, say no more than one."""
+    rng = np.random.default_rng(5)
+    effects = flips(rng, 40, [0.4, 0.1])
+    once = selected(effects, {}, np.arange(40), draws=400)
+    copies = selected(np.repeat(effects, 10, axis=0), {}, np.repeat(np.arange(40), 10), draws=400)
+    assert (copies.net.low, copies.net.high) == pytest.approx((once.net.low, once.net.high))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_where_all_are_alike_the_interval_has_some_width(value: float) -> None:
+    found = selected(np.full((50, 3), value), {"c": np.zeros((50, 2))}, np.arange(50), draws=50)
+    least = wilson(0, 50).high
+    assert found.net.estimate == value
+    assert found.net.low == pytest.approx(value - least)
+    assert found.net.high == pytest.approx(min(1, value + least))
+    assert "fewer than 5 differ" in found.net.method
+    assert found.adjusted.high - found.adjusted.low > least / 2
+
+
+def test_one_cluster_and_none_have_no_interval() -> None:
+    for n in (0, 5):
+        found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)
+        assert math.isnan(found.net.estimate)
+        assert math.isnan(found.controls["c"].low)
+        assert math.isnan(found.adjusted.high)
+        assert found.chosen.shape == (2,)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match="the measure of shape"):
+        selected(np.full((4, 2), np.nan), {}, range(4))
+    with pytest.raises(ValueError, match="c of shape"):
+        selected(np.zeros((4, 2)), {"c": np.zeros((4, 0))}, range(4))
+    with pytest.raises(ValueError, match="equal lengths"):
+        selected(np.zeros((4, 2)), {"c": np.zeros((3, 2))}, range(4))
+    with pytest.raises(ValueError, match="stands for doing nothing"):
+        selected(np.zeros((4, 2)), {NOTHING: np.zeros((4, 2))}, range(4))
+
+
+@pytest.mark.parametrize("case", ["nothing works", "one cell works", "a control does as much"])
+def test_intervals_hold_the_truth(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small version of bench/causal_coverage.py, whose figures stand in bench/README.md."""
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    import causal_coverage as bench
+
+    found = bench.simulated(case, 30, 80, 5)
+    for name in ("net", "adjusted"):
+        assert found[name].held >= 0.88, name
+    if case != "one cell works":
+        assert found["adjusted"].above <= 0.1
+    monkeypatch.delitem(sys.modules, "causal_coverage")

@@ -1,0 +1,317 @@
+"""The study of interventions, on measured tables whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis.causal.outcomes import (
+    CAUSES,
+    NO_EFFECT,
+    NOT_MEASURED,
+    NOT_SETTLED,
+    REPRODUCES,
+    outcome,
+)
+from analysis.causal.rows import measured as measured_rows
+from analysis.causal.rows import net
+from tests.helpers import measured_tables as made
+from tests.helpers.measured_tables import Truth, measured
+from tomserve.causal.table import CONTROLS, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
+from tomserve.errors import ConfigError
+from tomserve.reporting.latex import render
+from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+@cache
+def study() -> Study:
+    return load_study("causal")
+
+
+@cache
+def tables(truth_name: str) -> Tables:
+    return study().tables(measured(getattr(made, truth_name)).lazy(), "recommended")
+
+
+def headline(truth_name: str) -> dict[str, object]:
+    (row,) = tables(truth_name)["headline"].to_dicts()
+    return row
+
+
+def cards(truth_name: str) -> dict[str, Card]:
+    (verdict,) = study().verdicts(tables(truth_name), Context())
+    return {card.question: card for card in verdict.cards}
+
+
+@pytest.mark.parametrize(
+    ("truth", "said", "tone"),
+    [
+        ("WORKS", CAUSES, GOOD),
+        ("ALONE", CAUSES, GOOD),
+        ("UNPROBED", CAUSES, GOOD),
+        ("REPRODUCED", REPRODUCES, BAD),
+        ("NOTHING", NO_EFFECT, BAD),
+        ("FEW", NOT_MEASURED, OPEN),
+        ("BROKEN", NOT_MEASURED, OPEN),
+        ("NO_CEILING", NOT_MEASURED, OPEN),
+    ],
+)
+def test_the_verdict_is_what_is_so(truth: str, said: str, tone: str) -> None:
+    assert outcome(headline(truth))[0] == said
+    card = cards(truth)["Does it cause the answer?"]
+    assert (card.verdict.lower(), card.tone) == (said, tone)
+
+
+def test_an_interval_that_is_too_wide_settles_nothing_and_says_how_many_items_would() -> None:
+    weak = Truth({PPT: 0.25, SHUFFLED_PAIRS: 0.17})
+    found = study().tables(measured(weak, items=70).lazy(), "recommended")
+    (row,) = found["headline"].to_dicts()
+    said, why = outcome(row)
+    assert said == NOT_SETTLED
+    assert row["items_needed"] > row["eligible"]
+    assert f"About {row['items_needed']:,} eligible items would" in why
+    assert any("points wide" in line for line in study().warnings(found))
+
+
+def test_flips_are_counted_as_they_are_drawn() -> None:
+    """The first item flips under the true target in one order of two and under the false one in none: 1/2."""
+    frame = measured(made.WORKS, items=12)
+    at = (pl.col("item") == "worlds/0/0") & (pl.col("map") == PPT) & (pl.col("fitted") == HELD_OUT)
+    true = (pl.col("target") == "true") & (pl.col("order") == 0)
+    role = pl.when(true).then(pl.lit("true")).otherwise(pl.lit("false")).cast(frame.schema["role"])
+    strict = pl.when(at).then(pl.col("layer") != 3).otherwise(pl.col("strict"))
+    before = pl.when(at).then(pl.lit("false").cast(frame.schema["role"])).otherwise(pl.col("role_before"))
+    frame = frame.with_columns(role=pl.when(at).then(role).otherwise("role"), strict=strict, role_before=before)
+    (found,) = measured_rows(frame.lazy())
+    items = found.items.filter(item="worlds/0/0")
+    for reading, expected in {"strict": (0.5, 0.5, 0.0), "choices": (0.5, 0.5, 0.5), "order_0": (1, 1, 0)}.items():
+        effects = net(found, PPT, reading, HELD_OUT, items=items)
+        assert [effects.at(layer)[0, 0] for layer in (1, 2, 3)] == list(expected), reading
+    assert not net(found, PPT, "order_1", HELD_OUT, items=items).values.any()
+
+
+def test_eligible_is_the_false_belief_choice_in_both_orders_strictly() -> None:
+    frame = measured(Truth(eligible=1.0), items=10)
+    first = (pl.col("kind") == "answer") & (pl.col("told") == "false") & (pl.col("order") == 1)
+    other = pl.lit("true").cast(frame.schema["role"])
+    frame = frame.with_columns(
+        role=pl.when(first & (pl.col("item") == "worlds/1/0")).then(other).otherwise("role"),
+        strict=pl.col("strict") & ~(first & (pl.col("item") == "worlds/2/0")),
+    )
+    (found,) = measured_rows(frame.lazy())
+    assert set(found.items["item"]) - set(found.chosen()["item"]) == {"worlds/1/0", "worlds/2/0"}
+    assert set(found.items["item"]) - set(found.chosen("choices")["item"]) == {"worlds/1/0"}
+
+
+def test_the_headline_finds_the_planted_cell_and_measures_it_without_optimism() -> None:
+    row = headline("WORKS")
+    assert (row["layer"], row["alpha"], row["chosen_share"]) == (*made.PEAK, pytest.approx(1.0))
+    assert row["net"] == pytest.approx(0.7, abs=0.08)
+    assert row["adjusted_low"] < 0.55 < row["adjusted_high"]
+    assert (row["control"], row["ceiling"]) == ("mean_difference", pytest.approx(0.95, abs=0.05))
+    assert row["adjusted_of_ceiling"] == pytest.approx(row["adjusted"] / row["ceiling"])
+    assert max(row["p_net"], row["p_over_controls"]) < 0.01
+    assert row["published_net"] >= row["net"], "in-sample and the best of all cells"
+    assert row["reproduced"] is False
+
+
+def test_a_map_that_a_control_equals_is_significant_by_itself_and_not_above_it() -> None:
+    row = headline("REPRODUCED")
+    assert row["p_net"] < 0.01 < 0.05 < row["p_over_controls"]
+    assert row["adjusted_low"] <= 0 <= row["adjusted_high"]
+    assert row["control"] == SHUFFLED_PAIRS
+    assert "shuffled pairs reaches +6" in outcome(row)[1]
+
+
+def test_published_net_looks_for_its_maximum_in_the_window_of_its_source_only() -> None:
+    outside = measured(made.WORKS, alphas=(0.1, 1.0))
+    (row,) = study().tables(outside.lazy(), "recommended")["headline"].to_dicts()
+    assert row["published_net"] is None
+    assert headline("WORKS")["published_alpha"] == made.PEAK[1]
+
+
+def test_controls_stand_beside_the_map_one_by_one() -> None:
+    frame = tables("REPRODUCED")["controls"]
+    assert frame["control"].to_list() == list(CONTROLS)
+    rows = {row["control"]: row for row in frame.to_dicts()}
+    assert rows[SHUFFLED_PAIRS]["difference_low"] <= 0 < rows[SHUFFLED_PAIRS]["p"]
+    assert rows["identity"]["difference_low"] > 0.4
+    assert rows["identity"]["p"] < 0.01
+    assert cards("REPRODUCED")["Is it specific?"].tone == BAD
+    assert cards("WORKS")["Is it specific?"].tone == GOOD
+
+
+def test_transfer_is_measured_between_families_and_said_to_be_missing_without_them() -> None:
+    frame = tables("WORKS")["transfer"]
+    assert set(frame.select("fitted_on", "applied_to").rows()) == {("contents", "transfer"), ("transfer", "contents")}
+    assert (frame["adjusted_low"] > 0).all()
+    assert cards("WORKS")["Does it transfer?"].verdict == "Yes"
+    assert cards("NOTHING")["Does it transfer?"].tone == BAD
+    assert "transfer" not in tables("ALONE")
+    assert cards("ALONE")["Does it transfer?"].verdict == "Not measured"
+
+
+def test_probes_have_selectivity_in_the_layer_that_the_intervention_chose() -> None:
+    row = tables("WORKS")["probes"].filter(probe="protagonist", told="all", layer=2).to_dicts()[0]
+    assert row["selectivity"] == pytest.approx(row["accuracy"] - row["shuffled"])
+    assert row["selectivity_low"] < 0.4 < row["selectivity_high"]
+    card = cards("WORKS")["Is the belief readable?"]
+    assert card.tone == GOOD
+    assert card.grounds[0][1].startswith("In layer 2 it is read right")
+    assert cards("UNPROBED")["Is the belief readable?"].verdict == "Not measured"
+    unread = Truth(made.WORKS.works, holders={"protagonist": 0.5})
+    (verdict,) = study().verdicts(study().tables(measured(unread).lazy(), "recommended"), Context())
+    assert verdict.cards[3].tone != GOOD
+
+
+def test_by_layer_the_planted_layer_is_the_best_of_the_map_and_of_the_patch() -> None:
+    frame = tables("WORKS")["net_by_layer"]
+    assert set(frame["map"]) == {PPT, *CONTROLS, PATCH}
+    for name in (PPT, PATCH):
+        own = frame.filter(map=name)
+        assert own.sort("net")["layer"][-1] == made.PEAK[0]
+    cell = tables("WORKS")["cells"].filter(map=PPT, fitted=HELD_OUT, layer=2, alpha=made.PEAK[1]).to_dicts()[0]
+    assert cell["net"] == pytest.approx(cell["flip_true"] - cell["flip_false"])
+    assert cell["displacement"] == pytest.approx(0.3)
+
+
+def test_readings_agree_with_the_headline_where_every_answer_is_readable() -> None:
+    frame = tables("WORKS")["readings"]
+    rows = {row["reading"]: row for row in frame.to_dicts()}
+    assert len(rows) == 5
+    assert rows["strict, eligible items"]["net"] == pytest.approx(headline("WORKS")["net"], abs=0.02)
+    assert rows["strict, all items"]["net"] < rows["strict, eligible items"]["net"]
+
+
+@pytest.mark.parametrize(
+    ("truth", "words"),
+    [
+        (made.FEW, "at least 50 are needed"),
+        (made.BROKEN, "adding nothing changes"),
+        (Truth(made.WORKS.works, error=1.3), "no map at all"),
+        (Truth(made.WORKS.works, displacement=2.5), "2.5 times as long as the state"),
+    ],
+)
+def test_every_doubt_is_a_line(truth: Truth, words: str) -> None:
+    assert any(words in line for line in study().warnings(study().tables(measured(truth).lazy(), "recommended")))
+
+
+def test_an_alpha_at_the_edge_of_its_grid_is_a_doubt_and_a_sound_table_has_none() -> None:
+    edge = study().tables(measured(made.WORKS, alphas=(1e-4, 1e-3, 1e-2)).lazy(), "recommended")
+    assert any("at the edge" in line for line in study().warnings(edge))
+    assert not study().warnings(tables("WORKS"))
+
+
+def test_the_order_of_rows_does_not_matter_and_twice_is_the_same_to_the_byte() -> None:
+    frame = measured(made.WORKS)
+    again = study().tables(frame.sample(fraction=1.0, shuffle=True, seed=3).lazy(), "recommended")
+    for name, table in tables("WORKS").items():
+        assert again[name].equals(table), name
+    once = [panel.svg for figure in study().figures(again, Context()) for panel in figure.panels]  # type: ignore[misc]
+    twice = [panel.svg for figure in study().figures(tables("WORKS"), Context()) for panel in figure.panels]  # type: ignore[misc]
+    assert once == twice
+
+
+def test_several_models_stand_side_by_side_in_tables_verdicts_and_figures() -> None:
+    both = pl.concat([measured(made.WORKS, "b"), measured(made.NOTHING, "a", seed=8)])
+    found = study().tables(both.lazy(), "recommended")
+    assert found["headline"]["model"].to_list() == ["a", "b"]
+    alone = tables("WORKS")["headline"].drop("model")
+    assert found["headline"].filter(model="b").drop("model").equals(alone), "one model does not touch the other"
+    verdicts = study().verdicts(found, Context())
+    assert [one.cards[0].tone for one in verdicts] == [BAD, GOOD]
+    assert study().figures is not None
+    figures = study().figures(found, Context())  # type: ignore[misc]
+    assert [(figure.name, len(figure.panels)) for figure in figures] == [
+        *(
+            ("causal-net", 2),
+            ("causal-cells", 2),
+            ("causal-displacement", 2),
+            ("causal-error", 2),
+            ("causal-probes", 4),
+        ),
+    ]
+    for figure in figures:
+        assert figure.caption.endswith(".")
+        assert not figure.missing
+        for panel in figure.panels:
+            assert panel.svg.startswith("<svg")
+            assert 'role="img"' in panel.svg
+            assert "layer" in panel.svg
+
+
+def test_figures_say_what_is_missing() -> None:
+    figures = study().figures(tables("UNPROBED"), Context())  # type: ignore[misc]
+    assert {figure.name: figure.missing for figure in figures if figure.missing} == {
+        "causal-probes": "Not drawn: this study has no table probes."
+    }
+
+
+def test_every_table_has_a_note_in_whole_sentences() -> None:
+    notes = study().notes("recommended")
+    assert set(tables("WORKS")) == set(notes)
+    for name, note in notes.items():
+        assert note.endswith("."), name
+        assert note[0].isupper(), name
+
+
+def test_the_terminal_shows_the_number_to_judge_by_in_eighty_columns() -> None:
+    excerpts = study().summary(tables("WORKS"))
+    first = excerpts[0].frame
+    assert {"adjusted [95%]", "largest control"} <= set(first.columns)
+    for excerpt in excerpts:
+        widths = [max(len(name), *(len(str(value)) for value in excerpt.frame[name])) for name in excerpt.frame.columns]
+        assert sum(widths) + 2 * (len(widths) - 1) <= 80, excerpt.title
+        assert excerpt.reading.endswith(".")
+
+
+def test_layouts_print() -> None:
+    for name, layout in study().layouts.items():
+        text = render(tables("WORKS")[name], layout)
+        assert r"\begin{tabular}" in text, name
+        assert "0." in text, name
+
+
+def test_a_table_that_is_none_or_holds_a_measurement_twice_is_refused_in_one_line() -> None:
+    frame = measured(made.WORKS, items=10)
+    with pytest.raises(ConfigError, match="column 'alpha' is missing"):
+        study().tables(frame.drop("alpha").lazy(), "recommended")
+    with pytest.raises(ConfigError, match="no answers to false-belief items"):
+        study().tables(frame.filter(pl.col("kind") != "answer").lazy(), "recommended")
+    other = frame.with_columns(run=pl.lit("second"))
+    with pytest.raises(
+        ConfigError, match="stands in it twice; tell the runs apart by --label run-m=NAME --label second"
+    ):
+        study().tables(pl.concat([frame, other]).lazy(), "recommended")
+    moves = frame.filter(pl.col("kind") == "move")
+    with pytest.raises(ConfigError, match="stands in it more than once for one order and target"):
+        study().tables(pl.concat([frame, moves]).lazy(), "recommended")
+
+
+def test_items_that_lack_a_move_are_left_out_and_counted() -> None:
+    frame = measured(made.WORKS)
+    (item,) = measured_rows(frame.lazy())[0].chosen()["item"].head(1)
+    gone = (pl.col("item") == item) & (pl.col("map") == PPT).fill_null(value=False) & (pl.col("layer") == 1)
+    found = study().tables(frame.filter(~gone).lazy(), "recommended")
+    (row,) = found["headline"].to_dicts()
+    assert row["counted"] == row["eligible"] - 1
+    assert any("1 eligible items lack some of the moves" in line for line in study().warnings(found))
+
+
+def test_nothing_answered_by_the_false_belief_gives_tables_and_no_numbers() -> None:
+    found = study().tables(measured(Truth(eligible=0.0)).lazy(), "recommended")
+    (row,) = found["headline"].to_dicts()
+    assert (row["eligible"], row["net"], row["published_net"]) == (0, None, None)
+    assert outcome(row)[0] == NOT_MEASURED
+    (verdict,) = study().verdicts(found, Context())
+    assert verdict.lead == ("0 of 160 items eligible; cannot be measured",)
+    assert study().warnings(found)
+    assert study().summary(found)[0].frame.row(0)[1:4] == ("0/160", "?", "")
+    assert len(study().figures(found, Context())) == 5  # type: ignore[misc]
+    assert np.isfinite(found["answers"]["right"].to_numpy()).all()
