@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.causal.flips import Ints, Net
 from tomserve.stats.maximum import sign_flips
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import Selected, selected
-
-from .rows import Ints, Net
 
 DRAWS, FEWER = 1000, 200
 """Bootstrap draws for a headline, and for the many intervals that stand beside it."""

@@ -18,7 +18,8 @@ from tomserve.items import UNKNOWN
 from tomserve.scoring.metric import BEGINNING
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.stability import AGAIN, KINDS
-from tomserve.studies import baselines, default_study, load_study
+from tomserve.studies import baselines
+from tomserve.studies.loading import default_study, load_study
 from tomserve.studies.rows import ORIGINAL, REQUIRED, prepared, with_columns
 
 ARM = ("model", "strategy", "benchmark")
