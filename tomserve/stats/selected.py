@@ -196,3 +196,45 @@ def _measured(one: Floats, other: Floats, parts: tuple[slice, ...]) -> tuple[Flo
         chosen = part.start + one[:, part].argmax(axis=1)
         best[:, k], found[:, k] = one[rows, chosen], other[rows, chosen]
     return best, found
+
+
+@dataclass(frozen=True)
+class Again:
+    """What `again` finds: for every draw the held-out mean of the measure and that of the largest control [draws], and
+    how many clusters differ from the median one in any cell."""
+
+    net: Floats
+    largest: Floats
+    moved: int
+
+
+def again(
+    effects: npt.ArrayLike,
+    controls: Mapping[str, npt.ArrayLike],
+    clusters: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    *,
+    splits: int = 20,
+    seed: int = 0,
+) -> Again:
+    """The means of `selected` for given weights of the clusters, with the same halves; all cells are chosen again.
+
+    effects, controls, clusters, splits, seed: as there. weights: how much each cluster counts in each draw, clusters in
+    the order of their names [draws, clusters]; such as those that several measures share.
+
+    Raises ValueError as `selected` does, for fewer than two clusters, and for weights of another shape.
+    """
+    values, names = _columns(effects, controls, clusters)
+    _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    m, drawn = sizes.size, np.asarray(weights, dtype=float)
+    if m < 2 or drawn.ndim != 2 or drawn.shape[1] != m:
+        raise ValueError(f"weights of shape {drawn.shape} for {m} clusters: expected [draws, clusters], at least two")
+    sums = np.zeros((m, sum(one.shape[1] for one in values)))
+    np.add.at(sums, index, np.concatenate(values, axis=1))
+    ends = np.cumsum([one.shape[1] for one in values])
+    parts = tuple(slice(int(end - one.shape[1]), int(end)) for end, one in zip(ends, values, strict=True))
+    rng = np.random.default_rng(seed)
+    halves = np.array([rng.permutation(m) < m // 2 for _ in range(splits)], dtype=float)
+    found = held_out(_Sums(sums, parts, sizes.astype(float)), drawn, halves)
+    moved = np.any([_moved(sums[:, part] / sizes[:, None]) for part in parts], axis=0)
+    return Again(found.values[:, 0], found.largest, int(moved.sum()))

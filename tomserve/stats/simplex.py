@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +51,7 @@ class Swap:
 
 
 def order_share(first: Sequence[float], second: Sequence[float]) -> float:
-    """The share of all weights for which the first has the larger weighted sum; one half where both have the same parts.
+    """The share of all weights for which the first has the larger weighted sum; one half where their parts are equal.
 
     first, second: the parts [2] or [3]. Raises ValueError for another number of parts, or parts that are not finite.
     """
@@ -66,7 +67,7 @@ def ranking_share(parts: npt.ArrayLike, order: Sequence[int]) -> float:
     """
     values = _parts(parts)
     left = _simplex(values.shape[1])
-    for above, below in zip(order[:-1], order[1:], strict=True):
+    for above, below in pairwise(order):
         gap = values[above] - values[below]
         if np.abs(gap).max() > SMALL:
             left = _clipped(left, gap)

@@ -33,8 +33,7 @@ def split(scores: pl.DataFrame) -> Parts:
     scores: a score table, the table of a measurement, or both in one table.
     """
     if STRATEGY not in scores.columns:
-        measured = KIND in scores.columns
-        return Parts(scores.clear(), scores) if measured else Parts(scores, scores.clear())
+        return Parts(scores.clear(), scores) if KIND in scores.columns else Parts(scores, scores.clear())
     if KIND not in scores.columns:
         return Parts(scores, scores.clear())
     is_measured = pl.col(STRATEGY).is_null() & pl.col(KIND).is_not_null()
