@@ -41,4 +41,6 @@ def split(scores: pl.DataFrame) -> Parts:
     if not measured.height:
         return Parts(scores, measured)
     answers = scores.filter(~is_measured)
-    return Parts(answers.select(one for one in answers if one.null_count() < answers.height or not answers.height), measured)
+    return Parts(
+        answers.select(one for one in answers if one.null_count() < answers.height or not answers.height), measured
+    )
