@@ -92,7 +92,7 @@ def _layers(tables: Tables) -> Figure:
     """A panel for each part, with a row for each model."""
     rows = rows_of(tables, "score", "model b c s ftom ftom_bs")
     names = short_names(values_of(rows, "model"))
-    panels = []
+    panels: list[Panel] = []
     for place, (part, title) in enumerate(PARTS.items()):
         marks = [
             Point(names[str(row["model"])], title, value, finite(row[f"{part}_low"]), finite(row[f"{part}_high"]))

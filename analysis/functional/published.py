@@ -61,7 +61,7 @@ SOURCE, OURS = "source", "ours"
 
 
 def compat() -> pl.DataFrame:
-    """The table `paper_compat`: the printed scores, what reproduces them, what the printed formula gives, and FToM_BS."""
+    """The table `paper_compat`: printed scores, what reproduces them, what the printed formula gives, and FToM_BS."""
     rows = []
     for model, (b, c, s, printed, kind, rank) in TABLE_6.items():
         # Decimals, since a half is to be rounded up as the source does: .335 + .16 = .495 is printed as .50.

@@ -60,7 +60,7 @@ def gathered(scores: pl.LazyFrame) -> Gathered:
     answers, moved = split(scores.collect())
     is_people = pl.col("people").list.len() > 0 if "people" in answers.columns else pl.lit(False)
     people, answers = answers.filter(is_people), answers.filter(~is_people.fill_null(False))
-    plain = {key: name for key, name in _plain(answers)}
+    plain = dict(_plain(answers))
     asked = tasks.asked(originals(answers).lazy()) if answers.height else None
     paired = pairs.asked(answers.lazy()) if answers.height and _paired(answers) else None
     arms = measured(moved.lazy()) if moved.height else []

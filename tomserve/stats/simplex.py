@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-STEPS = 60
-"""Rankings are searched at the centres of so many strips to a side: one that holds for less than about 1/3,600 of the
-weights may not be found. Their shares are exact all the same."""
+STEPS, MOST = 60, 12
+"""With more than MOST entries rankings are searched at points in so many strips to a side, so that one that holds for
+less than about 1/3,600 of the weights may not be found; with fewer all are. Their shares are exact in any case."""
 
 SMALL = 1e-12
 """Differences below this count as none."""
@@ -80,8 +80,9 @@ def rankings(parts: npt.ArrayLike) -> list[Ranking]:
     Of entries that are equal for all weights the first one given stands first.
     """
     values = _parts(parts)
-    sums = _grid(values.shape[1]) @ values.T
-    found = {tuple(int(k) for k in row) for row in np.argsort(-np.round(sums, 12), axis=1, kind="stable")}
+    points = _grid(values.shape[1]) if len(values) > MOST else _centres(values)
+    sums = np.round(points @ values.T, 12)
+    found = {tuple(int(k) for k in row) for row in np.argsort(-sums, axis=1, kind="stable")}
     named = [Ranking(order, ranking_share(values, order)) for order in found]
     return sorted((one for one in named if one.share > SMALL), key=lambda one: (-one.share, one.order))
 
@@ -157,6 +158,17 @@ def _area(polygon: list[Floats]) -> float:
         return float(points[:, 0].max() - points[:, 0].min())
     x, y = points[:, 0], points[:, 1]  # the projection onto two weights, where the triangle has the area 1/2
     return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1)))
+
+
+def _centres(values: Floats) -> Floats:
+    """A point within each part of the triangle in which the ranking stays the same [parts, width]."""
+    cells = [_simplex(values.shape[1])]
+    for first, second in combinations(values, 2):
+        gap = first - second
+        if np.abs(gap).max() > SMALL:
+            halves = [_clipped(cell, side) for cell in cells for side in (gap, -gap)]
+            cells = [half for half in halves if _area(half) > SMALL]
+    return np.array([np.mean(cell, axis=0) for cell in cells])
 
 
 def _grid(width: int) -> Floats:
