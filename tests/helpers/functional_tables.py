@@ -52,7 +52,7 @@ def answers(
             row: dict[str, Any] = {"run": f"run-{model}-{strategy}", "model": model, "benchmark": benchmark}
             row |= {"strategy": strategy, "status": "ok", "cluster": f"worlds/{number}", "task": task}
             row |= {"dimension": dimension, "floor_guess": 1 / options, "options": options, "kind": "unexpected"}
-            row |= {"rule_first_choice": number % options == 0}
+            row |= {"rule_first_choice": number % options == 0, "parse": "json"}
             place = 0 if said else 1
             own = {"item": item, "answer": "ab"[place], "correct": said, "original_item": None, "variant": None}
             own |= {"original_place": place, "noise_compared": [1, 64] if again else None, "noise_answer": None}

@@ -24,8 +24,8 @@ from tomserve.studies.together import KIND, split
 def combined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all tables under the union of their columns; a column that a table lacks is empty in its rows.
 
-    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text. Where some
-    tables hold answers and others measurements, a factor `kind` of the answers is left out, so that only rows of
+    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text. Where
+    some tables hold answers and others measurements, a factor `kind` of the answers is left out, so that only rows of
     measurements have a `kind` (see tomserve.studies.together).
     """
     if len({ANSWERED.isdisjoint(table.columns) for table in tables}) > 1 and any(map(measured_studies, tables)):

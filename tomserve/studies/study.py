@@ -123,9 +123,9 @@ class Study:
 
     together: bool = False
     """Whether the study reads answers and measurements in one table, such as a run that was asked and one that was
-    measured. A row of a measurement has a `kind`, and that of an answer has none (see tomserve.studies.together); either
-    sort may be missing. `required` is then about the rows of answers, and `columns` about those of measurements. Any
-    other study is given one sort of rows."""
+    measured. A row of a measurement has a `kind`, and that of an answer has none (see tomserve.studies.together);
+    either sort may be missing. `required` is then about the rows of answers, and `columns` about those of measurements.
+    Any other study is given one sort of rows."""
 
     columns: Mapping[str, pl.DataType | type[pl.DataType]] = field(default_factory=dict)
     """For a study of measurements: the columns that its table has to have, with their types. A table that has others

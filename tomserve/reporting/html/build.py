@@ -7,6 +7,7 @@ PosixPath('runs/perturbed-2-reference/report.html')
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -115,6 +116,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     if not study.answers or not sources:
         return pages.render(measured.page(given, analysis))
     scores = split(scores).answers
+    sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
     outlined = _Outlined(sources, scores)
     whole = all(source.folder is not None for source in sources)
     chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
