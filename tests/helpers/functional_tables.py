@@ -8,6 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.scoring.tablefile import COLUMNS
+from tomserve.studies.rows import with_columns
+
 TASKS = (("understanding-1", "belief", 2), ("influence-1", "intention", 4), ("transformation-1", "emotion", 2))
 """The questions of each scenario: task, dimension, number of choices."""
 KINDS = ("object", "person", "condensed", "choices")
@@ -63,4 +66,6 @@ def answers(
                 more = {"item": f"{item}/{kind}", "answer": "ab"[then], "correct": then == 0, "original_item": item}
                 rows.append({**row, **more, "variant": kind, "original_place": then, "original_answer": "ab"[then]})
     lists = {name: pl.List(pl.Int64) for name in ("noise_compared", "noise_answer")}
-    return pl.DataFrame(rows, schema_overrides=lists, infer_schema_length=None)
+    frame = pl.DataFrame(rows, schema_overrides=lists, infer_schema_length=None)
+    absent = {name: kind for name, kind in COLUMNS.items() if name not in frame.columns}
+    return with_columns(frame.lazy(), absent).collect()

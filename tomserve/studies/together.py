@@ -16,7 +16,7 @@ KIND, STRATEGY = "kind", "strategy"
 
 class Parts(NamedTuple):
     """The rows of a table that are answers, and those that are measured; either may be empty. Where there are both, the
-    answers lack the columns that hold nothing in any of their rows, as those of the measurement do."""
+    answers lack the columns in which only rows of the measurement hold something."""
 
     answers: pl.DataFrame
     measured: pl.DataFrame
@@ -41,6 +41,5 @@ def split(scores: pl.DataFrame) -> Parts:
     if not measured.height:
         return Parts(scores, measured)
     answers = scores.filter(~is_measured)
-    return Parts(
-        answers.select(one for one in answers if one.null_count() < answers.height or not answers.height), measured
-    )
+    theirs = [one.name for one in answers if one.null_count() == answers.height and measured[one.name].count()]
+    return Parts(answers.drop(theirs) if answers.height else answers, measured)
