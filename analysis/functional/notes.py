@@ -46,16 +46,17 @@ LICENSES = (
 """What the score licenses and what it does not, as pairs of what is spoken of and sentences about it."""
 
 NOTES = {
-    "score": "One row a model. formula: the weights; ftom-1 is .5 B + .3 C + .2 S. b: the mean over types of task of "
-    "the share right, each corrected for chance (0 for a guesser, 1 for whoever is always right); simple rules stand "
-    "beside it in `layers` and never change it. c: adjusted / ceiling, cut to 0 to 1, where adjusted is the net effect "
-    "of the perspective-taking map less that of the largest control, and ceiling that of the direct patch, both at "
-    "cells that other scenarios chose. s: the mean over the variants T1 to T4 of the share answered like the original, "
-    "compared by content. ftom exists only where all three do. ftom_bs = (.5 B + .2 S)/.7 exists for every model with "
-    "B and S, and is the only score by which models with and without C may be ranked together. no_b, no_c and no_s say "
-    "why a layer is missing. eligible: items answered by the false-belief choice before anything was moved, of which C "
-    f"needs 50. t0_asked: whether the noise floor was asked beside S. Scores without the layers beside them say "
-    f"little. {_SHARED} Runs and digests stand in `inputs`.",
+    "score": "One row a model. formula: the score's name; ftom-1 has the weights .5, .3, .2 of B, C and S, and other "
+    "weights have a name that says them. b: the mean over types of task of the share right, each corrected for chance "
+    "(0 for a guesser, 1 for whoever is always right); simple rules stand beside it in `layers` and never change it. "
+    "c: adjusted / ceiling, cut to 0 to 1, where adjusted is the net effect of the perspective-taking map less that of "
+    "the largest control, and ceiling that of the direct patch, both at cells that other scenarios chose. s: the mean "
+    "over the variants T1 to T4 of the share answered like the original, compared by content. ftom exists only where "
+    "all three do. ftom_bs = (.5 B + .2 S)/.7 exists for every model with B and S, and is the only score by which "
+    "models with and without C may be ranked together. no_b, no_c and no_s say why a layer is missing. eligible: items "
+    f"answered by the false-belief choice before anything was moved, of which C needs 50. t0_asked: whether the noise "
+    f"floor was asked beside S. Scores without the layers beside them say little. {_SHARED} Runs and digests stand in "
+    "`inputs`.",
     "layers": "The figures of every layer as its own study has them, for every strategy that was asked: of behaviour "
     "B, B minus that of the best simple rule (over_rule), raw accuracy, chance, and the best rules' B; of stability S, "
     "kappa, S minus the noise floor, the floor and S0; of the mechanism (causal) the adjusted and the plain net "

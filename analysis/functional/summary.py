@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from tomserve.stats.functional import FTOM_1
 from tomserve.studies import Excerpt
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import cell, finite, percent
@@ -14,12 +15,19 @@ FEW = 100
 """With fewer eligible items C is known only roughly, and a reader is warned."""
 FEW_SCENARIOS = 20
 
-_SCORE = (
+_LAYERS = (
     "B: behaviour, corrected for chance; C: mechanism, above the largest control and over its ceiling; S: answers that "
-    "survive T1 to T4. FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only "
-    "score that ranks all models. Below each its 95% interval over scenarios. ?: not known; the reasons stand in the "
-    "warnings."
+    "survive T1 to T4. "
 )
+_FTOM_1 = (
+    "FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only score that ranks all "
+    "models. "
+)
+_WEIGHTED = (
+    "FToM: their sum with the weights of B, C and S that its name says, only where all are known; FToM_BS: that of B "
+    "and S with their weights over their sum, the only one that ranks all models. Neither is comparable with ftom-1. "
+)
+_SCORE = "Below each its 95% interval over scenarios. ?: not known; the reasons stand in the warnings."
 _RANKS = (
     "p 1st: probability of the first rank over scenarios weighted anew; ranks: the middle 95% of them. Only ftom_bs "
     "ranks models with and without C together."
@@ -41,7 +49,8 @@ def summary(tables: Tables) -> list[Excerpt]:
 def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("score")) is not None:
         name = str(frame["formula"][0])
-        yield Excerpt(f"functional Theory of Mind: {name}", _score(frame), ("score",), _SCORE)
+        told = _FTOM_1 if name == FTOM_1.name else _WEIGHTED
+        yield Excerpt(f"functional Theory of Mind: {name}", _score(frame), ("score",), f"{_LAYERS}{told}{_SCORE}")
     if (frame := tables.get("ranking")) is not None:
         ranks = pl.format("{} to {}", "rank_low", "rank_high").alias("ranks")
         shown = frame.select("score", "rank", "model", _cell("value"), _cell("p_first").alias("p 1st"), ranks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import ROOT
 from tomserve.stats.corrected import task_mean
 from tomserve.stats.functional import (
     FTOM_1,
@@ -239,3 +241,20 @@ def test_means_for_given_weights_are_those_of_the_choice_itself() -> None:
     assert whole.moved > 5
     with pytest.raises(ValueError, match=r"expected \[draws, clusters\]"):
         again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small version of bench/functional_coverage.py, whose figures stand in docs/explanation/functional.md."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import functional_coverage as bench
+
+    of = bench.ANSWERERS["good"]
+    true, rng = bench.truth(of), np.random.default_rng(0)
+    held = dict.fromkeys(bench.PARTS, 0)
+    for _ in range(60):
+        found = score({"m": bench.drawn(rng, of, 40)}, draws=150)["m"]
+        for name in bench.PARTS:
+            own = getattr(found, name)
+            held[name] += own.low <= true[name] <= own.high
+    assert min(held.values()) >= 51, held
+    monkeypatch.delitem(sys.modules, "functional_coverage")

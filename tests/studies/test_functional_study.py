@@ -22,6 +22,7 @@ from tests.helpers.measured_tables import measured
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables as shown
 from tomserve.reporting.tables import render_all
+from tomserve.stats.functional import weighted
 from tomserve.studies import BAD, GOOD, OPEN, Analysis, Card, Context, compute
 from tomserve.studies.combining import combined
 
@@ -367,3 +368,17 @@ def test_a_measurement_alone_has_c_and_no_score() -> None:
 def test_a_table_that_lacks_columns_is_refused() -> None:
     with pytest.raises(ConfigError, match="column 'correct' is missing"):
         compute(answers().drop("correct"), "functional")
+
+
+def test_other_weights_have_another_name_wherever_the_score_is_told() -> None:
+    study = whole().study
+    frame = answers(share(0.8), 0.9)
+    made = study.tables(frame.lazy(), "recommended", weighted(0.4, 0.4, 0.2))  # type: ignore[call-arg]
+    own = row(compute(frame, "functional"))
+    (one,) = made["score"].to_dicts()
+    assert one["formula"] == "ftom-1 with weights .40, .40, .20"
+    assert one["ftom_bs"] == pytest.approx((0.4 * own["b"] + 0.2 * own["s"]) / 0.6)
+    excerpt = study.summary(made)[0]
+    assert excerpt.title.endswith("ftom-1 with weights .40, .40, .20")
+    assert ".5 B" not in excerpt.reading
+    assert "Neither is comparable with ftom-1" in excerpt.reading
