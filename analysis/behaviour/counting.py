@@ -12,9 +12,9 @@ from tomserve.scoring.rules import name_of
 from tomserve.stats.corrected import TaskMean, corrected, mean_of, task_mean
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, effects_within
+from tomserve.studies.tasks import MACRO, Asked, in_order
 
 from .humans import figure_of
-from .rows import MACRO, Asked, in_order
 
 CONSTANT = "constant"
 """The kind of rules that give one sort of answer, whatever the story tells."""

@@ -8,9 +8,8 @@ from dataclasses import replace
 from tomserve.reporting.html.panels import Axis, drawn, rows_of, small_multiples, zero_line
 from tomserve.studies import Context, Figure, Section
 from tomserve.studies.showing import Row, Tables
+from tomserve.studies.tasks import is_mean
 from tomserve.studies.words import finite, readable
-
-from .rows import is_mean
 
 SECTION = Section("behaviour", "Across benchmarks", "Across benchmarks")
 BENCHMARKS = Figure(

@@ -24,11 +24,11 @@ import polars as pl
 
 from tomserve.studies import Context, Figure, Study, baselines
 from tomserve.studies.showing import Tables
+from tomserve.studies.tasks import asked
 
 from . import humans, published
 from .counting import by_benchmark, by_dimension, by_task, effects
 from .notes import NOTES, PUBLISHED
-from .rows import asked
 from .summary import summary, warnings
 from .verdicts import verdicts
 

@@ -11,9 +11,8 @@ import polars as pl
 
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import BAD, GOOD, OPEN, Card, Context, Row, Tables, Verdict
+from tomserve.studies.tasks import is_mean
 from tomserve.studies.words import finite, percent, readable, signed
-
-from .rows import is_mean
 
 QUESTION = "Does it do more than rules that follow nobody's mind?"
 

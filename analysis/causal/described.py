@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from tomserve.causal.flips import Measured, Record
 from tomserve.causal.table import FALSE, HELD_OUT, IN_SAMPLE, NO_OP, OWN, PPT, REFERENCES, REPLACE, TOLD
 from tomserve.stats.clustered import new_units_share
-
-from .rows import Measured, Record
 
 MEANT = {FALSE: "false", OWN: "false"}
 """The choice that is right in a telling: that of the false belief where the protagonist missed the change."""

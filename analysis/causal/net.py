@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from tomserve.causal.flips import CHOICES, STRICT, Measured, Net, Record, net, scenarios
 from tomserve.causal.table import CONTROLS, HELD_OUT, IDENTITY, IN_SAMPLE, PATCH, PPT, SHUFFLED_PAIRS
 
 from .described import no_op_changes
 from .published import published
-from .rows import CHOICES, STRICT, Measured, Net, Record, net, scenarios
 from .selecting import DRAWS, FEWER, Chosen, chosen, interval, over_cells
 
 WHOLE = 0.05

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from tomserve.causal.flips import FEW_ITEMS
 from tomserve.studies import BAD, GOOD, OPEN
 from tomserve.studies.showing import Row
 from tomserve.studies.words import finite, p_value, percent, readable, signed
-
-from .rows import FEW_ITEMS
 
 MARGIN = 0.10
 """A net effect that is surely below this is called no effect; a convention."""

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from tomserve.causal.flips import Measured, Record
 from tomserve.causal.table import FALSE, PROBES, TRUE_LABELS, TWIN
 from tomserve.stats.clustered import clustered_mean, new_units_share
-
-from .rows import Measured, Record
 
 ALL = "all"
 """All tellings whose states were probed: the false-belief story and its true-belief twin."""

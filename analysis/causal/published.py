@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from tomserve.causal.flips import CHOICES, Measured, Net, Record, net
 from tomserve.causal.table import CONTROLS, HELD_OUT, IN_SAMPLE, PPT
-
-from .rows import CHOICES, Measured, Net, Record, net
 
 WINDOW = (1e-4, 1e-2)
 """The strengths alpha among which the source looks for the largest net effect, ends included."""

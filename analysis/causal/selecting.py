@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from tomserve.causal.flips import Ints, Net, complete
 from tomserve.stats.maximum import sign_flips
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import Selected, selected
-
-from .rows import Ints, Net
 
 DRAWS, FEWER = 1000, 200
 """Bootstrap draws for a headline, and for the many intervals that stand beside it."""
@@ -64,12 +62,6 @@ def chosen(
         *(found.net, found.controls, found.control, found.adjusted, found.largest),
         *(layer, alpha, float(found.chosen[place]), own.cells[int(np.argmax(found.where))], int(kept.sum())),
     )
-
-
-def complete(*effects: Net) -> npt.NDArray[np.bool_]:
-    """Which items have a value in every cell of all of these, so that cells can be compared [items]."""
-    known: npt.NDArray[np.bool_] = np.all([~np.isnan(one.values).any(axis=1) for one in effects], axis=0)
-    return known
 
 
 def over_cells(own: Net, controls: Mapping[str, Net], scenarios: Ints) -> dict[str, float | None]:

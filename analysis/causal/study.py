@@ -26,13 +26,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
+from tomserve.causal.flips import Measured, Record, measured
 from tomserve.causal.table import SCHEMA
 from tomserve.studies import Context, Figure, Layout, Study
 from tomserve.studies.showing import Tables
 
 from . import described, net, probes, published
 from .notes import NOTES
-from .rows import Measured, Record, measured
 from .summary import summary, warnings
 from .verdicts import verdicts
 

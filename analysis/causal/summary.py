@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from tomserve.causal.flips import FEW_ITEMS
 from tomserve.causal.table import NO_OP, PATCH
 from tomserve.studies import Excerpt
 from tomserve.studies.showing import Row, Tables
@@ -13,7 +14,6 @@ from tomserve.studies.words import cell, finite, p_value, percent, readable
 
 from .outcomes import MARGIN, NOT_SETTLED, outcome
 from .probes import ALL
-from .rows import FEW_ITEMS
 
 _HEADLINE = (
     "eligible: items that the model answers by the false belief before it is moved. net: the share of them that the "

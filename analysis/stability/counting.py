@@ -15,8 +15,7 @@ from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.stats.stability import below_floor, stability, weighted_share
 from tomserve.studies import baselines
 from tomserve.studies.contrasts import Record, codes, contrast, share
-
-from .rows import ARM, SHORT, UNREADABLE, Asked, both, by_arm, in_order
+from tomserve.studies.pairs import ARM, SHORT, UNREADABLE, Asked, both, by_arm, in_order
 
 MEANS = {"T1-T4": ("T1", "T2", "T3", "T4"), "T1-T6": ("T1", "T2", "T3", "T4", "T5", "T6")}
 """The means that stand below the kinds, by their short names: the source's, and that of all kinds."""

@@ -9,8 +9,7 @@ import polars as pl
 from tomserve.scoring.rules import name_of
 from tomserve.stats.paired import mcnemar
 from tomserve.studies.contrasts import Record
-
-from .rows import ARM, SHORT, UNREADABLE, Asked, by_arm, in_order
+from tomserve.studies.pairs import ARM, SHORT, UNREADABLE, Asked, by_arm, in_order
 
 MOST = 200
 """So many questions the table of those that change most often holds, of all models and strategies together."""

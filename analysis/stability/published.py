@@ -14,8 +14,7 @@ import polars as pl
 
 from tomserve.stats.published import accuracy_interval
 from tomserve.studies.contrasts import Record
-
-from .rows import SHORT, Asked, by_arm, in_order
+from tomserve.studies.pairs import SHORT, Asked, by_arm, in_order
 
 PRINTED: Mapping[str, tuple[str, str, str, str, str]] = {
     "gpt-4o": ("0.74", "0.81", "0.78", "0.85", "0.80"),

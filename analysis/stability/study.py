@@ -25,13 +25,13 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from tomserve.studies import Context, Figure, Layout, Study
+from tomserve.studies.pairs import asked
 from tomserve.studies.showing import Tables
 
 from . import published
 from .counting import COLUMNS, by_factor, by_kind
 from .flipping import answers, controls, made, outcomes, questions
 from .notes import NOTES, PUBLISHED
-from .rows import asked
 from .summary import summary, warnings
 from .verdicts import verdicts
 

@@ -17,10 +17,10 @@ from analysis.causal.outcomes import (
     REPRODUCES,
     outcome,
 )
-from analysis.causal.rows import measured as measured_rows
-from analysis.causal.rows import net
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
+from tomserve.causal.flips import measured as measured_rows
+from tomserve.causal.flips import net
 from tomserve.causal.table import CONTROLS, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
 from tomserve.errors import ConfigError
 from tomserve.reporting.latex import render

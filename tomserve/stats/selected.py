@@ -203,3 +203,44 @@ def _largest(against: Floats, other: Floats, cells: Ints) -> tuple[Floats, Ints]
     `against` 0 throughout."""
     top = np.take_along_axis(against, cells[:, None, None], axis=2)[:, :, 0].argmax(axis=1)
     return np.where(top > 0, other[np.arange(len(top)), top, cells], 0.0), top
+
+
+@dataclass(frozen=True)
+class Again:
+    """What `again` finds: for every draw the held-out mean of the measure in its best cell, and what it has over the
+    largest control where that is most [draws], and how many clusters differ from the median one in any cell."""
+
+    net: Floats
+    adjusted: Floats
+    moved: int
+
+
+def again(
+    effects: npt.ArrayLike,
+    controls: Mapping[str, npt.ArrayLike],
+    clusters: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    *,
+    splits: int = 20,
+    seed: int = 0,
+) -> Again:
+    """The means of `selected` for given weights of the clusters, with the same halves; all cells are chosen again.
+
+    effects, controls, clusters, splits, seed: as there. weights: how much each cluster counts in each draw, clusters in
+    the order of their names [draws, clusters]; such as those that several measures share.
+
+    Raises ValueError as `selected` does, for fewer than two clusters, and for weights of another shape.
+    """
+    values, names = _columns(effects, controls, clusters)
+    _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    m, drawn = sizes.size, np.asarray(weights, dtype=float)
+    if m < 2 or drawn.ndim != 2 or drawn.shape[1] != m:
+        raise ValueError(f"weights of shape {drawn.shape} for {m} clusters: expected [draws, clusters], at least two")
+    every = np.stack(values, axis=1)
+    sums = np.zeros((m, *every.shape[1:]))
+    np.add.at(sums, index, every)
+    rng = np.random.default_rng(seed)
+    halves = np.array([rng.permutation(m) < m // 2 for _ in range(splits)], dtype=float)
+    found = held_out(sums, sizes.astype(float), drawn, halves)
+    moved = np.any([_moved(sums[:, k] / sizes[:, None]) for k in range(len(values))], axis=0)
+    return Again(found.values[:, 0], found.adjusted, int(moved.sum()))

@@ -13,10 +13,11 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.studies import by as factors
 from tomserve.studies import noise, people
 from tomserve.studies.checking import check, measured
-from tomserve.studies.loading import default_study, failure, load_study, measured_studies
+from tomserve.studies.loading import default_study, failure, load_study, measured_studies, readers_of_both
 from tomserve.studies.rows import has_variants, originals
 from tomserve.studies.showing import Context, Excerpt, Verdict
 from tomserve.studies.study import Study
+from tomserve.studies.together import KIND, Parts, split
 
 BESIDE = "stability"
 """The study of variants, whose tables stand beside those of any other study where variants were asked."""
@@ -104,8 +105,15 @@ def compute(
     """
     by_default = study is None and intervals is None and not by
     frame = scores.collect() if isinstance(scores, pl.LazyFrame) else scores
+    parts = split(frame)
+    if study is None and parts.mixed:
+        raise ConfigError(_both("", readers_of_both()))
     if not isinstance(study, Study):
         study = load_study((named or default_study(frame)) if study is None else study)
+    if study.together:
+        return _together(parts, study, intervals, by)
+    if parts.mixed:
+        raise ConfigError(_both(f", and the study {study.name!r} counts one kind", readers_of_both()))
     if not study.answers:
         return _of_measurement(frame, study, intervals, by, by_default)
     if readers := measured_studies(frame):
@@ -125,6 +133,32 @@ def compute(
         warnings=tuple(dict.fromkeys((*own.warnings, *beside.warnings))),
         beside=replace(beside, tables=more),
     )
+
+
+def _both(why: str, readers: Sequence[str]) -> str:
+    """What is said of answers and measurements that are given to a study that does not read both."""
+    named = f"; for a study of both choose --study {' or '.join(readers)}, or give one kind" if readers else ""
+    return f"some of these hold answers and some a measurement{why}{named or '; give one kind'}"
+
+
+def _together(parts: Parts, study: Study, intervals: str | None, by: Sequence[str]) -> Analysis:
+    """What a study of answers and measurements says of both; either may be missing."""
+    answers, chosen = parts.answers, _way(study, intervals)
+    if answers.height:
+        check(answers, study.required, study.values, study.across)
+    elif by:
+        raise ConfigError("--by counts answers by a factor, and there are only measurements; leave it out")
+    moved = measured(parts.measured, study) if parts.measured.height else parts.measured.clear()
+    there = [part for part in (answers.drop(KIND, strict=False), moved) if part.height]
+    table = pl.concat(there, how="diagonal_relaxed") if there else answers
+
+    def made() -> tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]]:
+        tables = study.tables(table.lazy(), chosen)
+        if answers.height:
+            tables = people.with_people(noise.with_noise(tables, answers), answers)
+        return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
+
+    return _with_factors(_noted(study, chosen, _guarded(study, made), False), originals(answers), by)
 
 
 def _of_measurement(
@@ -172,7 +206,17 @@ def _computed(frame: pl.DataFrame, study: Study, intervals: str | None, by_defau
         tables = people.with_people(noise.with_noise(study.tables(frame.lazy(), chosen), frame), frame)
         return tables, {**study.notes(chosen)}, (*study.warnings(tables), *people.warnings(tables))
 
-    tables, notes, warnings = _guarded(study, made)
+    return _noted(study, chosen, _guarded(study, made), by_default)
+
+
+def _noted(
+    study: Study,
+    chosen: str,
+    made: tuple[Mapping[str, pl.DataFrame], dict[str, str], tuple[str, ...]],
+    by_default: bool,
+) -> Analysis:
+    """The analysis of these tables, notes and warnings, with the notes of what stands beside any study's tables."""
+    tables, notes, warnings = made
     for name, more in noise.notes(tables).items():
         notes[name] = f"{notes[name]} {more}" if name in notes else more
     notes |= people.notes(tables)

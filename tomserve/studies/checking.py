@@ -43,14 +43,15 @@ def measured(scores: pl.DataFrame, study: Study) -> pl.DataFrame:
     scores: the table, perhaps read from a format that knows no types. Raises ConfigError by column where the table
     lacks one, or holds values that do not fit, and where two runs of one model would be counted as one.
     """
-    if lacking := [name for name in study.required if name not in scores.columns]:
+    required = tuple(study.columns) if study.together else study.required
+    if lacking := [name for name in required if name not in scores.columns]:
         what = "holds answers" if not ANSWERED.isdisjoint(scores.columns) else "is another one"
         raise ConfigError(
             f"score table: column {lacking[0]!r} is missing; the study {study.name!r} reads a measurement, and this "
             f"table {what}; give a measured run, or leave out --study"
         )
     there = [name for name in study.columns if name in scores.columns]
-    more = [name for name in study.required if name not in there]
+    more = [name for name in required if name not in there]
     for name in there:
         try:
             scores = scores.with_columns(pl.col(name).cast(study.columns[name]))

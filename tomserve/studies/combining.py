@@ -16,21 +16,20 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.errors import ConfigError
 from tomserve.studies.differing import differences
 from tomserve.studies.loading import ANSWERED, measured_studies
+from tomserve.studies.together import KIND, split
 
 
 def combined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all tables under the union of their columns; a column that a table lacks is empty in its rows.
 
-    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text. Raises
-    ConfigError where some tables hold answers and others measurements.
+    A column whose values are of kinds that have nothing in common (a number here, a text there) becomes text. Where
+    some tables hold answers and others measurements, a factor `kind` of the answers is left out, so that only rows of
+    measurements have a `kind` (see tomserve.studies.together).
     """
     if len({ANSWERED.isdisjoint(table.columns) for table in tables}) > 1 and any(map(measured_studies, tables)):
-        raise ConfigError(
-            "some of these hold answers and some a measurement, which no study counts together; give one kind"
-        )
+        tables = [table if ANSWERED.isdisjoint(table.columns) else table.drop(KIND, strict=False) for table in tables]
     try:
         return pl.concat(tables, how="diagonal_relaxed")
     except pl.exceptions.PolarsError:
@@ -61,6 +60,7 @@ def as_one(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]]) -> 
     if not {"run", "model", "strategy"} <= set(scores.columns):
         return []
     said = []
+    scores = split(scores).answers
     keys = ["model", *(["benchmark"] if "benchmark" in scores.columns else [])]  # benchmarks are never counted as one
     for model, part in scores.group_by(keys, maintain_order=True):
         runs = list(part["run"].drop_nulls().unique(maintain_order=True))

@@ -148,6 +148,17 @@ def measured_studies(scores: pl.DataFrame) -> list[str]:
     return [name for _, name in sorted(fitting)]
 
 
+def readers_of_both() -> list[str]:
+    """The names of the studies that read answers and measurements in one table; one whose file has a mistake in it is
+    passed over."""
+    found = []
+    for name in names():
+        with contextlib.suppress(ConfigError):
+            if load_study(name).together:
+                found.append(name)
+    return found
+
+
 def named_by(manifests: Iterable[Mapping[str, Any]]) -> str | None:
     """The study that these runs name to read what they have measured; None where they do not name one, and the same.
 

@@ -121,6 +121,12 @@ class Study:
     own kind (see tomserve.runs.measured); such a study is given that table as it was stored, and nothing that only
     answers have, such as chance, the noise floor or failures, is reported beside it."""
 
+    together: bool = False
+    """Whether the study reads answers and measurements in one table, such as a run that was asked and one that was
+    measured. A row of a measurement has a `kind`, and that of an answer has none (see tomserve.studies.together);
+    either sort may be missing. `required` is then about the rows of answers, and `columns` about those of measurements.
+    Any other study is given one sort of rows."""
+
     columns: Mapping[str, pl.DataType | type[pl.DataType]] = field(default_factory=dict)
     """For a study of measurements: the columns that its table has to have, with their types. A table that has others
     besides is read without these; one that lacks some, or holds values that do not fit, is refused."""
@@ -139,8 +145,9 @@ class Study:
             _check_names(name, getattr(self, name))
         if not self.intervals:
             raise ConfigError("Study.intervals: is empty; name at least one way to count, or leave it out")
-        if not isinstance(self.answers, bool):
-            raise ConfigError(f"Study.answers: {self.answers!r}; expected True or False")
+        for name in ("answers", "together"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"Study.{name}: {getattr(self, name)!r}; expected True or False")
         for name in ("values", "layouts", "labels", "columns"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ConfigError(f"Study.{name}: {getattr(self, name)!r}; expected a mapping by name")
@@ -158,7 +165,11 @@ class Study:
         for column, kind in self.columns.items():
             if not isinstance(kind, pl.DataType) and not (isinstance(kind, type) and issubclass(kind, pl.DataType)):
                 raise ConfigError(f"Study.columns[{column!r}]: {kind!r}; expected a type of Polars, such as pl.Float64")
-        if self.answers and self.columns:
+        if self.together and not self.answers:
+            raise ConfigError("Study.together: such a study counts answers, too; leave out answers=False")
+        if self.together and not self.columns:
+            raise ConfigError("Study.columns: is empty; a study that reads measurements, too, names their columns")
+        if self.answers and self.columns and not self.together:
             raise ConfigError("Study.columns: only a study of measurements has them; set answers=False, or drop them")
         if not self.answers and self.required == REQUIRED:  # which are the columns of answers
             object.__setattr__(self, "required", tuple(self.columns))

@@ -7,6 +7,7 @@ PosixPath('runs/perturbed-2-reference/report.html')
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -42,6 +43,7 @@ from tomserve.studies import (
 )
 from tomserve.studies.combining import as_one
 from tomserve.studies.rows import answered, originals
+from tomserve.studies.together import split
 
 
 def write_report(
@@ -109,8 +111,12 @@ def _named(sources: Sequence[Source]) -> str | None:
 
 def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -> str:
     study, tables = analysis.study, analysis.tables
-    if not study.answers:
-        return pages.render(measured.page(sources, analysis))
+    given = sources
+    sources, moved = measured.apart(given)
+    if not study.answers or not sources:
+        return pages.render(measured.page(given, analysis))
+    scores = split(scores).answers
+    sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
     outlined = _Outlined(sources, scores)
     whole = all(source.folder is not None for source in sources)
     chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
@@ -141,7 +147,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
         data=data,
         version=tomserve.__version__,
     )
-    return pages.render(page)
+    return pages.render(measured.added(page, moved, analysis) if study.together else page)
 
 
 class _Outlined:

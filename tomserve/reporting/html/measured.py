@@ -6,6 +6,7 @@ A measurement (see tomserve.runs.measured) has no replies to browse, no failures
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tomserve
@@ -15,6 +16,7 @@ from tomserve.reporting.html.sources import Source, made_from, provenance
 from tomserve.runs.manifest import portable
 from tomserve.runs.measured import changes
 from tomserve.studies import Analysis, Context
+from tomserve.studies.together import split
 
 _UNSAID = ("schema", "kind", "strategies", "endpoints", "server")
 """Fields of a manifest that say nothing of a measurement."""
@@ -47,6 +49,30 @@ def page(sources: Sequence[Source], analysis: Analysis) -> pages.Page:
         data=pack({"tables": pages.copies(tables, study.layouts)}),
         version=tomserve.__version__,
         answers=False,
+    )
+
+
+def apart(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+    """The sources that hold answers, and those that hold measurements."""
+    measured = [bool(split(source.scores).measured.height) for source in sources]
+    return (
+        [source for source, moved in zip(sources, measured, strict=True) if not moved],
+        [source for source, moved in zip(sources, measured, strict=True) if moved],
+    )
+
+
+def added(page: pages.Page, sources: Sequence[Source], analysis: Analysis) -> pages.Page:
+    """The page of answers with what there is to say of the measurements that its study reads beside them.
+
+    sources: the measured runs or tables, none perhaps. analysis: of all of them; its doubts are shown, too.
+    """
+    runs = [("measured runs", ", ".join(source.run for source in sources))] if sources else []
+    rows = [("measured rows", f"{sum(source.scores.height for source in sources):,}")] if sources else []
+    return replace(
+        page,
+        facts=(*page.facts, *runs, *rows),
+        warnings=(*_warnings(sources, analysis), *page.warnings),
+        provenance=(*page.provenance, *((source.run, tuple(_provenance(source))) for source in sources)),
     )
 
 

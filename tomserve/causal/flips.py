@@ -212,3 +212,9 @@ def scenarios(items: pl.DataFrame) -> Ints:
     """The scenario of each item as a number, in the order of their names."""
     names = items["cluster"].to_numpy()
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def complete(*effects: Net) -> npt.NDArray[np.bool_]:
+    """Which items have a value in every cell of all of these, so that cells can be compared [items]."""
+    known: npt.NDArray[np.bool_] = np.all([~np.isnan(one.values).any(axis=1) for one in effects], axis=0)
+    return known

@@ -1,4 +1,4 @@
-"""The rows that the study of behaviour counts: each answer with its benchmark, its type of task and its dimension.
+"""Where questions belong, for studies that count across benchmarks: by benchmark, type of task and dimension of mind.
 
 Published benchmarks give their items the factors `task` and `dimension`. Those of tomserve's own that lack them are
 placed here by their own factors, so that their items stay as they are.

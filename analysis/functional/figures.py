@@ -1,0 +1,205 @@
+"""The report's figures: the layers side by side, by dimension, variant and layer of the network, and the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import altair as alt
+import numpy as np
+
+from tomserve.causal.table import CONTROLS, PATCH, PPT
+from tomserve.reporting.html.charts import Line, Point, points
+from tomserve.reporting.html.panels import AbsentError, Axis, drawn, rows_of, short_names, small_multiples, values_of
+from tomserve.reporting.html.svg import INK, PALETTE, draw
+from tomserve.stats.functional import FTOM_1
+from tomserve.studies import Context, Figure, Panel, Section
+from tomserve.studies.showing import Row, Tables
+from tomserve.studies.words import finite, readable
+
+SCORE = Section("score", "The three layers and the score", "Layers and score")
+DETAIL = Section("detail", "The layers in detail", "Layers in detail")
+
+LAYERS = Figure(
+    "functional-layers",
+    "Behaviour, mechanism and stability",
+    SCORE,
+    "Each part on its own axis from 0 to 1 with its 95% interval over scenarios; a part that is missing has no mark, "
+    "which is not a zero. There is no radar here: the area of one grows with the square of its values and depends on "
+    "the order of its axes, it has no place for an interval, and a missing layer looks like a bad one. The parts "
+    "measure different things, so that a longer distance on one axis is not more than a shorter one on another. "
+    "FToM_BS leaves out the mechanism and is the only score by which all models may be compared.",
+    ("score",),
+)
+DIMENSIONS = Figure(
+    "functional-dimensions",
+    "Behaviour by dimension of mind",
+    DETAIL,
+    "The share right, corrected for chance (0: a guesser, 1: always right), with its 95% interval.",
+    ("by_dimension",),
+)
+VARIANTS = Figure(
+    "functional-variants",
+    "Stability by kind of variant",
+    DETAIL,
+    "The share of variants that got the same answer as their original, with its 95% interval. T0 is the same prompt "
+    "once more among other requests: what lies above it cannot be asked of any variant.",
+    ("by_variant",),
+)
+NETWORK = Figure(
+    "functional-network",
+    "Mechanism by layer of the network",
+    DETAIL,
+    "The net effect of the perspective-taking map in each layer, that of the largest control in this layer, and that "
+    "of the direct patch, with 95% intervals. Only where the map lies above the control it is evidence of anything.",
+    ("by_layer",),
+)
+WEIGHTS = Figure(
+    "functional-weights",
+    "Which model is first, by the weights of the layers",
+    SCORE,
+    "Every point of the triangle is a way to weigh behaviour (bottom left), mechanism (top) and stability (bottom "
+    "right), and its colour and shape say which model is first with these weights; the cross marks .5, .3, .2. Only "
+    "models with all three layers are compared. Where the border runs close to the cross, the weights decide and not "
+    "the models.",
+    ("score", "sensitivity"),
+)
+PARTS = {"b": "behaviour B", "c": "mechanism C", "s": "stability S", "ftom": "FToM", "ftom_bs": "FToM_BS"}
+MOST_LAYERS = 24
+"""So many layers of a network are drawn; of more, these are spread evenly."""
+STEP = 24
+"""The triangle is drawn with so many points to a side."""
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """All figures. tables: by name. context: what a guesser scores, for which B is corrected already."""
+    del context
+    made: tuple[tuple[Figure, Callable[[Tables], Figure]], ...] = (
+        (LAYERS, _layers),
+        (WEIGHTS, _weights),
+        (DIMENSIONS, _dimensions),
+        (VARIANTS, _variants),
+        (NETWORK, _network),
+    )
+    return [_made(figure, make, tables) for figure, make in made]
+
+
+def _made(figure: Figure, make: Callable[[Tables], Figure], tables: Tables) -> Figure:
+    return drawn(figure, lambda: make(tables))
+
+
+def _layers(tables: Tables) -> Figure:
+    """A panel for each part, with a row for each model."""
+    rows = rows_of(tables, "score", "model b c s ftom ftom_bs")
+    names = short_names(values_of(rows, "model"))
+    panels: list[Panel] = []
+    for place, (part, title) in enumerate(PARTS.items()):
+        marks = [
+            Point(names[str(row["model"])], title, value, finite(row[f"{part}_low"]), finite(row[f"{part}_high"]))
+            for row in rows
+            if (value := finite(row[part])) is not None
+        ]
+        if marks:
+            chart = points(marks, list(names.values()), [title], (0.0, 1.0), [], title, first=place)
+            panels.append(_panel(LAYERS, title, chart, marks, len(panels)))
+    return replace(LAYERS, panels=tuple(panels))
+
+
+def _panel(figure: Figure, title: str, chart: alt.LayerChart, marks: Sequence[Point], place: int) -> Panel:
+    label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
+    return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
+
+
+def _dimensions(tables: Tables) -> Figure:
+    rows = rows_of(tables, "by_dimension", "model strategy dimension benchmark corrected")
+    several = len({row["benchmark"] for row in rows}) > 1
+    parts = [
+        {**row, "subset": row["benchmark"] if several else ""} for row in rows if finite(row["corrected"]) is not None
+    ]
+    columns = ("dimension", "strategy", "corrected", "corrected_low", "corrected_high")
+    return small_multiples(DIMENSIONS, parts, columns, Axis("corrected for chance", (0.0, 1.0)))
+
+
+def _variants(tables: Tables) -> Figure:
+    rows = rows_of(tables, "by_variant", "model strategy variant short s s_low s_high")
+    kinds = [{**row, "variant": f"{row['short']} {row['variant']}", "subset": row["benchmark"]} for row in rows
+             if not str(row["variant"]).startswith("mean")]  # fmt: skip
+    one = len({row["benchmark"] for row in rows}) == 1
+    shown = [{**row, "subset": ""} if one else row for row in kinds]
+    columns = ("variant", "strategy", "s", "s_low", "s_high")
+    return small_multiples(VARIANTS, shown, columns, Axis("answered alike", (0.0, 1.0)))
+
+
+def _network(tables: Tables) -> Figure:
+    rows = rows_of(tables, "by_layer", "model benchmark map layer net net_low net_high")
+    names = short_names(values_of(rows, "model"))
+    series = [readable(PPT), "largest control", readable(PATCH)]
+    panels: list[Panel] = []
+    for model, short in names.items():
+        own = [row for row in rows if row["model"] == model]
+        for benchmark in values_of(own, "benchmark"):
+            part = [row for row in own if row["benchmark"] == benchmark]
+            every = sorted({int(str(row["layer"])) for row in part})
+            kept = [every[k] for k in np.unique(np.linspace(0, len(every) - 1, MOST_LAYERS).round().astype(int))]
+            marks = [mark for layer in kept for mark in _at(part, layer, series)]
+            lowest = min([-0.1, *(mark.value for mark in marks)])
+            chart = points(marks, [f"layer {layer}" for layer in kept], series, (max(-1.0, lowest), 1.0), [Line(0, "")],
+                           "net effect", width=330)  # fmt: skip
+            panels.append(_panel(NETWORK, f"{short}, {readable(benchmark)}", chart, marks, len(panels)))
+    return replace(NETWORK, panels=tuple(panels))
+
+
+def _at(rows: Sequence[Row], layer: int, series: Sequence[str]) -> list[Point]:
+    """The map, the largest control and the patch in one layer."""
+    here = {str(row["map"]): row for row in rows if row["layer"] == layer}
+    controls = [row for name, row in here.items() if name in CONTROLS and finite(row["net"]) is not None]
+    largest = max(controls, key=lambda row: finite(row["net"]) or 0.0, default=None)
+    found = []
+    for name, row in zip(series, (here.get(PPT), largest, here.get(PATCH)), strict=True):
+        if row is not None and (value := finite(row["net"])) is not None:
+            found.append(Point(f"layer {layer}", name, value, finite(row["net_low"]), finite(row["net_high"])))
+    return found
+
+
+def _weights(tables: Tables) -> Figure:
+    """The triangle of weights; each point has the colour and the shape of the model that is first there."""
+    rows = [row for row in rows_of(tables, "score", "model b c s ftom") if finite(row["ftom"]) is not None]
+    if len(rows) < 2:
+        raise AbsentError("fewer than two models have all three layers")
+    names = short_names([str(row["model"]) for row in rows])
+    parts = np.array([[finite(row[name]) or 0.0 for name in "bcs"] for row in rows])
+    data = []
+    for i in range(STEP + 1):
+        for j in range(STEP + 1 - i):
+            weights = np.array([STEP - i - j, i, j]) / STEP
+            first = list(names.values())[int((parts @ weights).argmax())]
+            data.append({**_place(weights.tolist()), "first": first})
+    said = {name: sum(row["first"] == name for row in data) for name in names.values()}
+    chart = _triangle(data, [name for name, count in said.items() if count])
+    label = f"{WEIGHTS.title}. " + "; ".join(f"{name} is first at {count} of {len(data)} points"
+                                             for name, count in said.items()) + "."  # fmt: skip
+    return replace(WEIGHTS, panels=(Panel("weights", draw(chart, label, f"{WEIGHTS.name}-0")),))
+
+
+def _place(weights: Sequence[float]) -> Mapping[str, float]:
+    """Where weights of B, C and S lie in the triangle."""
+    _, c, s = weights
+    return {"x": s + c / 2, "y": c}
+
+
+def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str]) -> alt.LayerChart:
+    shapes = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"]
+    x = alt.X("x:Q", scale=alt.Scale(domain=[-0.1, 1.1], nice=False), axis=None)
+    y = alt.Y("y:Q", scale=alt.Scale(domain=[-0.12, 1.1], nice=False), axis=None)
+    key = alt.Legend(title=None, orient="bottom", columns=3)
+    colour = alt.Color("first:N", scale=alt.Scale(domain=list(series), range=list(PALETTE)[: len(series)]), legend=key)
+    shape = alt.Shape("first:N", scale=alt.Scale(domain=list(series), range=shapes[: len(series)]), legend=key)
+    dots = alt.Chart(alt.InlineData(values=[dict(row) for row in data])).mark_point(filled=True, size=46, opacity=0.9)
+    at = alt.Chart(alt.InlineData(values=[dict(_place(FTOM_1.weights))]))
+    cross = at.mark_point(shape="cross", size=170, filled=True, color=INK, stroke="white", opacity=1)
+    corners = [("behaviour", (1, 0, 0), 14), ("mechanism", (0, 1, 0), -12), ("stability", (0, 0, 1), 14)]
+    layers = [dots.encode(x=x, y=y, color=colour, shape=shape), cross.encode(x=x, y=y)]
+    for name, weights, shift in corners:
+        named = alt.Chart(alt.InlineData(values=[{**_place(weights), "name": name}]))
+        layers.append(named.mark_text(dy=shift, color=INK).encode(x=x, y=y, text="name:N"))
+    return alt.LayerChart(layer=layers, width=360, height=312)

@@ -1,0 +1,107 @@
+"""What each table of the study means, in words for a reader who sees it for the first time."""
+
+from __future__ import annotations
+
+from tomserve.studies.words import ABOUT_EFFECT
+
+_SHARED = (
+    "Intervals are 95% and speak for further scenarios (stories, templates, worlds) like these: all scenarios are "
+    "weighted anew, and one has the same weight in every layer and for every model that has it."
+)
+LICENSES = (
+    (
+        "what the score says",
+        "How often this model's answers to these questions follow what people in a story believe, want and feel (B), "
+        "whether a change of perspective inside the model moves its answers (C), and whether its answers survive "
+        "changes that should not matter (S).",
+    ),
+    (
+        "what it does not say",
+        "That the model represents minds, or computes what people compute: matching behaviour is not matching "
+        "computation. B can come from regularities of the questions that nobody has tried as a rule; C shows one "
+        "linear map at one place of the model, for one kind of false belief; S shows consistency, which a wrong habit "
+        "has too.",
+    ),
+    (
+        "privacy inference",
+        "Reading what a person in a short story believes is not inferring what a user thinks, feels or hides. The "
+        "score measures no such inference, and a high or low one neither establishes nor rules out the ability.",
+    ),
+    (
+        "deception",
+        "To know that somebody believes something false is a precondition of deceiving them and not the act, and says "
+        "nothing of a tendency to do so. No question here asks a model to mislead anybody.",
+    ),
+    (
+        "collusion",
+        "Nothing here lets two models communicate or coordinate. A claim about agents that act together needs a study "
+        "of agents that act together.",
+    ),
+    (
+        "whom it speaks for",
+        "Stories like these, in this language, asked this way, of this version of the model. Not other benchmarks, "
+        "conversations, or people.",
+    ),
+)
+"""What the score licenses and what it does not, as pairs of what is spoken of and sentences about it."""
+
+NOTES = {
+    "score": "One row a model. formula: the score's name; ftom-1 has the weights .5, .3, .2 of B, C and S, and other "
+    "weights have a name that says them. b: the mean over types of task of the share right, each corrected for chance "
+    "(0 for a guesser, 1 for whoever is always right); simple rules stand beside it in `layers` and never change it. "
+    "c: adjusted / ceiling, cut to 0 to 1, where adjusted is the net effect of the perspective-taking map less that of "
+    "the largest control, and ceiling that of the direct patch, both at cells that other scenarios chose. s: the mean "
+    "over the variants T1 to T4 of the share answered like the original, compared by content. ftom exists only where "
+    "all three do. ftom_bs = (.5 B + .2 S)/.7 exists for every model with B and S, and is the only score by which "
+    "models with and without C may be ranked together. no_b, no_c and no_s say why a layer is missing. eligible: items "
+    f"answered by the false-belief choice before anything was moved, of which C needs 50. t0_asked: whether the noise "
+    f"floor was asked beside S. Scores without the layers beside them say little. {_SHARED} Runs and digests stand in "
+    "`inputs`.",
+    "layers": "The figures of every layer as its own study has them, for every strategy that was asked: of behaviour "
+    "B, B minus that of the best simple rule (over_rule), raw accuracy, chance, and the best rules' B; of stability S, "
+    "kappa, S minus the noise floor, the floor and S0; of the mechanism (causal) the adjusted and the plain net "
+    "effect, the largest control's, the ceiling, the p of the max-statistic over all controls, and the source's "
+    "NetEffect (in-sample, largest cell), which a control may reproduce.",
+    "by_dimension": "Share right by dimension of mind, raw and corrected for chance, with its 95% interval and the "
+    "best simple rules' shares of the same questions.",
+    "by_task": "Share right by benchmark and type of task. B is the mean over these of corrected, for the rows with "
+    "in_b and the strategy that is counted.",
+    "by_variant": "Stability by kind of variant: s is the share of variants answered like their original, kappa what "
+    "is left beyond habit, floor that of the same prompt once more (T0).",
+    "by_layer": "Net effect of the map, of every control and of the direct patch, by layer of the network, with the "
+    "strength that other scenarios chose. Only where the map is above every control it is evidence of anything.",
+    "ranking": "The rank of each model under each score, and how probable ranks are: p_first and p_this_rank are the "
+    "shares of the bootstrap draws in which the model is first, or has this rank; rank_low to rank_high holds the "
+    "middle 95% of its ranks. A probability of 1 says that no draw ranked otherwise, and not that it cannot be. Only "
+    "ftom_bs ranks models with and without C together.",
+    "sensitivity": "Every ranking that some weights of the layers give, and the share of all possible weights (the "
+    "area of the triangle of weights, exactly) for which it holds. A ranking that holds for few weights is one of the "
+    "weights, and not of the models. At most 20 rankings a score.",
+    "swaps": "For each pair of models: difference of the scores with its 95% interval over scenarios, the probability "
+    "that the first is ahead (p_ahead), for which share of all weights it is ahead, and the nearest weights at which "
+    "the two are equal (equal_at_...), with their distance from the formula's; empty where no weights make them equal.",
+    "cot_by_task": f"Reasoning before the answer (cot) against the answer alone, on the same questions. {ABOUT_EFFECT} "
+    "Many tests stand here, which are not adjusted for that. parameters: billions, read from the model's name.",
+    "cot_claim": "The source claims that reasoning helps small models and hurts large ones. Here it is a test: slope "
+    "is the change of the effect for a tenfold size, with its 95% interval over models and p. It needs four models of "
+    "known and different size; with fewer it cannot be tested, however their effects look.",
+    "humans": "People who were asked here: B and raw share right of single people, every answer counted; the interval "
+    "speaks for further stories and these people. C and S of people were never measured, neither here nor by the "
+    "source, so that people have no score.",
+    "human_figures": "What authors print for people on their own benchmarks: quoted, raw, and not measured here.",
+    "inputs": "What the numbers were made from: each run with its model and benchmark, what it holds, the strategy "
+    "that is counted in B and S, and a digest of its rows, which is the same whatever their order. C was measured with "
+    "the strategy that the measured run's manifest records (settings.strategy), since its rows do not say it: it has "
+    "to be the one that is counted here, or C speaks of another way of asking than B and S.",
+    "published_behaviour": "Table 3 of the source (raw shares right), and ours: by the beginning of the task's name "
+    "and by dimension. Other items, so that rows cannot be compared cell by cell.",
+    "published_causal": "Table 4 of the source, and ours counted as the source does: in-sample, the likeliest choice, "
+    "the largest cell of its window. Controls reproduce much of such a figure; see `layers`.",
+    "published_stability": "Table 5 of the source, and ours by the same kinds. Uncorrected for noise and habit.",
+    "paper_compat": "Table 6 of the source. Its printed scores do not follow from its formula, .5 B + .3 C + .2 S "
+    "(printed_formula: .503, .465, .356). They are .5 B + .3 C/.46 + .2 S for open models, where .46 is twice the best "
+    "model's C, and .5 B + .2 S without renormalisation for closed ones, which is at most .7 and not comparable "
+    "(paper_compat; same says whether rounds_to is what is printed). b_s_renormalised is (.5 B + .2 S)/.7, by which "
+    "all rows can be ranked. Its B is raw accuracy, uncorrected for chance, so that none of these is an ftom-1.",
+}
+"""The notes, by the table's name."""

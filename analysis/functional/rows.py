@@ -1,0 +1,231 @@
+"""What is counted: for each model the answers, pairs and net effects of its three layers, with their scenarios.
+
+C was measured with one strategy, which stands in the settings of the measurement and not in its rows. So each layer
+counts, of every benchmark, the answers of the strategy that asks for the answer alone, as measurements do unless
+somebody chose otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from tomserve.causal.flips import Measured, complete, measured, net
+from tomserve.causal.table import CONTROLS, HELD_OUT, NO_OP, PATCH, PPT, SCHEMA
+from tomserve.content import digest
+from tomserve.stability import KINDS
+from tomserve.stats.functional import Layers
+from tomserve.stats.layers import Behaviour, Mechanism, Stability
+from tomserve.studies import load_study, pairs, tasks
+from tomserve.studies.contrasts import Record
+from tomserve.studies.rows import BASELINE, REQUIRED, has_variants, originals
+from tomserve.studies.together import split
+
+COUNTED = ("T1", "T2", "T3", "T4")
+"""The kinds of variants that S counts, by their short names."""
+NAMES = {kind.short: kind.name for kind in KINDS}
+B_NAME, C_NAME, S_NAME = "behaviour", "causal", "stability"
+"""The studies of single layers, whose tables this one sets side by side."""
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was given, by model.
+
+    models: the layers of each. plain: the strategy that is counted, by model and benchmark. told: the tables of the
+    studies of single layers, by the study's name. measured: by model, what of its measurements counts; further: those
+    that do not. answers: rows of models. people: rows that people answered. eligible: of C, by model. kinds: how many
+    answers of each original were asked again. inputs: the table `inputs`.
+    """
+
+    models: Mapping[str, Layers]
+    plain: Mapping[tuple[str, str], str]
+    told: Mapping[str, Tables]
+    measured: Mapping[str, Measured]
+    further: tuple[Mapping[str, str], ...]
+    asked: tasks.Asked | None
+    pairs: pairs.Asked | None
+    people: pl.DataFrame
+    inputs: tuple[Record, ...] = field(default_factory=tuple)
+
+
+def gathered(scores: pl.LazyFrame) -> Gathered:
+    """Everything that the tables count. scores: answers, measurements, or both (see tomserve.studies.together)."""
+    answers, moved = split(scores.collect())
+    is_people = pl.col("people").list.len() > 0 if "people" in answers.columns else pl.lit(False)
+    people, answers = answers.filter(is_people), answers.filter(~is_people.fill_null(False))
+    plain = dict(_plain(answers))
+    asked = tasks.asked(originals(answers).lazy()) if answers.height else None
+    paired = pairs.asked(answers.lazy()) if answers.height and _paired(answers) else None
+    arms = measured(moved.lazy()) if moved.height else []
+    known, further = _chosen(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
+    names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
+    models = {
+        str(name): Layers(_behaviour(asked, plain, name), _mechanism(known.get(name)), _stability(paired, plain, name))
+        for name in sorted(dict.fromkeys([*names, *known]))
+    }
+    told: dict[str, Tables] = {}
+    if answers.height:
+        told[B_NAME] = load_study(B_NAME).tables(originals(answers).lazy(), "recommended")
+    if paired is not None:
+        told[S_NAME] = load_study(S_NAME).tables(answers.lazy(), "recommended")
+    if moved.height:
+        told[C_NAME] = load_study(C_NAME).tables(moved.lazy(), "recommended")
+    inputs = tuple(_inputs(answers, moved, plain, known))
+    return Gathered(models, plain, told, known, further, asked, paired, people, inputs)
+
+
+def is_plain(strategy: str) -> bool:
+    """Whether a strategy asks for the answer alone, by its name: vanilla, or one that ends so."""
+    return strategy.endswith(BASELINE)
+
+
+def _plain(answers: pl.DataFrame) -> Iterator[tuple[tuple[str, str], str]]:
+    """The strategy that counts, by model and benchmark: the one that asks for the answer alone, or the only one."""
+    if not answers.height:
+        return
+    frame = answers.with_columns(benchmark=_benchmark(answers)).select("model", "benchmark", "strategy").unique()
+    keys = ("model", "benchmark")
+    for (model, benchmark), part in frame.sort(keys).group_by(keys, maintain_order=True):
+        named = sorted(part["strategy"], key=lambda name: (name != BASELINE, name))
+        chosen = [name for name in named if is_plain(name)] or (named if len(named) == 1 else [])
+        if chosen:
+            yield (str(model), str(benchmark)), chosen[0]
+
+
+def _benchmark(frame: pl.DataFrame, other: str = "items") -> pl.Expr:
+    return pl.col("benchmark").fill_null(other) if "benchmark" in frame.columns else pl.lit(other)
+
+
+def _paired(answers: pl.DataFrame) -> bool:
+    again = "noise_compared" in answers.columns and bool((answers["noise_compared"].list.len() > 0).any())
+    return has_variants(answers) or again
+
+
+def _counts(frame: pl.DataFrame, plain: Mapping[tuple[str, str], str], model: str) -> pl.DataFrame:
+    """The rows of a model by the strategy that counts, with the column `scenario`."""
+    of = {benchmark: name for (who, benchmark), name in plain.items() if who == model}
+    benchmark = pl.when(pl.col("benchmark") == "").then(pl.lit("items")).otherwise(pl.col("benchmark"))
+    own = frame.filter(pl.col("model") == model).with_columns(benchmark=benchmark)
+    wanted = pl.col("benchmark").replace_strict(of, default=None, return_dtype=pl.String)
+    return own.filter(pl.col("strategy") == wanted).with_columns(scenario=_scenario())
+
+
+def _scenario() -> pl.Expr:
+    """The name of a scenario, by which layers share it: its benchmark and its cluster."""
+    return pl.format("{}: {}", "benchmark", "cluster")
+
+
+def _behaviour(asked: tasks.Asked | None, plain: Mapping[tuple[str, str], str], model: str) -> Behaviour | None:
+    if asked is None:
+        return None
+    rows = _counts(asked.rows.filter("mind"), plain, model)
+    if not rows.height:
+        return None
+    chance = rows["chance"].cast(pl.Float64).to_numpy()
+    task = rows.select(pl.format("{}: {}", "benchmark", "task")).to_series().to_numpy()
+    return Behaviour(rows["correct"].to_numpy(), chance, task, rows["scenario"].to_numpy())
+
+
+def _stability(found: pairs.Asked | None, plain: Mapping[tuple[str, str], str], model: str) -> Stability | None:
+    if found is None:
+        return None
+    named = pl.col("variant").replace_strict({name: short for short, name in NAMES.items()}, default=None,
+                                             return_dtype=pl.String)  # fmt: skip
+    rows = _counts(found.pairs, plain, model).with_columns(short=named).filter(pl.col("short").is_in(COUNTED))
+    if not rows.height:
+        return None
+    return Stability(rows["same"].to_numpy(), rows["short"].to_numpy(), rows["scenario"].to_numpy(), COUNTED)
+
+
+def _chosen(arms: list[Measured], benchmarks: set[str]) -> tuple[dict[str, Measured], tuple[Mapping[str, str], ...]]:
+    """The measurement of each model that counts, and those that do not: first one on a benchmark that was asked, too,
+    then that with most eligible items."""
+    found: dict[str, Measured] = {}
+    further = []
+    ordered = sorted(arms, key=lambda one: (one.arm["benchmark"] not in benchmarks, -one.chosen().height,
+                                            one.arm["benchmark"]))  # fmt: skip
+    for one in ordered:
+        if one.arm["model"] in found:
+            further.append(one.arm)
+        found.setdefault(one.arm["model"], one)
+    return found, tuple(further)
+
+
+def _mechanism(found: Measured | None) -> Mechanism | None:
+    if found is None:
+        return None
+    items = found.chosen()
+    own, patch = net(found, PPT, fitted=HELD_OUT, items=items), net(found, PATCH, items=items)
+    controls = {name: net(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
+    controls = {name: effects for name, effects in controls.items() if effects.cells}
+    kept = complete(own, patch, *controls.values())
+    named = items.with_columns(benchmark=pl.lit(found.arm["benchmark"])).select(_scenario()).to_series().to_numpy()
+    changed = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
+    return Mechanism(
+        own.values[kept],
+        {name: effects.values[kept] for name, effects in controls.items()},
+        patch.values[kept],
+        named[kept],
+        items=int(kept.sum()),
+        broken=float(np.mean(np.sort(changed.to_numpy()))) if changed.len() else 0.0,
+    )
+
+
+def again(found: Gathered, model: str) -> bool:
+    """Whether originals of a model were asked again, so that T0 stands beside S."""
+    if found.pairs is None:
+        return False
+    return bool(_counts(found.pairs.originals, found.plain, model)["levels_compared"].sum())
+
+
+def _inputs(
+    answers: pl.DataFrame, moved: pl.DataFrame, plain: Mapping[tuple[str, str], str], known: Mapping[str, Measured]
+) -> Iterator[Record]:
+    """The table `inputs`: each run, what it gives, and a digest of its rows whatever their order."""
+    for frame, what in ((answers, "answers"), (moved, "measurement")):
+        if not frame.height:
+            continue
+        run = pl.col("run").fill_null("") if "run" in frame.columns else pl.lit("")
+        told = frame.with_columns(run=run, benchmark=_benchmark(frame))
+        for key, part in told.sort("model", "run", "benchmark", maintain_order=True).group_by(
+            "model", "run", "benchmark", maintain_order=True
+        ):
+            model, name, benchmark = map(str, key)
+            counted = plain.get((model, benchmark)) if what == "answers" else None
+            used = counted is not None if what == "answers" else known[model].arm["benchmark"] in (benchmark, "")
+            yield {
+                **{"model": model, "run": name, "benchmark": benchmark, "holds": what, "strategy": counted},
+                **{"counted": used, "rows": part.height, "scenarios": part["cluster"].drop_nulls().n_unique()
+                   if "cluster" in part.columns else None},
+                "digest": _digest(part),
+            }  # fmt: skip
+
+
+def _digest(part: pl.DataFrame) -> str:
+    """A digest of the rows that are counted, which their order does not change."""
+    columns = list(SCHEMA) if "map" in part.columns else [*REQUIRED, "run", "benchmark", "cluster", "answer",
+                                                          "original_item", "variant", "original_place"]  # fmt: skip
+    kept = part.select(pl.col(name).cast(pl.String) for name in columns if name in part.columns)
+    return digest(kept.sort(kept.columns).write_csv().encode())
+
+
+_SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z])", re.IGNORECASE)
+
+
+def size_of(model: str) -> float | None:
+    """How many billions of parameters a model's name says it has; None where it says nothing.
+
+    >>> size_of("Llama-3.1-70B-Instruct"), size_of("mixtral-8x7b"), size_of("smol-135M"), size_of("gpt-4o")
+    (70.0, 56.0, 0.135, None)
+    """
+    found = _SIZE.search(re.sub(r"[-_/]", " ", model))
+    if found is None:
+        return None
+    return int(found[1] or 1) * float(found[2]) * (1.0 if found[3].lower() == "b" else 0.001)

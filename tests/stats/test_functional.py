@@ -1,0 +1,260 @@
+"""The score over three layers, on layers whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.stats.corrected import task_mean
+from tomserve.stats.functional import (
+    FTOM_1,
+    Formula,
+    Layers,
+    Scored,
+    rank_probabilities,
+    scenario_weights,
+    score,
+    weighted,
+    weighted_sum,
+)
+from tomserve.stats.layers import Behaviour, Mechanism, Stability
+from tomserve.stats.proportions import Interval
+from tomserve.stats.selected import again, selected
+from tomserve.stats.stability import weighted_share
+
+KINDS = ("T1", "T2", "T3", "T4")
+M = 60
+
+
+def names(count: int = M, each: int = 1) -> np.ndarray:
+    return np.array([f"s{number:03d}" for number in range(count)]).repeat(each)
+
+
+def behaviour(share: float = 0.8, seed: int = 0, count: int = M) -> Behaviour:
+    """Two questions of two tasks a scenario; chance is 1/2 in one task and 1/4 in the other."""
+    right = np.random.default_rng(seed).random(2 * count) < share
+    return Behaviour(right, np.tile([0.5, 0.25], count), np.tile(["a", "b"], count), names(count, 2))
+
+
+def stability(kept: float = 0.9, seed: int = 1, count: int = M, kinds: tuple[str, ...] = KINDS) -> Stability:
+    same = np.random.default_rng(seed).random(len(kinds) * count) < kept
+    return Stability(same, np.tile(kinds, count), names(count, len(kinds)), KINDS)
+
+
+def mechanism(works: float = 0.7, control: float = 0.1, ceiling: float = 0.9, seed: int = 2, **more: Any) -> Mechanism:
+    """Six cells, of which the third moves the most."""
+    rng = np.random.default_rng(seed)
+    fade = np.array([0.2, 0.6, 1.0, 0.6, 0.2, 0.0])
+
+    def flips(of: float, cells: np.ndarray) -> np.ndarray:
+        return (rng.random((M, len(cells))) < of * cells).astype(float)
+
+    controls = {"shuffled": flips(control, fade), "random": flips(control / 2, fade)}
+    return Mechanism(flips(works, fade), controls, flips(ceiling, np.array([0.5, 1.0])), names(), **{"items": M} | more)
+
+
+def scored(layers: Layers, **more: Any) -> Scored:
+    return score({"m": layers}, draws=300, **more)["m"]
+
+
+def test_a_score_of_known_layers_is_what_the_formula_says() -> None:
+    everything = Behaviour([1] * 2 * M, np.tile([0.5, 0.25], M), np.tile(["a", "b"], M), names(M, 2))
+    moves = np.ones((M, 1))
+    half = np.zeros((M, 1))
+    half[::2] = 1
+    c = Mechanism(half, {"shuffled": np.zeros((M, 1))}, moves, names(), M)
+    same = Stability(np.tile([1, 1, 1, 0], M), np.tile(KINDS, M), names(M, 4), KINDS)
+    found = scored(Layers(everything, c, same))
+    assert (found.b.estimate, found.s.estimate) == (1, 0.75)
+    assert found.c.estimate == pytest.approx(0.5)
+    assert found.ftom.estimate == pytest.approx(0.5 * 1 + 0.3 * 0.5 + 0.2 * 0.75)
+    assert found.ftom_bs.estimate == pytest.approx((0.5 * 1 + 0.2 * 0.75) / 0.7)
+    assert found.ftom.low < found.ftom.estimate < found.ftom.high
+
+
+def test_the_layers_are_those_of_their_own_estimators() -> None:
+    b, c, s = behaviour(), mechanism(), stability()
+    found = scored(Layers(b, c, s))
+    mean = task_mean(b.right, b.chance, b.task, b.scenario).interval()
+    assert found.b == mean
+    assert found.s == weighted_share(s.same, s.scenario, s.kind)
+    own, top = selected(c.net, c.controls, c.scenario, draws=50), selected(c.ceiling, {}, c.scenario, draws=50)
+    assert found.adjusted == pytest.approx(own.adjusted.estimate)
+    assert found.ceiling == pytest.approx(top.net.estimate)
+    assert found.c.estimate == pytest.approx(own.adjusted.estimate / top.net.estimate)
+
+
+def test_what_a_control_reproduces_is_no_mechanism() -> None:
+    found = scored(Layers(c=mechanism(works=0.7, control=0.7)))
+    assert found.c.estimate < 0.15
+    assert found.c.low == 0
+
+
+def test_c_is_cut_at_0_and_1_and_its_interval_with_it() -> None:
+    below = scored(Layers(c=mechanism(works=0.0, control=0.8)))
+    assert (below.c.estimate, below.c.low) == (0, 0)
+    above = scored(Layers(c=mechanism(works=1.0, control=0.0, ceiling=0.5)))
+    assert (above.c.estimate, above.c.high) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        (mechanism(items=49), "49 eligible items, and 50 are needed"),
+        (mechanism(broken=0.02), "adding nothing changes 2.0% of the answers"),
+        (mechanism(ceiling=0.0), "the direct patch, which is the ceiling, does not clearly move answers"),
+        (replace(mechanism(), scenario=names(5, 12)), "5 scenarios, and 8 are needed"),
+        (replace(mechanism(), net=np.zeros((M, 0))), "no moves by the map, or no direct patch"),
+    ],
+)
+def test_a_mechanism_that_cannot_be_measured_is_missing_and_not_zero(part: Mechanism, why: str) -> None:
+    found = scored(Layers(behaviour(), part, stability()))
+    assert math.isnan(found.c.estimate)
+    assert found.lacking == {"c": why}
+    assert math.isnan(found.ftom.estimate)
+    assert math.isfinite(found.ftom_bs.estimate)
+    assert set(found.draws) == {"b", "s", "ftom_bs"}
+
+
+def test_each_of_the_four_kinds_has_to_be_there() -> None:
+    found = scored(Layers(behaviour(), mechanism(), stability(kinds=KINDS[:3])))
+    assert found.lacking == {"s": "no variants of the kinds T4"}
+    assert math.isnan(found.ftom.estimate)
+    assert math.isnan(found.ftom_bs.estimate)
+
+
+def test_an_unknown_chance_is_no_chance_of_zero() -> None:
+    b = behaviour()
+    unknown = replace(b, chance=np.where(np.arange(2 * M) == 3, np.nan, np.asarray(b.chance)))
+    assert scored(Layers(unknown)).lacking["b"] == "chance is not known of every question"
+
+
+def test_nothing_known_is_nothing_said() -> None:
+    found = scored(Layers())
+    assert set(found.lacking) == {"b", "c", "s"}
+    assert not found.draws
+
+
+def test_where_layers_share_scenarios_their_errors_add_up() -> None:
+    """The same scenarios are right and stable: the interval of the score is wider than with other scenarios."""
+    lucky = np.random.default_rng(3).random(M) < 0.6
+    b = Behaviour(lucky, np.zeros(M), np.full(M, "a"), names())
+    s = Stability(np.repeat(lucky, 4), np.tile(KINDS, M), names(M, 4), KINDS)
+    apart = replace(s, scenario=np.array([f"other {name}" for name in names(M, 4)]))
+    together, alone = scored(Layers(b, None, s)), scored(Layers(b, None, apart))
+    assert together.ftom_bs.estimate == alone.ftom_bs.estimate
+    assert together.ftom_bs.high - together.ftom_bs.low > 1.15 * (alone.ftom_bs.high - alone.ftom_bs.low)
+    assert np.corrcoef(together.draws["b"], together.draws["s"])[0, 1] > 0.99
+    assert abs(np.corrcoef(alone.draws["b"], alone.draws["s"])[0, 1]) < 0.3
+
+
+def test_a_layer_that_never_varies_still_has_an_interval() -> None:
+    found = scored(Layers(behaviour(1.0), None, stability(1.0)))
+    assert found.ftom_bs.estimate == 1
+    assert found.ftom_bs.low < 0.98
+
+
+def test_models_share_scenarios_so_that_ranks_are_compared_draw_by_draw() -> None:
+    """A model that is better in every scenario by one question is better in every draw."""
+    right = np.random.default_rng(4).random(2 * M) < 0.5
+    better = right.copy()
+    better[:20] = True
+    b = behaviour()
+    found = score({"x": Layers(replace(b, right=better), None, stability()),
+                   "y": Layers(replace(b, right=right), None, stability())}, draws=300)  # fmt: skip
+    chances = rank_probabilities({name: one.draws["ftom_bs"] for name, one in found.items()})
+    assert chances["x"][0] == 1
+    assert chances["y"].tolist() == [0, 1]
+
+
+def test_ranks_are_probabilities_and_equals_share_them() -> None:
+    found = rank_probabilities({"x": [1, 1, 0, 2], "y": [1, 0, 1, 0], "z": [0, 3, 3, 1]})
+    assert np.sum(list(found.values()), axis=0) == pytest.approx([1, 1, 1])
+    assert found["x"].tolist() == [0.375, 0.375, 0.25]
+    with pytest.raises(ValueError, match=r"unequal length|inhomogeneous"):
+        rank_probabilities({"x": [1.0], "y": [1.0, 2.0]})
+
+
+def test_the_order_of_rows_and_models_changes_nothing() -> None:
+    b, s = behaviour(), stability()
+    turned = Behaviour(*(np.asarray(one)[::-1] for one in (b.right, b.chance, b.task, b.scenario)))
+    one = score({"x": Layers(b, None, s), "y": Layers(behaviour(0.6, 9), None, s)}, draws=200)
+    other = score({"y": Layers(behaviour(0.6, 9), None, s), "x": Layers(turned, None, s)}, draws=200)
+    for name in ("b", "ftom_bs"):
+        mine, theirs = getattr(one["x"], name), getattr(other["x"], name)
+        assert (mine.estimate, mine.low, mine.high) == pytest.approx((theirs.estimate, theirs.low, theirs.high))
+    assert one["x"].draws["ftom_bs"] == pytest.approx(other["x"].draws["ftom_bs"])
+
+
+@pytest.mark.parametrize("bayesian", [True, False])
+def test_weights_of_scenarios_have_the_mean_1(bayesian: bool) -> None:
+    found = scenario_weights(40, 4000, bayesian=bayesian)
+    assert found.shape == (4000, 40)
+    assert found.mean() == pytest.approx(1, abs=0.02)
+    assert found.var() == pytest.approx(1, abs=0.1)
+
+
+def test_a_name_stands_for_its_weights() -> None:
+    assert weighted(0.5, 0.3, 0.2) is FTOM_1
+    other = weighted(0.4, 0.4, 0.2)
+    assert other.name == "ftom-1 with weights .40, .40, .20"
+    wrong: Mapping[str, tuple[float, float, float]] = {
+        "give .* another name": (0.4, 0.4, 0.2),
+        "expected the sum 1": (0.5, 0.3, 0.3),
+        "not negative": (1.2, -0.4, 0.2),
+    }
+    for said, weights in wrong.items():
+        with pytest.raises(ValueError, match=said):
+            Formula("ftom-1", weights)
+
+
+def test_weights_that_leave_out_b_and_s_have_no_score_without_c() -> None:
+    found = scored(Layers(behaviour(), mechanism(), stability()), formula=weighted(0, 1, 0))
+    assert math.isnan(found.ftom_bs.estimate)
+    assert found.ftom.estimate == pytest.approx(found.c.estimate)
+
+
+def test_a_sum_of_one_part_is_that_part_and_correlation_widens_it() -> None:
+    one, other = Interval(0.6, 0.5, 0.75, ""), Interval(0.4, 0.3, 0.45, "")
+    alone = weighted_sum((one, other), (1, 0), np.eye(2))
+    assert (alone.estimate, alone.low, alone.high) == pytest.approx((0.6, 0.5, 0.75))
+    apart = weighted_sum((one, other), (0.5, 0.5), np.eye(2))
+    together = weighted_sum((one, other), (0.5, 0.5), np.ones((2, 2)))
+    assert (together.low, together.high) == pytest.approx((0.4, 0.6))
+    assert together.low < apart.low < apart.estimate < apart.high < together.high
+    assert math.isnan(weighted_sum((one, Interval(0.4, math.nan, math.nan, "")), (0.5, 0.5), np.eye(2)).low)
+
+
+def test_means_for_given_weights_are_those_of_the_choice_itself() -> None:
+    part = mechanism()
+    whole = again(part.net, part.controls, part.scenario, np.ones((1, M)))
+    found = selected(part.net, part.controls, part.scenario, draws=20)
+    assert whole.net[0] == pytest.approx(found.net.estimate)
+    assert whole.adjusted[0] == pytest.approx(found.adjusted.estimate)
+    assert whole.moved > 5
+    with pytest.raises(ValueError, match=r"expected \[draws, clusters\]"):
+        again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small version of bench/functional_coverage.py, whose figures stand in docs/explanation/functional.md."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import functional_coverage as bench
+
+    of = bench.ANSWERERS["good"]
+    true, rng = bench.truth(of), np.random.default_rng(0)
+    held = dict.fromkeys(bench.PARTS, 0)
+    for _ in range(60):
+        found = score({"m": bench.drawn(rng, of, 40)}, draws=150)["m"]
+        for name in bench.PARTS:
+            own = getattr(found, name)
+            held[name] += own.low <= true[name] <= own.high
+    assert min(held.values()) >= 51, held
+    monkeypatch.delitem(sys.modules, "functional_coverage")

@@ -1,0 +1,384 @@
+"""The study of functional Theory of Mind, on answers and measurements whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from analysis.functional import published
+from analysis.functional.prompting import claim
+from analysis.functional.rows import size_of
+from tests.helpers import measured_tables as moved
+from tests.helpers.command import tomserve
+from tests.helpers.functional_tables import KINDS, answers, share
+from tests.helpers.measured_tables import measured
+from tomserve.errors import ConfigError
+from tomserve.reporting import tables as shown
+from tomserve.reporting.tables import render_all
+from tomserve.stats.functional import weighted
+from tomserve.studies import BAD, GOOD, OPEN, Analysis, Card, Context, compute
+from tomserve.studies.combining import combined
+
+FACTS = Path("/work/shared/facts/published_functional")
+
+
+def small(truth: moved.Truth, model: str = "m", seed: int = 7) -> pl.DataFrame:
+    return measured(truth, model, layers=(1, 2), alphas=(1e-2,), seed=seed)
+
+
+@cache
+def whole() -> Analysis:
+    """Two models with all layers, one of which was also asked to reason, and one without weights."""
+    parts = [
+        answers(share(0.8), 0.9),
+        answers(share(0.9, "c"), 0.9, strategy="cot"),
+        small(moved.WORKS),
+        answers(share(0.7, "x"), 0.95, model="n-7b"),
+        small(moved.REPRODUCED, "n-7b", 9),
+        answers(share(0.75, "q"), 0.9, model="closed"),
+    ]
+    return compute(combined(parts), "functional")
+
+
+def row(analysis: Analysis, model: str = "m") -> dict[str, object]:
+    return analysis.tables["score"].filter(model=model).row(0, named=True)
+
+
+def cards(analysis: Analysis, model: str = "m") -> Mapping[str, Card]:
+    (verdict,) = (one for one in analysis.told(Context()) if one.model == model)
+    return {card.question: card for card in verdict.cards}
+
+
+def test_a_model_that_is_always_right_and_stable_and_has_a_map() -> None:
+    """Everything right and kept; the map flips 70% of the items, the largest control 15% of them, the patch 95%."""
+    found = row(compute(combined([answers(), small(moved.WORKS)]), "functional"))
+    assert (found["b"], found["s"]) == (1, 1)
+    assert found["c"] == pytest.approx((0.7 - 0.15) / 0.95, abs=0.1)
+    assert found["c_low"] < (0.7 - 0.15) / 0.95 < found["c_high"]
+    assert found["ftom"] == pytest.approx(0.5 + 0.3 * found["c"] + 0.2)
+    assert found["ftom_bs"] == 1
+    assert found["formula"] == "ftom-1"
+    assert found["ftom_bs_low"] < 1
+
+
+def test_b_is_corrected_for_chance_and_takes_each_task_once() -> None:
+    """Of 80: all right where chance is 1/2, half right where it is 1/4, none right where it is 1/2: (1 + 1/3 + 0)/3."""
+
+    def right(task: str, scenario: int) -> bool:
+        return task == "understanding-1" or (task == "influence-1" and scenario % 2 == 0)
+
+    found = compute(answers(right), "functional")
+    assert row(found)["b"] == pytest.approx((1 + 1 / 3) / 3)
+    told = found.tables["layers"].filter(layer="behaviour", figure="b")["value"].to_list()
+    assert told == [pytest.approx(row(found)["b"])]
+
+
+def test_simple_rules_stand_beside_b_and_never_change_it() -> None:
+    frame = answers(share(0.8))
+    clever = frame.with_columns(rule_first_choice=pl.col("correct"))
+    one, other = compute(frame, "functional"), compute(clever, "functional")
+    assert row(one)["b"] == row(other)["b"]
+    beaten = other.tables["layers"].filter(figure="over_rule")["value"][0]
+    assert beaten == pytest.approx(0)
+    assert cards(other)["How far does it reach, layer by layer?"].verdict == "1 of the 2 known layers are shown"
+
+
+def test_s_is_the_mean_over_the_four_kinds_and_needs_all_of_them() -> None:
+    found = row(compute(answers(kept=0.0, kinds=KINDS), "functional"))
+    assert found["s"] == 0
+    some = compute(answers(kinds=KINDS[:3]), "functional")
+    assert row(some)["s"] is None
+    assert row(some)["no_s"] == "no variants of the kinds T4"
+    assert row(some)["ftom_bs"] is None
+    assert any("S (stability) is missing (no variants of the kinds T4)" in line for line in some.warnings)
+
+
+@pytest.mark.parametrize(
+    ("truth", "why"),
+    [
+        (moved.FEW, "eligible items, and 50 are needed"),
+        (moved.BROKEN, "adding nothing changes"),
+        (moved.NO_CEILING, "does not clearly move answers"),
+    ],
+)
+def test_a_mechanism_that_was_not_measured_is_missing_and_not_zero(truth: moved.Truth, why: str) -> None:
+    found = compute(combined([answers(share(0.8)), small(truth)]), "functional")
+    one = row(found)
+    assert one["c"] is None
+    assert one["ftom"] is None
+    assert why in str(one["no_c"])
+    assert one["ftom_bs"] is not None
+    assert any("C (mechanism) is missing" in line and why in line for line in found.warnings)
+
+
+def test_what_a_control_reproduces_counts_for_nothing() -> None:
+    one, other = row(whole()), row(whole(), "n-7b")
+    assert one["c_low"] > 0.3
+    assert other["c_low"] == 0
+    assert other["c"] < 0.15
+    said = cards(whole(), "n-7b")["How far does it reach, layer by layer?"]
+    assert (said.verdict, said.tone) == ("2 of three layers are shown", OPEN)
+    assert cards(whole())["How far does it reach, layer by layer?"].tone == GOOD
+
+
+def test_nothing_shown_is_bad_news() -> None:
+    found = compute(combined([answers(share(0.5), 0.5), small(moved.REPRODUCED)]), "functional")
+    card = cards(found)["How far does it reach, layer by layer?"]
+    assert (card.verdict, card.tone) == ("0 of three layers are shown", BAD)
+
+
+def test_only_the_score_of_b_and_s_ranks_models_with_and_without_c() -> None:
+    ranks = whole().tables["ranking"]
+    assert set(ranks.filter(score="ftom")["model"]) == {"m", "n-7b"}
+    assert set(ranks.filter(score="ftom_bs")["model"]) == {"m", "n-7b", "closed"}
+    assert ranks.filter(score="ftom", rank=1)["p_first"][0] > 0.95
+    assert ranks.group_by("score").agg(pl.col("p_first").sum())["p_first"].to_list() == pytest.approx([1, 1])
+    assert any("rank all of them by ftom_bs alone" in line for line in whole().warnings)
+
+
+def test_rankings_by_weights_cover_all_weights() -> None:
+    frame = whole().tables["sensitivity"]
+    assert frame.group_by("score").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([1, 1])
+    assert frame.filter("at_these_weights")["score"].to_list() == ["ftom", "ftom_bs"]
+    swap = whole().tables["swaps"].filter(score="ftom").row(0, named=True)
+    assert (swap["ahead"], swap["behind"]) == ("m", "n-7b")
+    one, other = row(whole()), row(whole(), "n-7b")
+    weights = [swap[f"equal_at_{name}"] for name in "bcs"]
+    sums = [sum(w * model[name] for w, name in zip(weights, "bcs", strict=True)) for model in (one, other)]
+    assert sums[0] == pytest.approx(sums[1])
+
+
+def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
+    alone = compute(combined([answers(share(0.8), 0.9), small(moved.WORKS)]), "functional")
+    assert row(alone)["b"] == row(whole())["b"]
+    inputs = whole().tables["inputs"].filter(model="m")
+    assert inputs.filter(holds="answers")["strategy"].unique().to_list() == ["vanilla"]
+    assert any("settings.strategy" in line and "run run-m" in line for line in whole().warnings)
+    other = compute(pl.concat([answers(strategy="mine"), answers(strategy="thine")]), "functional")
+    assert row(other)["b"] is None
+    assert any("none of which is known to ask for the answer alone" in line for line in other.warnings)
+
+
+def test_inputs_name_their_digest_which_only_their_content_changes() -> None:
+    frame = combined([answers(share(0.8)), small(moved.WORKS)])
+    one = compute(frame, "functional").tables["inputs"]
+    other = compute(frame.sample(fraction=1, shuffle=True, seed=1), "functional").tables
+    assert one["digest"].to_list() == other["inputs"]["digest"].to_list()
+    assert one["digest"].n_unique() == 2
+    assert one.select("model", "benchmark", "holds").rows() == [
+        ("m", "worlds", "answers"),
+        ("m", "worlds", "measurement"),
+    ]
+    changed = frame.with_columns(correct=pl.col("correct") & (pl.col("item") != frame["item"][0]))
+    assert compute(changed, "functional").tables["inputs"]["digest"][0] != one["digest"][0]
+    assert other["score"].drop("inputs").equals(compute(frame, "functional").tables["score"].drop("inputs"))
+
+
+def test_one_model_under_two_names_is_told() -> None:
+    found = compute(combined([answers(), small(moved.WORKS, "weights")]), "functional")
+    assert any("--label run-weights=NAME" in line for line in found.warnings)
+    assert row(found)["c"] is None
+    assert row(found, "weights")["no_b"] == "not measured"
+
+
+def test_benchmarks_are_not_mixed_in_silence() -> None:
+    found = compute(pl.concat([answers(), answers(benchmark="bigtom")]), "functional")
+    assert any("B and S mix benchmarks (bigtom, worlds)" in line for line in found.warnings)
+    other = compute(combined([answers(benchmark="bigtom"), small(moved.WORKS)]), "functional")
+    assert any("C was measured on another benchmark" in line for line in other.warnings)
+
+
+def test_no_noise_floor_is_told() -> None:
+    found = compute(answers(again=False), "functional")
+    assert any("T0 was not asked" in line for line in found.warnings)
+    assert not any("T0" in line for line in whole().warnings)
+
+
+def test_reasoning_is_compared_on_the_same_questions() -> None:
+    effects = whole().tables["cot_by_task"]
+    assert effects["task"].to_list() == ["influence-1", "transformation-1", "understanding-1", "all tasks"]
+    own = [answers(share(0.8)), answers(share(0.9, "c"), strategy="cot")]
+    plain, cot = (frame.filter(pl.col("original_item").is_null())["correct"].mean() for frame in own)
+    assert effects["risk_difference"][-1] == pytest.approx(cot - plain)
+    assert whole().tables["cot_claim"]["verdict"][0].startswith("cannot be tested with 0 models of known size")
+
+
+@pytest.mark.parametrize(
+    ("effects", "said"),
+    [
+        ((0.2, 0.11, 0.0, -0.1, -0.21), "falls with size, and helps the smallest and hurts the largest"),
+        ((-0.2, -0.11, 0.0, 0.1, 0.21), "rises with size"),
+        ((0.1, -0.1, 0.12, -0.1, 0.1), "not shown"),
+        ((0.2, 0.1, -0.2), "cannot be tested with 3 models of known size; 4 of different size are needed"),
+    ],
+)
+def test_the_claim_that_reasoning_helps_small_models_is_a_test(effects: tuple[float, ...], said: str) -> None:
+    sizes = (1.0, 3.0, 10.0, 30.0, 100.0)[: len(effects)]
+    frame = pl.DataFrame({"model": [f"m{n}" for n in range(len(effects))], "task": "all tasks", "parameters": sizes,
+                          "risk_difference": effects})  # fmt: skip
+    (found,) = claim(frame)
+    assert str(found["verdict"]).endswith(said)
+
+
+def test_sizes_are_read_from_names() -> None:
+    known = {"llama3.1-70b": 70, "Qwen2.5-0.5B-Instruct": 0.5, "mixtral-8x7b": 56, "org/smol-135M": 0.135}
+    assert {name: size_of(name) for name in known} == pytest.approx(known)
+    assert [size_of(name) for name in ("gpt-4o", "claude-sonnet", "reference", "b7")] == [None] * 4
+
+
+def test_people_have_a_b_and_no_score() -> None:
+    people = answers(share(0.8), model="people", kinds=(), again=False).with_columns(
+        people=pl.lit(["ann", "bob"]), people_right=pl.concat_list(pl.col("correct").cast(pl.Int64), pl.lit(1))
+    )
+    found = compute(combined([answers(), people]), "functional")
+    (one,) = found.tables["humans"].to_dicts()
+    right = people["correct"].mean()
+    assert (one["persons"], one["answers"]) == (2, 2 * people.height)
+    assert one["accuracy"] == pytest.approx((right + 1) / 2)
+    assert one["b_low"] < one["b"] < one["b_high"]
+    assert (one["c"], one["s"]) == (None, None)
+    assert found.tables["score"]["model"].to_list() == ["m"]
+
+
+@pytest.mark.skipif(not FACTS.is_dir(), reason="the facts are not on this machine")
+def test_the_cells_are_those_that_the_source_prints() -> None:
+    def read(name: str) -> list[dict[str, str]]:
+        with (FACTS / name).open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def number(text: str) -> float | None:
+        return float(text) if text else None
+
+    for line in read("table3_behaviour.csv"):
+        cells = published.TABLE_3[line["model"]]
+        assert [int(line[name]) for name in published.BEHAVIOUR_COLUMNS] == list(cells)
+    for line in read("table4_causal.csv"):
+        expected = (number(line["peak_net_effect"]), line["peak_layers"] or None, line["alpha_range"] or None)
+        assert published.TABLE_4[line["model"]] == expected
+        assert number(line["c"]) == expected[0]
+    for line in read("table5_stability.csv"):
+        assert [float(cell) for cell in list(line.values())[1:]] == list(published.TABLE_5[line["model"]])
+    for line in read("table6_ftom.csv"):
+        rank = int(line["rank"]) if line["rank"] else None
+        cells = (*(number(line[name]) for name in ("b", "c", "s", "printed")), line["kind"], rank)
+        assert published.TABLE_6[line["model"]] == cells
+    sizes = {"table3_behaviour.csv": published.TABLE_3, "table4_causal.csv": published.TABLE_4,
+             "table5_stability.csv": published.TABLE_5, "table6_ftom.csv": published.TABLE_6}  # fmt: skip
+    for name, table in sizes.items():
+        assert {line["model"] for line in read(name)} == set(table)
+
+
+def test_every_printed_score_is_reproduced_and_none_follows_from_the_printed_formula() -> None:
+    frame = whole().tables["paper_compat"]
+    scored = frame.filter(pl.col("printed").is_not_null())
+    assert scored["same"].all()
+    assert scored["rounds_to"].to_list() == scored["printed"].to_list() == [0.5, 0.47, 0.58, 0.54, 0.39]
+    full = frame.filter(holds="full")
+    assert full["printed_formula"].to_list() == [0.503, 0.465, 0.356]
+    assert (full["printed_formula"].round(2) != full["printed"]).all()
+
+
+def test_published_tables_stand_beside_ours() -> None:
+    for name in ("published_behaviour", "published_causal", "published_stability"):
+        frame = whole().tables[name]
+        assert set(frame["from"]) == {"source", "ours"}, name
+    ours = whole().tables["published_stability"].filter(model="m")
+    s = row(whole())["s"]
+    assert ours["average"][0] == pytest.approx(s)
+    own = whole().tables["published_behaviour"].filter(model="m")
+    frame = answers(share(0.8), 0.9).filter(pl.col("original_item").is_null())
+    assert own["overall"][0] == pytest.approx(frame["correct"].mean())
+    assert own["belief"][0] == pytest.approx(frame.filter(dimension="belief")["correct"].mean())
+
+
+def test_every_table_has_a_note_and_can_be_written() -> None:
+    found = whole()
+    assert set(found.tables) - {"noise_floor"} <= set(found.notes)
+    for name, frame in found.tables.items():
+        assert render_all({name: frame}, "latex", found.study.layouts, found.notes), name
+
+
+def test_the_summary_fits_into_80_columns() -> None:
+    buffer = io.StringIO()
+    shown.show_analysis(whole(), Console(file=buffer, width=80, no_color=True))
+    text = buffer.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "functional Theory of Mind: ftom-1" in text
+    assert "FToM_BS = (.5 B + .2 S)/.7 is the only score" in " ".join(text.split())
+
+
+def test_the_report_says_what_the_score_does_not_license() -> None:
+    card = cards(whole())["What does this license, and what not?"]
+    told = dict(card.grounds)
+    assert {"privacy inference", "deception", "collusion"} <= set(told)
+    assert "matching behaviour is not matching computation" in told["what it does not say"]
+
+
+def test_figures_are_drawn_of_what_there_is() -> None:
+    study = whole().study
+    assert study.figures is not None
+    made = {one.name: one for one in study.figures(whole().tables, Context())}
+    assert len(made["functional-layers"].panels) == 5
+    assert all(one.panels for one in made.values())
+    few = compute(answers(share(0.8)), "functional")
+    fewer = {one.name: one for one in study.figures(few.tables, Context())}
+    assert "fewer than two models" in fewer["functional-weights"].missing
+    assert fewer["functional-network"].missing
+    titles = [panel.title for panel in fewer["functional-layers"].panels]
+    assert titles == ["behaviour B", "stability S", "FToM_BS"]
+
+
+def test_the_commands_read_answers_and_a_measurement_together(tmp_path: Path) -> None:
+    asked, moves = tmp_path / "asked.parquet", tmp_path / "moved.parquet"
+    answers(share(0.8), 0.9).write_parquet(asked)
+    small(moved.WORKS).write_parquet(moves)
+    made = tomserve(tmp_path, "analyze", str(asked), str(moves), "--study", "functional", "--format", "csv", "--out",
+                    str(tmp_path / "out"))  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    frame = pl.read_csv(tmp_path / "out" / "score.csv")
+    assert frame["ftom"][0] == pytest.approx(0.67, abs=0.1)
+    refused = tomserve(tmp_path, "analyze", str(asked), str(moves))
+    assert refused.returncode == 2
+    assert "--study functional" in refused.stderr
+    page = tomserve(
+        tmp_path, "report", str(asked), str(moves), "--study", "functional", "--out", str(tmp_path / "r.html")
+    )
+    assert page.returncode == 0, page.stderr
+    text = (tmp_path / "r.html").read_text("utf-8")
+    for said in ("Behaviour, mechanism and stability", "measured rows", "What does this license", "settings.strategy"):
+        assert said in text, said
+
+
+def test_a_measurement_alone_has_c_and_no_score() -> None:
+    found = compute(small(moved.WORKS), "functional")
+    one = row(found)
+    assert one["c"] == pytest.approx(0.58, abs=0.15)
+    assert (one["ftom"], one["ftom_bs"]) == (None, None)
+    assert "by_layer" in found.tables
+    assert "by_task" not in found.tables
+
+
+def test_a_table_that_lacks_columns_is_refused() -> None:
+    with pytest.raises(ConfigError, match="column 'correct' is missing"):
+        compute(answers().drop("correct"), "functional")
+
+
+def test_other_weights_have_another_name_wherever_the_score_is_told() -> None:
+    study = whole().study
+    frame = answers(share(0.8), 0.9)
+    made = study.tables(frame.lazy(), "recommended", weighted(0.4, 0.4, 0.2))  # type: ignore[call-arg]
+    own = row(compute(frame, "functional"))
+    (one,) = made["score"].to_dicts()
+    assert one["formula"] == "ftom-1 with weights .40, .40, .20"
+    assert one["ftom_bs"] == pytest.approx((0.4 * own["b"] + 0.2 * own["s"]) / 0.6)
+    excerpt = study.summary(made)[0]
+    assert excerpt.title.endswith("ftom-1 with weights .40, .40, .20")
+    assert ".5 B" not in excerpt.reading
+    assert "Neither is comparable with ftom-1" in excerpt.reading
