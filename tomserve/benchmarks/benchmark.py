@@ -120,9 +120,9 @@ class Benchmark:
     its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
 
     cases: Cases | None = None
-    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's
-    perspective-taking need: false-belief items with the other tellings of their stories (see tomserve.benchmarks.case),
-    and, for questions that make none, why. None where its stories are not told otherwise."""
+    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's perspective-taking need: false-belief items
+    with the other tellings of their stories (see tomserve.benchmarks.case), and, for questions that make none, why.
+    None where its stories are not told otherwise."""
 
     usual_cases: tuple[str, ...] = ()
     """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
@@ -232,8 +232,10 @@ class Benchmark:
         some = False
         conditions = tuple(where or ()) or self.usual_cases
         given, file = self.cases, self.file
-        source = given(path, conditions) if file is None else own_cases(lambda: given(path, conditions), file,
-        self.name) for found in met(source, conditions):
+        source = (
+            given(path, conditions) if file is None else own_cases(lambda: given(path, conditions), file, self.name)
+        )
+        for found in met(source, conditions):
             if isinstance(found, NoCase):
                 reasons[found.reason] += 1
                 continue
