@@ -49,9 +49,9 @@ NOTES = {
     "other half of the scenarios; alpha is the one chosen most often. mean_over_alphas is the mean over all of them, "
     f"without a choice. Many layers stand here, and the largest of them is too good. {_CONTROLS}",
     "controls": f"Each control with its own best layer and strength. {_NET}. difference is the net effect of the map "
-    "minus that of this control alone (or minus 0, where the control is below that), in the cell where that is most, as "
-    "the other half of the scenarios chooses it, with its 95% interval; p is that of the largest difference over all cells. "
-    f"{_CONTROLS}",
+    "minus that of this control alone (or minus 0, where the control is below that), in the cell where that is most, "
+    "as the other half of the scenarios chooses it, with its 95% interval; p is that of the largest difference over "
+    f"all cells. {_CONTROLS}",
     "cells": "Every layer and strength of every map, without any choice: flip_true and flip_false are the shares of "
     "the eligible items whose answer becomes the true-belief choice under a move towards the true-belief and the "
     "false-belief state, net is their difference, displacement the median length of the step relative to the state. "

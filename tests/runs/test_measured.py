@@ -214,7 +214,6 @@ def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path:
         import polars as pl
         from tomserve.items import Item
         from tomserve.runs.measured import MeasuredRun
-from tomserve.scoring.pinned import digest_of
 
         replaced, real = 0, os.replace
 

@@ -120,9 +120,9 @@ class Benchmark:
     its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
 
     cases: Cases | None = None
-    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's perspective-taking need: false-belief items
-    with the other tellings of their stories (see tomserve.benchmarks.case), and, for questions that make none, why.
-    None where its stories are not told otherwise."""
+    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's
+    perspective-taking need: false-belief items with the other tellings of their stories (see tomserve.benchmarks.case),
+    and, for questions that make none, why. None where its stories are not told otherwise."""
 
     usual_cases: tuple[str, ...] = ()
     """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives

@@ -15,10 +15,10 @@ from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError
 from tomserve.reporting.terminal import print_entry, print_table
 from tomserve.runs.journal import identity_of, read_rows
-from tomserve.runs.manifest import MEASURED
 from tomserve.runs.measured import changes
 from tomserve.runs.runfolder import existing_run, newest_first, read_manifest
 from tomserve.scoring.sources import NOISE
+from tomserve.scoring.tablefile import MEASURED
 from tomserve.serving import identity
 from tomserve.serving.provenance import told_flags
 from tomserve.status import listed

@@ -23,6 +23,7 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest_parts import AskedStrategy, NoiseRecord, Part, TableRecord, VariantsRecord
+from tomserve.scoring.tablefile import MEASURED
 from tomserve.serving.target import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
@@ -36,8 +37,7 @@ HISTORY = ("created", "endpoints", "server", "sessions", "limit", "tomserve", "p
 
 
 ANSWERS: Literal["answers"] = "answers"
-MEASURED: Literal["measured"] = "measured"
-"""The kinds of runs: one holds what a model answered, the other a table that was measured inside of a model."""
+"""The kind of a run that holds what a model answered; see MEASURED for the other one."""
 
 
 class Session(Part):

@@ -36,10 +36,11 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import Item, write_items
 from tomserve.runs import kept
-from tomserve.runs.manifest import MEASURED, Manifest, Session, portable, short
+from tomserve.runs.manifest import Manifest, Session, portable, short
 from tomserve.runs.manifest_parts import TableRecord
 from tomserve.runs.runfolder import RunFolder, check_files
 from tomserve.scoring.pinned import digest_of, measured
+from tomserve.scoring.tablefile import MEASURED
 
 WORK = "work"
 """The folder, inside that of the run, for what a measurement has done so far."""

@@ -23,9 +23,10 @@ from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.journal import read_rows
-from tomserve.runs.manifest import MEASURED, Manifest
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.stock import Stock
 from tomserve.scoring.sources import NOISE
+from tomserve.scoring.tablefile import MEASURED
 
 CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are written to in place."""

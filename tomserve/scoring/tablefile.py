@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import orjson
 import polars as pl
@@ -20,6 +21,9 @@ from tomserve.scoring.table import TABLES
 COLUMNS = {**score.COLUMNS, **SAMPLED, **PEOPLE, **score.PARTIAL}
 """The columns of every score table, those of one whose questions were asked several times, and that of one in which
 another tool answered some of the questions."""
+
+MEASURED: Literal["measured"] = "measured"
+"""The kind of a run that holds a table that was measured inside of a model, and no answers."""
 
 
 def read_table(source: str) -> pl.DataFrame:

@@ -21,11 +21,11 @@ import polars as pl
 
 from tomserve.content import files
 from tomserve.items import is_variant
-from tomserve.runs.manifest import MEASURED
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
 from tomserve.scoring.score import PARTIAL
 from tomserve.scoring.table import TABLES
+from tomserve.scoring.tablefile import MEASURED
 from tomserve.status import FINAL, UNANSWERED, listed
 from tomserve.studies.loading import measured_studies
 from tomserve.studies.rows import UNREADABLE, answered, has_variants, originals, unreadable, with_columns

@@ -24,7 +24,7 @@ import polars as pl
 from tomserve import benchmarks, content
 from tomserve.content.pyfile import failed, load_module
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.runs.manifest import MEASURED
+from tomserve.scoring.tablefile import MEASURED
 from tomserve.studies.study import FIELDS, Study
 
 FILE = "study.py"
