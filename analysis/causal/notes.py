@@ -71,7 +71,8 @@ NOTES = {
     "replacement breaks by itself. changed is the share of answers that become another choice, or unreadable.",
     "probes": "What a linear classifier reads out of states of scenarios that it was not trained on. told: in which "
     "telling (all: in all of them). accuracy is the share right with its 95% interval over scenarios, shuffled that of "
-    "the same classifier trained on labels shuffled between scenarios, chance the share of the most frequent label. "
+    "the same classifier trained on labels shuffled between scenarios, chance that of one who knows only how often "
+    "each label is right elsewhere. A label is the words of a choice, and one of the item's own choices is read. "
     "selectivity is accuracy minus shuffled, with a t interval over scenarios: what is read because the state says it, "
     "and not because a classifier can learn anything. What can be read is not thereby used.",
     "transfer": "A map that was fitted on one family of stories (fitted_on), tried on the eligible items of another "

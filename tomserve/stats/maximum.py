@@ -84,9 +84,7 @@ def _sums(effects: npt.ArrayLike, clusters: npt.ArrayLike) -> tuple[npt.NDArray[
     return values, sums
 
 
-def _tested(
-    sums: npt.NDArray[np.float64], totals: npt.NDArray[np.float64], n: int, draws: int, seed: int
-) -> Maximum:
+def _tested(sums: npt.NDArray[np.float64], totals: npt.NDArray[np.float64], n: int, draws: int, seed: int) -> Maximum:
     """The largest of the totals [c], over n items, against the largest of the sums [clusters, columns] under random
     signs of the clusters."""
     means = totals / n
