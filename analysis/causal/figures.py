@@ -70,7 +70,8 @@ PROBES = Figure(
     READS,
     "The thick line is the share of held-out items for which a linear probe reads the label right, with its 95% "
     "interval over scenarios, by layer; below it the same probe trained on shuffled labels, and what is right by "
-    "how often each label is right elsewhere. The distance between the first two is selectivity. What can be read is not thereby used.",
+    "how often each label is right elsewhere. The distance between the first two is selectivity. What can be read is "
+    "not thereby used.",
     ("probes",),
     caption_below=True,
 )

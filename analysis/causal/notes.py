@@ -34,8 +34,8 @@ NOTES = {
     "interval: this is the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how "
     "often the largest net effect of all cells is as large when the signs of whole scenarios are flipped at random; "
     "null_95: what that largest value stays below in 95% of the flips. p_over_controls is the same for "
-    "what the map has over the largest control in one and the same cell. ceiling is the net effect of the patch, the whole "
-    "step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
+    "what the map has over the largest control in one and the same cell. ceiling is the net effect of the patch, the "
+    "whole step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
     "adjusted_of_ceiling are shares of it, and empty where it is not clearly above 0. no_op_changes is the share of "
     "answers that change although nothing is added, and must be 0. counted: the eligible items that have every move. "
     "error is the leave-one-out error of the map in the chosen layer, displacement the length of its step relative "
@@ -58,8 +58,10 @@ NOTES = {
     "fitted says whether the map was fitted without the item's scenario (held_out) or on all items (in_sample, as "
     "published). `replace` puts the moved mean of both orders in place of each order's own state.",
     "fits": "How well the maps of each layer fit, as means over folds. error is the leave-one-out error relative to "
-    "the length of the states, where 1 is no better than a map to zero, worst_error the largest of any fold; penalty "
-    "is the median ridge penalty that it chose, rank the rank of the map, gain its median singular value, norm the "
+    "the length of the states, where 1 is no better than a map to zero; as all states have much in common, one far "
+    "below 1 says little by itself, and stands beside that of shuffled_pairs; worst_error the largest of any fold; "
+    "penalty is the median ridge penalty that it chose, rank the rank of the map, gain its median singular "
+    "value, norm the "
     "median length of the states.",
     "readings": "The headline under other readings of the same answers: over all items, where those that cannot flip "
     "count as 0; by the likelier choice alone, whatever token is the likeliest; in either order of the choices alone. "

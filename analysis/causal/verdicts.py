@@ -38,8 +38,8 @@ _TRANSFER = (
 _READABLE = (
     "A linear probe was trained on other scenarios; selectivity is its accuracy minus that of a probe of shuffled "
     "labels, in percentage points. It is judged in the layer that the intervention chose, so that no layer is picked "
-    "because its probe is good. It reads the words of one of the choices, so that a state which holds the answer that is "
-    "about to be given is enough. What can be read is not thereby used: a probe is no evidence about the answer."
+    "because its probe is good. It reads the words of one of the choices, so that a state which holds the answer "
+    "that is about to be given is enough. What can be read is not thereby used: a probe is no evidence about answers."
 )
 
 

@@ -18,7 +18,6 @@ from tomserve.causal.folds import Ints, elsewhere
 from tomserve.causal.projection import Floats
 from tomserve.errors import ConfigError
 
-
 Mask = NDArray[np.bool_]
 UNSEEN = -1e300
 """The score of a label that no state in training has: below that of any which some state has."""
