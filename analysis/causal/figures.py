@@ -69,8 +69,9 @@ PROBES = Figure(
     "What a linear probe reads",
     READS,
     "The thick line is the share of held-out items for which a linear probe reads the label right, with its 95% "
-    "interval over scenarios, by layer; below it the same probe trained on shuffled labels, and the share of the "
-    "most frequent label. The distance between the first two is selectivity. What can be read is not thereby used.",
+    "interval over scenarios, by layer; below it the same probe trained on shuffled labels, and what is right by "
+    "how often each label is right elsewhere. The distance between the first two is selectivity. What can be read is "
+    "not thereby used.",
     ("probes",),
     caption_below=True,
 )
@@ -199,7 +200,7 @@ def _probes(tables: Tables) -> list[Panel]:
             told = FALSE if probe == "protagonist" and any(row["told"] == FALSE for row in arm) else ALL
             own = [row for row in arm if row["probe"] == probe and row["told"] == told]
             marks = _marks(own, "probe", "accuracy", "accuracy_low", "accuracy_high")
-            marks += _marks(own, "shuffled labels", "shuffled") + _marks(own, "most frequent label", "chance")
+            marks += _marks(own, "shuffled labels", "shuffled") + _marks(own, "by frequency", "chance")
             if not marks:
                 continue
             series = list(dict.fromkeys(mark.series for mark in marks))

@@ -33,9 +33,9 @@ NOTES = {
     "map's best one, so that it is not net minus control_net), on the scenarios that did not choose it, with its "
     "interval: this is the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how "
     "often the largest net effect of all cells is as large when the signs of whole scenarios are flipped at random; "
-    "null_95: what that largest value stays below in 95% of the flips. p_over_controls is the same for the map minus "
-    "one control in the same cell, the largest p over all controls. ceiling is the net effect of the patch, the whole "
-    "step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
+    "null_95: what that largest value stays below in 95% of the flips. p_over_controls is the same for "
+    "what the map has over the largest control in one and the same cell. ceiling is the net effect of the patch, the "
+    "whole step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
     "adjusted_of_ceiling are shares of it, and empty where it is not clearly above 0. no_op_changes is the share of "
     "answers that change although nothing is added, and must be 0. counted: the eligible items that have every move. "
     "error is the leave-one-out error of the map in the chosen layer, displacement the length of its step relative "
@@ -58,8 +58,10 @@ NOTES = {
     "fitted says whether the map was fitted without the item's scenario (held_out) or on all items (in_sample, as "
     "published). `replace` puts the moved mean of both orders in place of each order's own state.",
     "fits": "How well the maps of each layer fit, as means over folds. error is the leave-one-out error relative to "
-    "the length of the states, where 1 is no better than a map to zero, worst_error the largest of any fold; penalty "
-    "is the median ridge penalty that it chose, rank the rank of the map, gain its median singular value, norm the "
+    "the length of the states, where 1 is no better than a map to zero; as all states have much in common, one far "
+    "below 1 says little by itself, and stands beside that of shuffled_pairs; worst_error the largest of any fold; "
+    "penalty is the median ridge penalty that it chose, rank the rank of the map, gain its median singular "
+    "value, norm the "
     "median length of the states.",
     "readings": "The headline under other readings of the same answers: over all items, where those that cannot flip "
     "count as 0; by the likelier choice alone, whatever token is the likeliest; in either order of the choices alone. "
@@ -71,7 +73,8 @@ NOTES = {
     "replacement breaks by itself. changed is the share of answers that become another choice, or unreadable.",
     "probes": "What a linear classifier reads out of states of scenarios that it was not trained on. told: in which "
     "telling (all: in all of them). accuracy is the share right with its 95% interval over scenarios, shuffled that of "
-    "the same classifier trained on labels shuffled between scenarios, chance the share of the most frequent label. "
+    "the same classifier trained on labels shuffled between scenarios, chance that of one who knows only how often "
+    "each label is right elsewhere. A label is the words of a choice, and one of the item's own choices is read. "
     "selectivity is accuracy minus shuffled, with a t interval over scenarios: what is read because the state says it, "
     "and not because a classifier can learn anything. What can be read is not thereby used.",
     "transfer": "A map that was fitted on one family of stories (fitted_on), tried on the eligible items of another "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tomserve.causal.flips import FEW_ITEMS
+from tomserve.stats.selected import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN
 from tomserve.studies.showing import Row
 from tomserve.studies.words import finite, p_value, percent, readable, signed
@@ -28,8 +29,9 @@ def outcome(row: Row) -> tuple[str, str]:
     It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, and where the direct
     patch of the true-belief state does not clearly move them either. The map causes the answer where the interval of
     adjusted lies above 0 and both max-statistics have p < .05. A control reproduces it where the net effect is above 0,
-    and the interval of adjusted holds 0 and excludes half of the net effect: no cell is left in which the map has half
-    of it for itself. There is no effect where the interval of the net effect lies below MARGIN and is not above 0.
+    the interval of adjusted holds 0 and excludes half of the net effect, so that no cell is left in which the map has
+    half of it for itself, and some control does anything in the map's best cell. There is no effect where the interval
+    of the net effect lies below MARGIN and is not above 0.
     """
     if why := _unmeasured(row):
         return NOT_MEASURED, why
@@ -45,7 +47,7 @@ def outcome(row: Row) -> tuple[str, str]:
             f"In its cell the map exceeds the largest control by {bounds}, and so it does over all cells at "
             f"once ({p_value(over or 0.0)} against every control)."
         )
-    if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2):
+    if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2) and row.get("control") != NOTHING:
         return REPRODUCES, (
             f"Moves by the map do flip answers ({signed(net)} points), but {readable(row.get('control'))} flips "
             f"{signed(row.get('control_net'))} at the same layer and length; nowhere has the map more than "

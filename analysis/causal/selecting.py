@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tomserve.causal.flips import Ints, Net, complete
-from tomserve.stats.maximum import sign_flips
+from tomserve.stats.maximum import above_all, sign_flips
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import Selected, selected
 
@@ -67,20 +67,19 @@ def chosen(
 def over_cells(own: Net, controls: Mapping[str, Net], scenarios: Ints) -> dict[str, float | None]:
     """p of the max-statistic over all cells, without any choice: of the net effect, and of what it has over controls.
 
-    p_net: of the largest mean net effect. p_over_controls: the largest p, over the controls, of the largest mean
-    difference between the map and that control in the same cell, so that it is small only where the map beats every
-    one (an intersection-union test; Berger, Technometrics 24:295, 1982). null_95: what the largest mean net effect
-    stays below in 95% of the sign flips, that is, what a maximum over so many cells comes to by itself.
+    p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
+    nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
+    cell (see tomserve.stats.maximum.above_all). null_95: what the largest mean net effect stays below in 95% of the
+    sign flips, that is, what a maximum over so many cells comes to by itself.
     """
     kept = complete(own, *controls.values())
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return {}
     values, of = own.values[kept], scenarios[kept]
     whole = sign_flips(values, of)
-    against = [
-        sign_flips(values - effects.values[kept], of).p for effects in controls.values() if effects.cells == own.cells
-    ]
-    return {"p_net": whole.p, "null_95": whole.null_95, "p_over_controls": max(against, default=None)}
+    against = [effects.values[kept] for effects in controls.values() if effects.cells == own.cells]
+    over = above_all(values, against, of).p if against else None
+    return {"p_net": whole.p, "null_95": whole.null_95, "p_over_controls": over}
 
 
 def interval(name: str, found: Interval | None) -> dict[str, float | None]:

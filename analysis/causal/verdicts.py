@@ -38,7 +38,8 @@ _TRANSFER = (
 _READABLE = (
     "A linear probe was trained on other scenarios; selectivity is its accuracy minus that of a probe of shuffled "
     "labels, in percentage points. It is judged in the layer that the intervention chose, so that no layer is picked "
-    "because its probe is good. What can be read is not thereby used: a probe is no evidence about the answer."
+    "because its probe is good. It reads the words of one of the choices, so that a state which holds the answer "
+    "that is about to be given is enough. What can be read is not thereby used: a probe is no evidence about answers."
 )
 
 
@@ -221,7 +222,7 @@ def _probed(at: Row, own: list[Row]) -> str:
     where = " in false-belief stories" if at["told"] == FALSE else ""
     text = (
         f"In layer {at['layer']} it is read right in {percent(at['accuracy'])} of the items{where} (shuffled labels "
-        f"{percent(at['shuffled'])}, the most frequent label {percent(at['chance'])}): selectivity "
+        f"{percent(at['shuffled'])}, by the label's frequency {percent(at['chance'])}): selectivity "
         f"{signed(at['selectivity'])} [{low}, {high}] points."
     )
     if best["layer"] != at["layer"]:

@@ -72,6 +72,10 @@ def test_a_logit_that_is_no_number_is_never_read_strictly() -> None:
     case, prompt = cases(1)[0], Prompt((0,), LABELS)
     broken = Answers(np.full((1, 3), np.nan, np.float32), np.array([LABELS[0]]))
     assert not said(case, prompt, broken).strict[0]
+    for place in range(3):  # nor is the place of the first such logit taken for a choice
+        logits = np.zeros((1, 3), np.float32)
+        logits[0, place] = np.nan
+        assert ROLES[said(case, prompt, Answers(logits, np.array([LABELS[place]]))).role[0]] == "other"
 
 
 def test_only_what_is_answered_by_the_false_belief_in_both_orders_can_flip() -> None:

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -20,8 +23,11 @@ from tests.conftest import ROOT
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import Kind, build
 from tomserve.causal import moving
-from tomserve.causal.running import measure
+from tomserve.causal.asked import Asked
+from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
+from tomserve.causal.running import measure, run_states
 from tomserve.causal.settings import Settings
+from tomserve.causal.states import States
 from tomserve.causal.table import (
     ANSWER,
     FALSE,
@@ -37,7 +43,8 @@ from tomserve.causal.table import (
     REPLACE,
     SCHEMA,
 )
-from tomserve.errors import ConfigError, RunMismatchError
+from tomserve.errors import ConfigError, MachineError, RunMismatchError
+from tomserve.runs.listening import Unheard
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
@@ -152,6 +159,27 @@ def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(
         measure(other, measured)
 
 
+def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> None:
+    """A model in float16 can overflow; nothing of that may enter a map, or be called an answer."""
+
+    class Overflows:
+        layers, width = 3, 4
+
+        def run(self, prompts: Sequence[Prompt]) -> Readings:
+            states = np.zeros((len(prompts), 3, 4), np.float32)
+            states[0, 1, 2] = np.inf
+            return Readings(states, Answers(np.zeros((len(prompts), 2), np.float32), np.zeros(len(prompts), np.int64)))
+
+        def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
+            raise NotImplementedError
+
+    asked = Asked((), (Prompt((1, 2), (3, 4)),), np.zeros((0, 4, 2), np.int64), Counter())
+    states = States(tmp_path / "states", prompts=1, layers=3, width=4, choices=2, digest="sha256:a")
+    with pytest.raises(MachineError, match=r"states after layer 2 are not finite.*--dtype float32"):
+        run_states(asked, states, Overflows(), Unheard())
+    assert states.missing.tolist() == [0]
+
+
 def test_layers_in_groups_give_the_same_table(
     measured: Path, subjects: Path, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +197,9 @@ def test_layers_in_groups_give_the_same_table(
 
 PROGRAM = """
 import sys
-from tomserve.causal.running import measure
+from tomserve.causal.asked import Asked
+from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
+from tomserve.causal.running import measure, run_states
 from tomserve.causal.settings import Settings
 measure(Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(2, 3)), sys.argv[3])
 """
@@ -183,7 +213,7 @@ def test_a_measurement_that_is_killed_goes_on_and_ends_in_the_same_table(
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def parts() -> set[str]:
-        return {path.name for path in (folder / "work/moves").glob("layers-*-?????.parquet")}
+        return {path.name for path in (folder / "work/moves").rglob("layers-*-?????.parquet")}
 
     with subprocess.Popen(command, env=env) as process:
         for _ in range(1200):

@@ -223,3 +223,67 @@ def test_the_seed_decides_what_is_random_and_the_layer_does_not(
 def test_a_displacement_of_no_length_stays_none() -> None:
     found = budgeted(np.array([[[0.0, 0.0], [3.0, 4.0]]]), np.array([[7.0, 10.0], [1.0, 0.0]]))
     assert found.tolist() == [[[0, 0], [6, 8]], [[0, 0], [0, 0]]]
+
+
+COMMON = 10 * np.random.default_rng(8).normal(size=D)
+VARIED = COMMON + np.random.default_rng(9).normal(size=(N, D))
+DEGENERATE = {
+    "all the same": (COMMON, COMMON, COMMON),
+    "the same but for rounding": tuple(COMMON + 1e-6 * (VARIED - COMMON) * k for k in (1, 2, 3)),
+    "x does not vary": (COMMON, VARIED, VARIED),
+    "y does not vary": (VARIED, COMMON, COMMON),
+    "y is x": (VARIED, VARIED, VARIED[::-1]),
+    "x is zero": (0 * COMMON, VARIED, VARIED),
+    "y is zero": (VARIED, 0 * COMMON, 0 * COMMON),
+    "all is zero": (0 * COMMON, 0 * COMMON, 0 * COMMON),
+    "four items again and again": tuple(np.tile(VARIED[:4], (N // 3, 1))[:N] * k for k in (1, 2, 3)),
+    "one direction": tuple(np.outer(VARIED[:, k], COMMON) for k in range(3)),
+    "long": tuple(1e15 * one for one in (VARIED, VARIED + 1, VARIED[::-1])),
+}
+"""States as an early layer, a template or a broken model may have them: x, y, y~."""
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", list(DEGENERATE))
+def test_states_that_hardly_vary_give_finite_steps_of_equal_length(name: str, layer: LayerStates) -> None:
+    x, y, own_twin = (np.broadcast_to(one, (N, D)).astype(np.float64) for one in DEGENERATE[name])
+    made, rows = steps(replace(layer, false=x, own=y, own_twin=own_twin), folds(layer.clusters, 5), (1e-4, 1.0), 0)
+    for step in made:
+        if step.map != table.PATCH_TWIN and step.fitted in (HELD_OUT, IN_SAMPLE):
+            assert np.isfinite(step.delta).all(), (step.map, step.fitted)
+    for target in (TO_TRUE, TO_FALSE):
+        for alpha in (1e-4, 1.0):
+            norms = np.linalg.norm(the(made, PPT, target, alpha).astype(np.float64), axis=1)
+            for control in CONTROLS:
+                lengths = np.linalg.norm(the(made, control, target, alpha).astype(np.float64), axis=1)
+                assert (lengths <= norms * (1 + 1e-4) + 1e-30).all(), control
+    assert all(row.error >= 0 for row in rows)
+
+
+def test_the_order_of_cases_changes_no_map(layer: LayerStates, held: np.ndarray, made: list[Step]) -> None:
+    """What is not random is the same for each case, wherever it stands in the file."""
+    order = np.random.default_rng(3).permutation(N)
+    other = LayerStates(
+        *(one[order] for one in (layer.false, layer.own, layer.own_twin, layer.twin, layer.clusters)),
+        tuple(layer.families[place] for place in order),
+    )
+    again = steps(other, held[order], ALPHAS, 0)[0]
+    for name in (PPT, table.IDENTITY, table.SHIFTED_IDENTITY, table.SEEN_IDENTITY, table.MEAN_DIFFERENCE):
+        found = the(again, name, TO_TRUE, 0.1)
+        assert found == pytest.approx(the(made, name, TO_TRUE, 0.1)[order], rel=1e-3, abs=1e-4), name
+
+
+def test_seen_identity_is_the_closed_form(layer: LayerStates, held: np.ndarray, made: list[Step]) -> None:
+    """argmin |W z - W (y~ - shift)|^2 + a |z - x|^2, minus x, by plain matrices, with the length of the map's step."""
+    rows = steps(layer, held, ALPHAS, 0)[1]
+    for fold in range(5):
+        (penalty,) = [r.penalty for r in rows if (r.map, r.fold) == (PPT, fold)]
+        train, test = held != fold, held == fold
+        x, y = layer.false[train], layer.own[train]
+        w = np.linalg.solve(x.T @ x + penalty * np.eye(D), x.T @ y).T
+        like_x = layer.own_twin[test] - (y.mean(axis=0) - x.mean(axis=0))
+        gram = w.T @ w
+        step = np.linalg.solve(gram + 0.1 * np.eye(D), gram @ (like_x - layer.false[test]).T).T
+        norms = np.linalg.norm(the(made, PPT, TO_TRUE, 0.1)[test], axis=1, keepdims=True)
+        expected = step * norms / np.linalg.norm(step, axis=1, keepdims=True)
+        assert the(made, table.SEEN_IDENTITY, TO_TRUE, 0.1)[test] == pytest.approx(expected, rel=1e-3, abs=1e-3)

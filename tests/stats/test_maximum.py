@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tomserve.stats.maximum import sign_flips
+from tomserve.stats.maximum import above_all, sign_flips
 
 
 def test_against_all_patterns_of_signs() -> None:
@@ -70,3 +70,41 @@ def test_what_cannot_be_tested_is_refused(effects: np.ndarray) -> None:
 def test_columns_of_unequal_length_are_refused() -> None:
     with pytest.raises(ValueError, match="equal lengths"):
         sign_flips(np.zeros((5, 2)), np.arange(4))
+
+
+def test_to_exceed_one_control_here_and_another_there_is_not_to_exceed_both() -> None:
+    """Two cells; each control does in one of them what the measure does, and nothing in the other."""
+    rng = np.random.default_rng(4)
+    effects = rng.choice([0.0, 1], (80, 2), p=[0.4, 0.6])
+    one, two = effects * [1, 0], effects * [0, 1]
+    assert max(sign_flips(effects - other, range(80)).p for other in (one, two)) < 0.001
+    assert above_all(effects, [one, two], range(80)).p == 1
+    found = above_all(effects, [one, one], range(80))
+    assert (found.cell, found.p) == (1, 1 / 2001)
+    assert found.value == pytest.approx(effects[:, 1].mean())
+
+
+def test_against_nothing_else_it_is_the_same_test_and_doing_nothing_is_always_there() -> None:
+    rng = np.random.default_rng(5)
+    effects, clusters = rng.normal(0.1, 1, (60, 10)), np.repeat(np.arange(20), 3)
+    assert above_all(effects, [], clusters) == sign_flips(effects, clusters)
+    harm = np.full((60, 10), -1.0)
+    assert above_all(np.zeros((60, 10)), [harm], clusters).p == 1, "to be less bad than a control is no effect"
+
+
+def test_above_all_errs_as_often_as_it_says_where_which_control_does_as_much_differs() -> None:
+    """In each cell one of four controls does as much on average; p is below .05 in 5% of draws at most."""
+    rng = np.random.default_rng(6)
+    below = 0
+    for _ in range(200):
+        effects = rng.choice([-1.0, 0, 1], (40, 8), p=[0.1, 0.5, 0.4])
+        controls = [rng.choice([-1.0, 0, 1], (40, 8), p=[0.1, 0.8, 0.1]) for _ in range(4)]
+        for cell in range(8):
+            controls[cell % 4][:, cell] = rng.choice([-1.0, 0, 1], 40, p=[0.1, 0.5, 0.4])
+        below += above_all(effects, controls, np.arange(40), draws=199, seed=int(rng.integers(1 << 30))).p <= 0.05
+    assert below / 200 <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 200)
+
+
+def test_others_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"to compare with of shape \(5, 1\): expected \(5, 2\)"):
+        above_all(np.zeros((5, 2)), [np.zeros((5, 1))], range(5))

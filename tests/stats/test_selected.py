@@ -144,6 +144,14 @@ def test_where_all_are_alike_the_interval_has_some_width(value: float) -> None:
     assert found.adjusted.high - found.adjusted.low > least / 2
 
 
+def test_nothing_exceeds_a_control_by_more_than_everything() -> None:
+    rng = np.random.default_rng(7)
+    effects = np.where(rng.random((40, 2)) < 0.97, 1.0, 0.0)
+    found = selected(effects, {"harms": -effects}, np.arange(40), draws=200)
+    assert found.adjusted.estimate + (found.adjusted.estimate - found.adjusted.low) > 1
+    assert found.adjusted.high == 1
+
+
 def test_one_cluster_and_none_have_no_interval() -> None:
     for n in (0, 5):
         found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)

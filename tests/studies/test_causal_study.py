@@ -24,6 +24,7 @@ from tomserve.causal.flips import net
 from tomserve.causal.table import CONTROLS, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
 from tomserve.errors import ConfigError
 from tomserve.reporting.latex import render
+from tomserve.stats.selected import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
 Tables = Mapping[str, pl.DataFrame]
@@ -128,6 +129,13 @@ def test_a_map_that_a_control_equals_is_significant_by_itself_and_not_above_it()
     assert row["adjusted_low"] <= 0 <= row["adjusted_high"]
     assert row["control"] == SHUFFLED_PAIRS
     assert "shuffled pairs flips +" in outcome(row)[1]
+
+
+def test_nothing_reproduces_nothing() -> None:
+    """Where no control is above 0 in the map's best cell, none is said to do what the map does."""
+    row = {**headline("REPRODUCED"), "control": NOTHING, "control_net": 0.0}
+    assert outcome(headline("REPRODUCED"))[0] == REPRODUCES
+    assert outcome(row)[0] == NOT_SETTLED
 
 
 def test_published_net_looks_for_its_maximum_in_the_window_of_its_source_only() -> None:

@@ -96,13 +96,15 @@ class Said:
 
 
 def said(case: Case, prompt: Prompt, answers: Answers) -> Said:
-    """What the answers to one prompt of a case mean. answers: any number of them."""
+    """What the answers to one prompt of a case mean; one whose logits are not all finite, as of a model that a step has
+    broken, is no choice. answers: any number of them."""
     logits = answers.logits[:, : len(prompt.choices)]
-    chosen = logits.argmax(axis=1)
+    finite = np.isfinite(logits).all(axis=1)
+    chosen = np.where(finite, logits.argmax(axis=1), -1)
     false, true = case.false_choice, case.true_choice
     role = np.full(len(chosen), ROLES.index("other"), np.int8)
     role[chosen == false], role[chosen == true] = ROLES.index("false"), ROLES.index("true")
-    strict = np.isin(answers.top, np.asarray(prompt.choices, np.int64)) & np.isfinite(logits).all(axis=1)
+    strict = np.isin(answers.top, np.asarray(prompt.choices, np.int64)) & finite
     return Said(role, strict, (logits[:, true] - logits[:, false]).astype(np.float32))
 
 

@@ -82,12 +82,13 @@ class Ridge:
 
         y: [n, e], or anything with the same inner products of rows, such as the transpose of R of Y' = Q R.
         """
-        rotated = self._basis.T @ y
+        rotated, rank = self._basis.T @ y, self.s.size
+        rest = self._basis[:, rank:] @ rotated[rank:]  # what no penalty changes
         found = []
         for penalty in np.asarray(penalties, dtype=np.float64):
             weights = np.ones(self._basis.shape[1])
-            weights[: self.s.size] = penalty / (self.s**2 + penalty)
-            residuals = self._basis @ (weights[:, None] * rotated)
+            weights[:rank] = penalty / (self.s**2 + penalty)
+            residuals = self._basis[:, :rank] @ (weights[:rank, None] * rotated[:rank]) + rest
             total = 0.0
             for rows in self._blocks:
                 part = self._basis[rows]

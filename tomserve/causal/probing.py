@@ -1,8 +1,10 @@
 """Reads beliefs out of the states by linear probes, layer by layer: the protagonist's, another person's, and reality.
 
-A probe learns which of the shown choices a person holds for true: its place in the list as it is shown. The
-false-belief story and its true-belief twin, in both orders, are its items, so that neither what is really so nor where
-a choice stands tells what the protagonist believes. It is fitted on the same folds as the maps.
+A probe learns what a person holds for true, in the words of the choice that says so, and reads which of an item's
+choices it is. (Not its place in the list: a model that is asked for the words of its answer has no need of the place,
+and the reference model, in which none could be read, has the words.) The false-belief story and its true-belief twin,
+in both orders, are its items, so that neither what is really so nor where a choice stands tells what the protagonist
+believes. It is fitted on the same folds as the maps.
 """
 
 from __future__ import annotations
@@ -47,8 +49,12 @@ def probed(
     places = np.array([place for *_, place in items], np.int64)
     groups = np.array([scenarios[asked.cases[number].scenario] for number, *_ in items], np.int64)
     own_folds = np.array([folds[number] for number, *_ in items], np.int64)
+    words = {word: code for code, word in enumerate(sorted({word for case in asked.cases for word in case.f.choices}))}
+    offered = np.zeros((len(items), len(words)), dtype=bool)
+    for row, (number, *_) in enumerate(items):
+        offered[row, [words[word] for word in asked.cases[number].f.choices]] = True
     labels = {
-        name: np.array([_label(asked.cases[number], name, told, order) for number, told, order, _ in items], np.int64)
+        name: np.array([words.get(_held(asked.cases[number], name, told), -1) for number, told, *_ in items], np.int64)
         for name in PROBES
     }
     found = []
@@ -57,20 +63,17 @@ def probed(
         for name, wanted in labels.items():
             if len(set(wanted[wanted >= 0].tolist())) < 2:
                 continue
-            one = probe(read, wanted, own_folds, groups, seed)
+            one = probe(read, wanted, own_folds, groups, seed, offered)
             for kind, right in ((TRUE_LABELS, one.right), (SHUFFLED_LABELS, one.shuffled)):
                 found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
         advance(1)
     return pl.concat(found) if found else rows(PROBE, pl.DataFrame())
 
 
-def _label(case: Case, holder: str, told: str, order: int) -> int:
-    """Where the shown list has what somebody holds for true; -1 where nobody knows or it is no choice."""
+def _held(case: Case, holder: str, told: str) -> str:
+    """The choice that somebody holds for true; empty where nobody knows or it is no choice."""
     held = case.holders.get(holder + TELLINGS[told])
-    if held is None or held not in case.f.choices:
-        return -1
-    place = case.f.choices.index(held)
-    return len(case.f.choices) - 1 - place if order else place
+    return held if held is not None and held in case.f.choices else ""
 
 
 def _rows(

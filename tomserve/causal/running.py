@@ -27,7 +27,7 @@ from tomserve.causal.states import States
 from tomserve.causal.table import SCHEMA
 from tomserve.content import files
 from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, MachineError
 from tomserve.runs.listening import MeasureListener, Unheard
 from tomserve.runs.measured import MeasuredRun
 from tomserve.runs.runfolder import default_name, run_path
@@ -49,7 +49,10 @@ class Measured:
 
 
 def run_states(asked: Asked, states: States, backend: Backend, listener: MeasureListener) -> None:
-    """Run every prompt whose states are not there yet."""
+    """Run every prompt whose states are not there yet.
+
+    Raises MachineError for states that are not finite, as a model has whose numbers are too large for its dtype.
+    """
     missing = states.missing
     listener.phase("states", states.prompts)
     listener.advance(states.prompts - len(missing))
@@ -57,6 +60,12 @@ def run_states(asked: Asked, states: States, backend: Backend, listener: Measure
     for start in range(0, len(order), BATCH):
         places = order[start : start + BATCH]
         found: Readings = backend.run([asked.prompts[place] for place in places])
+        if not np.isfinite(found.states).all():
+            layer = int(np.flatnonzero(~np.isfinite(found.states).all(axis=(0, 2)))[0]) + 1
+            raise MachineError(
+                f"the model's states after layer {layer} are not finite, so that they overflow its dtype or its "
+                "weights are broken; measure with --dtype float32, or bfloat16 where that does not fit"
+            )
         states.keep(np.array(places, np.int64), found)
         listener.advance(len(places))
     listener.done()
@@ -96,7 +105,7 @@ def measured(
     folds = drawn_folds(clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
     moves = moving.Moves(asked, states, folds, settings.alphas, settings.seed, on.for_steps)
     listener.phase("re-runs", moving.expected(moves, len(layers)))
-    parts = list(moving.move(moves, backend, layers, run.work / "moves", listener.advance))
+    parts = list(moving.move(moves, backend, layers, run.work / "moves" / asked.digest[-12:], listener.advance))
     listener.done()
     listener.phase("probes", len(layers))
     read = probed(asked, states, folds, layers, settings.seed, listener.advance)

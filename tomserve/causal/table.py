@@ -117,4 +117,5 @@ choices. `strict`: the likeliest token of the whole vocabulary begins one of the
 true-belief choice minus that of the false-belief choice. `displacement`: norm of the step over the norm of the
 (order-averaged) state. `penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of
 W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the
-median norm of the states. `chance`: of a probe, the share of the most frequent label among those it was trained on."""
+median norm of the states. `chance`: of a probe, the share of its fold that is right by
+the most frequent label, of a state's choices, among those the probe was trained on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,37 @@ def sign_flips(effects: npt.ArrayLike, clusters: npt.ArrayLike, draws: int = 200
 
     Raises ValueError for columns of unequal length, no items or no cells, and effects that are not finite.
     """
+    values, sums = _sums(effects, clusters)
+    return _tested(sums, sums.sum(axis=0), len(values), draws, seed)
+
+
+def above_all(
+    effects: npt.ArrayLike, others: Sequence[npt.ArrayLike], clusters: npt.ArrayLike, draws: int = 2000, seed: int = 0
+) -> Maximum:
+    """Test whether there is a cell in which the effects are above 0 and above those of every other measure.
+
+    The value is the largest, over the cells, of the smallest mean difference between the effects and any of the others,
+    where nothing (0) is one of them. It is compared with the largest difference of all cells and all others together
+    under random signs of whole clusters. In each cell at least one of the others does as much where nothing is to be
+    found, and which one that is may change from cell to cell; the largest of those differences is at most the largest
+    of all, so that p errs at most as often as it says, whichever they are. (To take the largest p of a test against
+    each other measure would not do: the effects may exceed one of them here and another one there, and never both.)
+
+    effects: one number for each item and cell [n, c]. others: of the other measures, in the same cells, each [n, c].
+    clusters, draws, seed: as in `sign_flips`. Raises ValueError as `sign_flips` does, and for others of another shape.
+    """
+    values, own = _sums(effects, clusters)
+    sums = [own]
+    for one in others:
+        if np.shape(one) != values.shape:
+            raise ValueError(f"effects to compare with of shape {np.shape(one)}: expected {values.shape}")
+        sums.append(own - _sums(one, clusters)[1])
+    least = np.min([one.sum(axis=0) for one in sums], axis=0)
+    return _tested(np.hstack(sums), least, len(values), draws, seed)
+
+
+def _sums(effects: npt.ArrayLike, clusters: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The effects as numbers, checked [n, c], and their sums over clusters [clusters, c]."""
     values, names = np.asarray(effects, dtype=float), np.asarray(clusters)
     same_length(values, names)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
@@ -49,14 +81,20 @@ def sign_flips(effects: npt.ArrayLike, clusters: npt.ArrayLike, draws: int = 200
     _, index = np.unique(names, return_inverse=True)
     sums = np.zeros((int(index.max()) + 1, values.shape[1]))
     np.add.at(sums, index, values)
-    means = sums.sum(axis=0) / len(values)
+    return values, sums
+
+
+def _tested(sums: npt.NDArray[np.float64], totals: npt.NDArray[np.float64], n: int, draws: int, seed: int) -> Maximum:
+    """The largest of the totals [c], over n items, against the largest of the sums [clusters, columns] under random
+    signs of the clusters."""
+    means = totals / n
     cell = int(means.argmax())
     rng = np.random.default_rng(seed)
     null = np.empty(draws)
-    step = max(1, CHUNK // values.shape[1])
+    step = max(1, CHUNK // sums.shape[1])
     for start in range(0, draws, step):
         signs = 1 - 2 * rng.integers(0, 2, (min(step, draws - start), len(sums)))
-        null[start : start + step] = (signs @ sums).max(axis=1) / len(values)
+        null[start : start + step] = (signs @ sums).max(axis=1) / n
     value = float(means[cell])
     reached = int((null >= value - TIES * float(np.abs(sums).sum(axis=0).max())).sum())
     return Maximum(value, cell, (1 + reached) / (1 + draws), float(np.quantile(null, 0.95)))
