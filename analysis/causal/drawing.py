@@ -27,12 +27,19 @@ class Mark:
 
 
 def lines(
-    marks: Sequence[Mark], series: Sequence[str], domain: tuple[float, float], axis: str, at: float | None = None
+    marks: Sequence[Mark],
+    series: Sequence[str],
+    domain: tuple[float, float],
+    axis: str,
+    at: float | None = None,
+    *,
+    least: int = 300,
 ) -> alt.LayerChart:
     """A chart of lines over layers; whatever lies beyond the axis is drawn at its end.
 
     marks: the values. series: their names in the order of the legend; the first is drawn thick and with its interval as
     a band, the others thin. domain: the ends of the axis. axis: its title. at: where a line of reference lies.
+    least: how wide it is at least, in pixels.
     """
     low, high = domain
     data = [
@@ -46,9 +53,13 @@ def lines(
         }
         for mark in sorted(marks, key=lambda mark: (series.index(mark.series), mark.layer))
     ]
-    colours = [*PALETTE, MUTED, INK][: len(series)]
-    shapes = [*SHAPES, "triangle-left", "circle"][: len(series)]
-    key = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=26, offset=6) if len(series) > 1 else None
+    colours = [*PALETTE, MUTED, INK, INK][: len(series)]
+    shapes = [*SHAPES, "triangle-left", "circle", "square"][: len(series)]
+    key = (
+        alt.Legend(title=None, orient="bottom", columns=3 if len(series) > 4 else 2, columnPadding=26, offset=6)
+        if len(series) > 1
+        else None
+    )
     colour = alt.Color("series:N", scale=alt.Scale(domain=list(series), range=colours), sort=None).legend(key)
     shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=shapes), sort=None).legend(key)
     layers = sorted({mark.layer for mark in marks})
@@ -70,7 +81,9 @@ def lines(
         parts.append(base.mark_line(strokeWidth=width))
         dots = base.mark_point(filled=True, size=26 if width < 2 else 60, opacity=1)
         parts.append(dots.encode(shape=shape, description="words:N"))
-    return alt.LayerChart(layer=parts, width=max(300, min(620, 26 * len(layers))), height=220)
+    return alt.LayerChart(
+        layer=parts, width=max(least, min(620, 26 * len(layers))), height=240 if len(series) > 4 else 220
+    )
 
 
 def _within(value: float, domain: tuple[float, float]) -> float:

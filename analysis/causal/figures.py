@@ -50,7 +50,8 @@ DISPLACEMENT = Figure(
     "How far states were moved",
     MAPS,
     "Each field is the median length of the step of the perspective-taking map, relative to the length of the state "
-    "itself. Above 1 the step is longer than what stood there, and what the model does then is hardly its own.",
+    "itself. Above 1 the step is longer than what stood there, and what the model does then is hardly its own; all "
+    "such fields have the darkest colour.",
     ("cells",),
     caption_below=True,
 )
@@ -124,7 +125,7 @@ def _net(tables: Tables) -> list[Panel]:
             marks += _marks([row for row in own if row["map"] == name], readable(name), "net", "net_low", "net_high")
         series = list(dict.fromkeys(mark.series for mark in marks))
         lowest = min([-0.1, *(mark.value for mark in marks)])
-        chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0)
+        chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0, least=380)
         panels.append(_panel(NET, title, chart, marks, len(panels)))
     return panels
 

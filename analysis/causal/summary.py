@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from tomserve.causal.flips import FEW_ITEMS
-from tomserve.causal.table import NO_OP, PATCH
+from tomserve.causal.table import FALSE, NO_OP, OWN, OWN_TWIN, PATCH, TWIN
 from tomserve.studies import Excerpt
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import cell, finite, p_value, percent, readable
@@ -30,13 +30,17 @@ _CONTROLS = (
     "the strength where that is most, with its 95% interval over scenarios; cells are chosen by other scenarios."
 )
 _ANSWERS = (
-    "Shares of the answers before anything was moved: by the false belief, by the true belief, right, unreadable."
+    "Shares of the answers before anything was moved, by how the story is told and how its choices are ordered. false, "
+    "true: by the false and by the true belief. right: by what is right in that telling. unread: the likeliest token "
+    "begins none of the choices."
 )
+_TOLD = {FALSE: "false belief", OWN: "its p, to you", OWN_TWIN: "its twin, to you", TWIN: "its twin"}
+"""How the tellings of a case are called in a narrow table."""
 _READINGS = "The same effect, counted otherwise. Where these rows differ much, it depends on what is counted."
 _REFERENCES = (
     "changed: answers that become another one. Adding nothing (no op) must change nothing; patch goes the whole way "
     "to the true-belief state, and is what a map could reach; replace no op shows what replacing a state breaks by "
-    "itself."
+    "itself. net: – where a reference has no side that aims at the false belief."
 )
 _PROBES = (
     "right: share of held-out items that a linear probe reads right; minus shuffled: how much less one of shuffled "
@@ -72,7 +76,9 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         yield Excerpt("from one family of stories to another", frame.select(*columns), ("transfer",), _TRANSFER)
     if (frame := tables.get("answers", empty)).height:
         columns = (_of("share_false", "false"), _of("share_true", "true"), _of("right"), _of("unread"))
-        kept = frame.select(*_who(frame), "told", "order", "items", *columns)
+        told = pl.col("told").cast(pl.String).replace(_TOLD)
+        order = pl.col("order").cast(pl.String).replace({"0": "as listed", "1": "reversed"})
+        kept = frame.select(*_who(frame), told, order, "items", *columns)
         yield Excerpt("before anything was moved", kept, ("answers",), _ANSWERS)
 
 
@@ -138,7 +144,8 @@ def _references(frame: pl.DataFrame) -> pl.DataFrame:
     order = {name: place for place, name in enumerate(dict.fromkeys(frame["map"]))}
     kept = kept.sort("model", "benchmark", pl.col("map").replace_strict(order), maintain_order=True)
     named = _name("map").alias("reference")
-    return kept.select(*_who(frame), named, pl.col("layer"), _of("changed"), _of("flip_true", "to true"), _of("net"))
+    net = pl.when(pl.col("net").is_null()).then(pl.lit("–")).otherwise(_of("net")).alias("net")
+    return kept.select(*_who(frame), named, pl.col("layer"), _of("changed"), _of("flip_true", "to true"), net)
 
 
 def _probes(frame: pl.DataFrame) -> pl.DataFrame:

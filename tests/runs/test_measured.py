@@ -249,3 +249,17 @@ def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path:
     assert found is not None
     assert measured.read(tmp_path, found)[0].equals(TABLE)
     assert not list(tmp_path.glob(".tomserve-*")), "what the kill has left behind is swept"
+
+
+def test_a_session_says_what_it_turned_out_to_run_on_and_one_that_did_not_begin_changed_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, environment=None) as run:
+        pass
+    for device in ("cpu", "cuda"):
+        with opened(tmp_path, environment={"torch": "2.1"}) as run:
+            run.measured_on({"device": device})
+    told = manifest(tmp_path)
+    assert [session["measured_on"] for session in told["sessions"]] == [  # type: ignore[attr-defined]
+        *({}, {"torch": "2.1", "device": "cpu"}, {"torch": "2.1", "device": "cuda"})
+    ]
+    (change,) = measured.changes(told)
+    assert change.startswith("device was cpu until the session of ")

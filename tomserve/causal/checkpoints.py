@@ -108,6 +108,8 @@ def resolve(model: str, revision: str | None = None) -> Checkpoint:
         preset = Preset.load(model)
         place = preset.model
     if place == REFERENCE:
+        if revision is not None:
+            raise ConfigError(f"{model}: the model that comes with tomserve has no revisions; leave --revision out")
         folder = reference.folder()
         return _checkpoint(model, str(folder), folder, reference.revision(), preset)  # a digest of all of its files
     folder = Path(place).expanduser()

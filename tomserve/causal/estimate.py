@@ -113,7 +113,7 @@ class Estimate:
             f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps = "
             f"{work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
             f"time: about {_time(self.seconds)} on {self.machine.device} "
-            f"({self.machine.rate / 1e12:.3g} million million operations a second)",
+            f"(at {self.machine.rate / 1e9:,.0f} billion operations a second)",
             f"memory: weights {_bytes(self.weights)}, cache of one prompt {_bytes(self.cache)}, steps "
             f"{_bytes(self.steps)} (layers in {self.groups} group{'s' * (self.groups > 1)})",
             f"disk: states {_bytes(self.states)}, table {_bytes(self.table)}",

@@ -5,6 +5,7 @@ Nothing of this imports torch, but for `load`, which reads the weights.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.estimate import Estimate, Machine, Work, estimate
 from tomserve.causal.settings import Settings
 from tomserve.causal.steering import TRANSFER_LEAST
+from tomserve.causal.tokens import check_strategy, fitting_strategy, prompts_of
 from tomserve.content import digest
+from tomserve.content.files import one_line
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
@@ -30,6 +34,9 @@ FILES = (".jsonl", ".json", ".yaml", ".yml")
 
 ANY_FILE = "items"
 """The benchmark that reads a user's file of items."""
+
+DTYPES = ("float32", "bfloat16", "float16")
+"""The data types that a model may be run in."""
 
 WORDS_A_TOKEN = 0.7
 """How many words a token of an English prompt has, for an estimate without a tokenizer."""
@@ -48,6 +55,14 @@ class On:
     dtype: str | None = None
     batch: int | None = None
     revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,4})?|auto", self.device):
+            raise ConfigError(f"--device {one_line(self.device)}: expected cpu, cuda, cuda:N, or auto for all GPUs")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ConfigError(f"--dtype {one_line(self.dtype)}: expected {', '.join(DTYPES)}")
+        if self.batch is not None and self.batch < 1:
+            raise ConfigError(f"batch is {self.batch}; expected 1 or more prompts")
 
 
 @dataclass(frozen=True)
@@ -91,7 +106,8 @@ def find(settings: Settings, on: On) -> Found:
     """The model and the cases that the settings name; no weights are read.
 
     Raises ConfigError for a model that cannot be measured (quantised, an encoder-decoder, without a chat template), for
-    a benchmark without cases, and for conditions that no case meets; ContentError by file and line.
+    a benchmark without cases, for conditions that no case meets, and for a strategy whose reply does not begin with the
+    answer; ContentError by file and line.
     """
     checkpoint = checkpoints.resolve(settings.model, on.revision)
     name, path = settings.items, settings.path
@@ -104,6 +120,9 @@ def find(settings: Settings, on: On) -> Found:
         draw = benchmarks.draw_of(benchmark, {case.f.benchmark for case in cases})
         drawn = {item.id for item in limited([case.f for case in cases], settings.limit, draw)}
         cases = [case for case in cases if case.f.id in drawn]
+    strategy = Strategy.load(settings.strategy)
+    if cases:
+        check_strategy(strategy, cases[0].f)
     return Found(checkpoint, benchmark.name, tuple(cases), left_out)
 
 
@@ -126,7 +145,6 @@ def load(found: Found, settings: Settings, on: On) -> Subject:
     """
     checkpoints.require_extra()
     from tomserve.causal.hf import loading
-    from tomserve.causal.tokens import fitting_strategy, prompts_of
 
     spread = on.device == "auto"
     loaded = loading.load(
@@ -145,7 +163,7 @@ def load(found: Found, settings: Settings, on: On) -> Subject:
 def planned(settings: Settings, on: On, gpus: int | None = None) -> Estimate:
     """What the measurement takes, without reading any weights. gpus: for a machine with so many; None for this one.
 
-    The length of a prompt is told by the number of its words, unless the tokenizer is at hand. Raises as `find`.
+    The length of a prompt is told by the number of its words. Raises as `find`.
     """
     found = find(settings, on)
     strategy = Strategy.load(settings.strategy)

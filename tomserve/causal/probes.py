@@ -27,7 +27,8 @@ UNSEEN = -1e300
 class Probed:
     """What a probe got right, for every state [m], from a probe that was trained without its fold.
 
-    right: whether the label was read rightly, None where there is no label or nothing to learn from. shuffled: the same
+    right: whether the label was read rightly, None where there is no label, and where no state in training has it, so
+    that there was nothing to learn from. shuffled: the same
     in the control task, where the label is that of a state of another scenario. chance: the share of its fold that a
     reader gets right who knows only how often each label was right in training, NaN where `right` is None.
     """
@@ -47,7 +48,8 @@ def probe(states: Floats, labels: Ints, folds: Ints, groups: Ints, seed: int, of
     states: [m, d]. labels: int64 [m], whole numbers that stand for labels; a negative one stands for an unknown label,
     and its state takes no part. folds: int64 [m]. groups: int64 [m], the scenario of each state. seed: of the control
     task, whose labels are the same for every layer. offered: bool [m, labels], which labels each state may be given,
-    all of them unless it is told. A label that no state in training has is never given before one that some state has.
+    all of them unless it is told. A label that no state in training has is never given before one that some state has,
+    and no state with such a label is counted.
 
     Raises ValueError where a scenario lies in two folds, since then nothing is held out, and where a state is not
     offered its own label.
@@ -75,9 +77,13 @@ def probe(states: Floats, labels: Ints, folds: Ints, groups: Ints, seed: int, of
         ridge = Ridge(states[train], groups[train], intercept=True)
         for of, found in ((np.arange(m), right), (taken, shuffled)):
             read = _read(ridge, labels[of][train], states[test], offered[of][test])
-            found[test] = read == labels[of][test]
+            learnt = np.isin(labels[of][test], labels[of][train])
+            found[test] = np.where(learnt, read == labels[of][test], -1)
         often = np.bincount(labels[train], minlength=offered.shape[1])
-        chance[test] = (np.where(offered[test], often, -1).argmax(axis=1) == labels[test]).mean()
+        learnt = often[labels[test]] > 0
+        if learnt.any():
+            guessed = np.where(offered[test], often, -1).argmax(axis=1) == labels[test]
+            chance[test] = np.where(learnt, guessed[learnt].mean(), np.nan)
     return Probed(_answers(right), _answers(shuffled), chance)
 
 

@@ -40,6 +40,10 @@ BATCH = 64
 """So many prompts are run before their states are kept."""
 
 
+NOTED = ("devices", "hardware", "dtype", "attention", "reruns")
+"""What the manifest notes of a session besides, as the backend describes itself: the numbers may depend on it."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """A finished measurement. folder: of its run. measured: whether anything was left to do."""
@@ -144,7 +148,7 @@ def measure(
     found = find(settings, on)
     settings.chosen(found.checkpoint.layers)
     for reason, count in found.left_out.most_common():
-        listener.note(f"{count:,} false-belief questions make no case: {reason}")
+        listener.note(f"{count:,} false-belief question{'s make' if count > 1 else ' makes'} no case: {reason}")
     folder = run_path(str(place)) if place is not None else runs_root() / default_run(found)
     with MeasuredRun.open(
         folder,
@@ -154,7 +158,6 @@ def measure(
         benchmark=found.benchmark,
         benchmark_digest=found.digest,
         settings=settings.recorded(),
-        environment=environment(on),
         command=command_of(settings),
     ) as run:
         if run.complete:
@@ -163,8 +166,9 @@ def measure(
         listener.note(f"loading {found.checkpoint.name} from {found.checkpoint.place}")
         subject = load(found, settings, on)
         run.log(f"model: {subject.about}")
+        run.measured_on({**environment(on), **{name: subject.about[name] for name in NOTED}})
         for reason, count in subject.asked.left_out.most_common():
-            listener.note(f"{count:,} cases are left out: {reason}")
+            listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
         here = machine(on)
         for line in estimated(found, settings, subject.asked.mean_tokens, here).lines():
             listener.note(line)
@@ -178,9 +182,9 @@ def default_run(found: Found) -> str:
 
 
 def environment(on: On) -> dict[str, object]:
-    """What the manifest notes of a session: the versions of the libraries, and what somebody chose of the machine."""
+    """What the manifest notes of a session beside what the backend says: the versions of the libraries, and the batch."""
     versions = {name: version(name) for name in ("torch", "transformers", "numpy", "polars")}
-    return {**versions, "device": on.device, "dtype": on.dtype, "batch": on.batch}
+    return {**versions, "batch": on.batch or "as many as fit"}
 
 
 def command_of(settings: Settings) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,14 @@ class Settings:
     fewest: int = FEWEST
 
     def __post_init__(self) -> None:
-        if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):
+        if not self.alphas or any(
+            not isinstance(alpha, Real) or not 0 < float(alpha) < float("inf") for alpha in self.alphas
+        ):
             raise ConfigError(f"alphas are {list(self.alphas)}; expected numbers above 0, such as 0.001,0.01")
         if len(set(self.alphas)) != len(self.alphas):
             raise ConfigError(f"alphas are {list(self.alphas)}; each may stand there once")
+        if self.layers is not None and not (self.layers and all(isinstance(layer, Integral) for layer in self.layers)):
+            raise ConfigError(f"layers are {list(self.layers)}; expected whole numbers from 1, such as 4 and 5")
         if self.folds < 2:
             raise ConfigError(f"folds is {self.folds}; expected 2 or more, as a map moves no item it was fitted on")
         if self.fewest < 2:
@@ -74,15 +79,15 @@ class Settings:
             return tuple(range(1, layers + 1))
         if strange := [layer for layer in self.layers if not 1 <= layer <= layers]:
             raise ConfigError(f"layer {strange[0]} is none of this model's; it has layers 1 to {layers}")
-        return tuple(sorted(set(self.layers)))
+        return tuple(sorted({int(layer) for layer in self.layers}))
 
     def recorded(self) -> dict[str, Any]:
         """What the manifest records of these settings, beside the model and the benchmark."""
         return {
             "strategy": self.strategy,
-            "where": list(self.where),
-            "limit": self.limit,
-            "layers": None if self.layers is None else sorted(set(self.layers)),
+            "where": list(self.where) or "the usual ones",
+            "limit": self.limit or "all",
+            "layers": "all" if self.layers is None else sorted({int(layer) for layer in self.layers}),
             "alphas": list(self.alphas),
             "folds": self.folds,
             "seed": self.seed,

@@ -123,6 +123,13 @@ def fitting_strategy(name: str, tokenizer: Tokenizer, overrides: Mapping[str, st
     return strategy
 
 
+def check_strategy(strategy: Strategy, item: Item) -> None:
+    """Raise ConfigError for a strategy that asks several times, or whose reply to the item does not begin with the
+    answer; no tokenizer is needed."""
+    _refuse_several(strategy)
+    _replies(strategy.turn(item), item, strategy)
+
+
 def _refuse_several(strategy: Strategy) -> None:
     if strategy.several:
         raise ConfigError(

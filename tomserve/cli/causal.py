@@ -18,7 +18,7 @@ def causal(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]",
+            metavar="MODEL",
             help="The model: a preset, ORG/NAME on the hub, or ./FOLDER with its weights. If left out: the small model "
             "that comes with tomserve.",
         ),
@@ -43,21 +43,28 @@ def causal(
         int | None, typer.Option(min=1, help="At most this many false-belief questions: whole stories of them.")
     ] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="Strategy whose prompt asks; its reply has to begin with the answer.")
+        str | None,
+        typer.Option(help="Strategy whose prompt asks; its reply has to begin with the answer. If left out: vanilla."),
     ] = None,
     layers: Annotated[
         str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
     ] = None,
     alphas: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Strengths of the change, such as 0.001,0.01; a smaller one moves further."),
+        typer.Option(
+            metavar="LIST",
+            help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. If left out: nine, "
+            "from 0.0001 to 1.",
+        ),
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Into how many parts the stories are divided for holding out.")
+        int | None,
+        typer.Option(min=2, help="Into how many parts the stories are divided for holding out. If left out: 5."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the parts and of all that is random.")] = 0,
     fewest: Annotated[
-        int | None, typer.Option(min=2, help="How many questions must be answered by the false belief, at least.")
+        int | None,
+        typer.Option(min=2, help="How many questions must be answered by the false belief, at least. If left out: 50."),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
     device: Annotated[
@@ -82,7 +89,9 @@ def causal(
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what it takes (time, memory, disk) and end; no weights are read.")
     ] = False,
-    gpus: Annotated[int | None, typer.Option(min=1, help="With --plan: for a machine with so many GPUs.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --plan: for a machine with so many GPUs.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,

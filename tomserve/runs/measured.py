@@ -126,6 +126,15 @@ class MeasuredRun:
         """Add a line with the time to the run's ``log.txt``; an error of writing is ignored."""
         self._folder.log(message)
 
+    def measured_on(self, found: Mapping[str, Any]) -> None:
+        """Note in the manifest what this session turned out to measure on, beside the environment it was opened with.
+
+        found: more names and values, or others in place of those that were given. Raises JournalError.
+        """
+        session = self._manifest.sessions[-1]
+        session.measured_on = {**(session.measured_on or {}), **plain(found)}
+        self._folder.write_manifest(self._manifest)
+
     def write_items(self, items: Iterable[Item]) -> int:
         """Keep the items that are measured in ``items.jsonl``. Returns how many there are. Raises JournalError."""
         count = write_items(self.path / kept.ITEMS, items)
@@ -267,7 +276,8 @@ def changes(manifest: Mapping[str, Any]) -> list[str]:
     """
     said, before = [], None
     for session in manifest.get("sessions") or []:
-        now_there = session.get("measured_on") or {}
+        if not (now_there := session.get("measured_on")):
+            continue  # it ended before it measured anything
         for name in dict.fromkeys((*(before or {}), *now_there)):
             if before is not None and before.get(name) != now_there.get(name):
                 was, is_now = (files.one_line(short(one.get(name))) for one in (before, now_there))

@@ -81,7 +81,7 @@ def test_capped_attention_is_computed_with_its_cap(folder: Path) -> None:
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "mps"])
 def test_devices_that_there_are_not(device: str) -> None:
-    with pytest.raises(ConfigError, match="expected cpu, cuda or cuda:N"):
+    with pytest.raises(ConfigError, match="expected cpu, cuda, cuda:N, or auto"):
         load(resolve("reference"), device=device)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import transformers
 from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.hf.model import HfBackend
 from tomserve.content.files import one_line
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError, MachineError, TomserveError
 from tomserve.serving.hardware import machine_gb
 from tomserve.serving.sizing import BYTES
 
@@ -72,23 +73,33 @@ def load(
     _check_memory(checkpoint, needed, device, chosen, spread="device_map" in layout or "tp_plan" in layout)
     source = _source(checkpoint)
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()  # what it would warn of is refused below, in a line
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
         config = transformers.AutoConfig.from_pretrained(**source)
         if vars(config.get_text_config()).get("attn_logit_softcapping"):
             layout["attn_implementation"] = "eager"  # the only one that applies the cap (Gemma 2)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            config=config, dtype=DTYPES[chosen], use_safetensors=True, **source, **layout
+        model, told = transformers.AutoModelForCausalLM.from_pretrained(
+            config=config,
+            dtype=DTYPES[chosen],
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, with those that are missing
+            **source,
+            **layout,
         )
     except torch.OutOfMemoryError:
         raise MachineError(_too_little(checkpoint, needed, device, chosen)) from None
+    except TomserveError:  # somebody stopped it meanwhile
+        raise
     except Exception as error:  # transformers raises errors of many kinds for files that it cannot read
-        lines = str(error).strip().splitlines()
-        reason = one_line(f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}")[:200]
+        words = " ".join(str(error).split()) or "no reason given"
+        reason = one_line(f"{type(error).__name__}: {words}")[:200]
         raise ConfigError(
             f"{one_line(checkpoint.name)}: transformers {transformers.__version__} cannot load it ({reason}); expected "
             "config.json, tokenizer files and *.safetensors of an architecture that needs no code of its own"
         ) from None
+    _refuse_random(checkpoint, told)
     if not layout.keys() & {"device_map", "tp_plan"}:
         model = model.to(device)
     _refuse_offloaded(checkpoint, model)
@@ -115,7 +126,7 @@ def _device(asked: str | None) -> str:
         return "cuda" if found else "cpu"
     kind, _, number = asked.partition(":")
     if asked != "cpu" and (kind != "cuda" or (number and not number.isdecimal())):
-        raise ConfigError(f"--device {one_line(asked)}: expected cpu, cuda or cuda:N")
+        raise ConfigError(f"--device {one_line(asked)}: expected cpu, cuda, cuda:N, or auto for all GPUs")
     if kind == "cuda" and int(number or 0) >= found:
         raise MachineError(f"--device {asked}: torch sees {found} GPUs here; choose --device cpu, or check the driver")
     return asked
@@ -156,6 +167,16 @@ def _too_little(checkpoint: Checkpoint, needed: int, device: str, dtype: str) ->
         f"{one_line(checkpoint.name)}: its weights take {needed / 1e9:.1f} GB in {dtype}, more than {device} has free; "
         f"{out}, or choose a smaller model"
     )
+
+
+def _refuse_random(checkpoint: Checkpoint, told: Mapping[str, Any]) -> None:
+    """Raise ConfigError where weights of the model are not in its files: transformers would draw them at random."""
+    absent = sorted([*told["missing_keys"], *(name for name, *_ in told["mismatched_keys"])])
+    if absent:
+        raise ConfigError(
+            f"{one_line(checkpoint.name)}: {len(absent)} of its weights are not in its files, or of another shape "
+            f"({one_line(absent[0])[:80]}), so that they would be random; expected *.safetensors that fit config.json"
+        )
 
 
 def _refuse_offloaded(checkpoint: Checkpoint, model: Any) -> None:

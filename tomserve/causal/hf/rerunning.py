@@ -23,6 +23,7 @@ import torch
 from tomserve.causal.hf.blocks import Blocks
 from tomserve.causal.hf.memory import is_out_of_memory
 from tomserve.causal.hf.prefix import Prefix, prefill, stacked_mask
+from tomserve.errors import TomserveError
 
 Method = Literal["stacked", "batched", "full"]
 METHODS: tuple[Method, ...] = ("stacked", "batched", "full")
@@ -145,6 +146,8 @@ class Rerunner:
         self.method = method
         try:
             found = self.logits(tokens, layers * 2, states)
+        except TomserveError:  # somebody stopped it meanwhile
+            raise
         except Exception as error:  # an architecture may fail in any way at what it was not made for
             if is_out_of_memory(error):
                 raise

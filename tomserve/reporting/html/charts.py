@@ -139,7 +139,7 @@ def heat(
     leftmost of several maps side by side needs to).
     """
     scale = (
-        alt.Scale(domain=[0, 1], range=BLUES)
+        alt.Scale(domain=[0, 1], range=BLUES, clamp=True)
         if difference is None
         else alt.Scale(domain=[-difference, difference], range=LOSS_GAIN)
     )
@@ -156,9 +156,7 @@ def heat(
             "column": cell.column,
             "value": cell.value,
             "words": cell.words,
-            "text": f"{cell.value:.2f}"
-            if difference is None
-            else f"{round(cell.value, 2) + 0.0:+.2f}".replace("-", "−"),
+            "text": f"{round(cell.value, 2) + 0.0:{'.2f' if difference is None else '+.2f'}}".replace("-", "−"),
             "ink": CELL_DARK if is_dark else CELL_LIGHT,
         }
         for cell, is_dark in zip(cells, dark, strict=True)

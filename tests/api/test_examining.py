@@ -1,0 +1,77 @@
+"""`tomserve.examine`: the mechanism layer from a script, and from a notebook's running loop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import tomserve
+from tests.helpers.mechanism import write_items
+from tests.helpers.subjects import build
+from tomserve.errors import ConfigError, RunMismatchError
+
+needs_extra = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")), reason="needs the extra `causal`"
+)
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_items(tmp_path_factory.mktemp("items") / "items.jsonl", 60)
+
+
+@needs_extra
+def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(
+    items: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = build("map", tmp_path / "map")
+    capfd.readouterr()
+
+    async def cell() -> tomserve.Run:
+        return tomserve.examine(folder, items, layers=[3], alphas=[0.1], run=tmp_path / "mine")
+
+    run = asyncio.run(cell())
+    assert capfd.readouterr() == ("", "")
+    assert run.folder == tmp_path / "mine"
+    assert run.manifest.complete
+    (row,) = tomserve.analyze(run.scores(), "causal")["headline"].to_dicts()
+    assert (row["items"], row["eligible"], row["layer"], row["alpha"]) == (60, 60, 3, 0.1)
+    assert row["adjusted_low"] > 0
+    before = (tmp_path / "mine/scores.parquet").stat().st_mtime_ns
+    tomserve.examine(str(folder), str(items), layers=[3], alphas=[0.1], run=tmp_path / "mine")
+    assert (tmp_path / "mine/scores.parquet").stat().st_mtime_ns == before, "what is there is not measured again"
+    with pytest.raises(RunMismatchError, match=r"settings\.seed of this run is 0, now it would be 1"):
+        tomserve.examine(folder, items, layers=[3], alphas=[0.1], seed=1, run=tmp_path / "mine")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layers": "3"}, "layers is '3'; expected a list of numbers"),
+        ({"alphas": 0.1}, "alphas is 0.1; expected a list of numbers"),
+        ({"alphas": []}, "expected numbers above 0"),
+        ({"alphas": ["x"]}, "expected numbers above 0"),
+        ({"layers": ["x"]}, "expected whole numbers"),
+        ({"layers": []}, "expected whole numbers"),
+        ({"layers": [9]}, "layer 9 is none of this model's"),
+        ({"folds": 1}, "folds is 1; expected 2 or more"),
+        ({"fewest": 1}, "fewest is 1; expected 2 or more"),
+        ({"limit": 0}, "limit is 0; expected 1 or more"),
+        ({"batch": 0}, "batch is 0; expected 1 or more prompts"),
+        ({"device": "tpu"}, "expected cpu, cuda"),
+        ({"dtype": "int4"}, "expected float32"),
+    ],
+)
+def test_bad_options_are_told_in_a_line(items: Path, tmp_path: Path, options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refusal:
+        tomserve.examine("reference", items, run=tmp_path / "mine", **options)  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "mine").exists()
+
+
+def test_an_option_that_there_is_not() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
+        tomserve.examine(alpha=[0.1])  # type: ignore[call-arg]
