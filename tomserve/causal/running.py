@@ -182,7 +182,8 @@ def default_run(found: Found) -> str:
 
 
 def environment(on: On) -> dict[str, object]:
-    """What the manifest notes of a session beside what the backend says: the versions of the libraries, and the batch."""
+    """What the manifest notes of a session beside what the backend says: the versions of the libraries, and the
+    batch."""
     versions = {name: version(name) for name in ("torch", "transformers", "numpy", "polars")}
     return {**versions, "batch": on.batch or "as many as fit"}
 
