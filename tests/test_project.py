@@ -31,6 +31,7 @@ PUBLIC = [
     "ask",
     "compare",
     "errors",
+    "examine",
     "load",
     "load_scores",
     "read_items",

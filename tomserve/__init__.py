@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
     from tomserve.studies import Study
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "Benchmark",

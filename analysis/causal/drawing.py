@@ -47,8 +47,8 @@ def lines(
         for mark in sorted(marks, key=lambda mark: (series.index(mark.series), mark.layer))
     ]
     colours = [*PALETTE, MUTED, INK][: len(series)]
-    shapes = [*SHAPES, "stroke", "circle"][: len(series)]
-    key = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=14, offset=6) if len(series) > 1 else None
+    shapes = [*SHAPES, "triangle-left", "circle"][: len(series)]
+    key = alt.Legend(title=None, orient="bottom", columns=3, columnPadding=26, offset=6) if len(series) > 1 else None
     colour = alt.Color("series:N", scale=alt.Scale(domain=list(series), range=colours), sort=None).legend(key)
     shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=shapes), sort=None).legend(key)
     layers = sorted({mark.layer for mark in marks})

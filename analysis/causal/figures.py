@@ -8,7 +8,7 @@ from dataclasses import replace
 import altair as alt
 
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
-from tomserve.reporting.html.charts import Cell, heat, side_by_side
+from tomserve.reporting.html.charts import Cell, heat
 from tomserve.reporting.html.panels import AbsentError, drawn, rows_of, short_names, values_of
 from tomserve.reporting.html.svg import draw
 from tomserve.studies import Context, Figure, Panel, Section
@@ -28,11 +28,11 @@ NET = Figure(
     CAUSES,
     "For each layer the thick line is the net effect of the perspective-taking map with its 95% interval over "
     "scenarios: the share of answers that it moves to the true belief, minus the share that it moves when it aims at "
-    "the false belief. The thin lines are controls that move every state equally far, and the patch, which puts the "
-    "true-belief state in its place. Only where the thick line lies above every control is the map evidence of "
+    "the false belief. The thin lines are controls that move every state equally far, and the patch, which goes the "
+    "whole way to the true-belief state. Only where the thick line lies above every control is the map evidence of "
     "anything.",
     ("net_by_layer",),
-    wide=True,
+    caption_below=True,
 )
 CELLS = Figure(
     "causal-cells",
@@ -43,7 +43,7 @@ CELLS = Figure(
     "field of a map is too good, because it is the largest of so many; the verdict counts fields that were chosen on "
     "other items.",
     ("cells",),
-    wide=True,
+    caption_below=True,
 )
 DISPLACEMENT = Figure(
     "causal-displacement",
@@ -52,7 +52,7 @@ DISPLACEMENT = Figure(
     "Each field is the median length of the step of the perspective-taking map, relative to the length of the state "
     "itself. Above 1 the step is longer than what stood there, and what the model does then is hardly its own.",
     ("cells",),
-    wide=True,
+    caption_below=True,
 )
 ERROR = Figure(
     "causal-error",
@@ -62,7 +62,7 @@ ERROR = Figure(
     "on shuffled pairs. At 1, the line across, a map is no better than one that gives zero for everything. What lies "
     "above 2 is drawn at 2.",
     ("fits",),
-    wide=True,
+    caption_below=True,
 )
 PROBES = Figure(
     "causal-probes",
@@ -72,7 +72,7 @@ PROBES = Figure(
     "interval over scenarios, by layer; below it the same probe trained on shuffled labels, and the share of the "
     "most frequent label. The distance between the first two is selectivity. What can be read is not thereby used.",
     ("probes",),
-    wide=True,
+    caption_below=True,
 )
 
 
@@ -129,26 +129,26 @@ def _net(tables: Tables) -> list[Panel]:
 
 
 def _heat(tables: Tables, value: str, figure: Figure) -> list[Panel]:
-    """A heat map over layers and strengths of the map and, for net effects, of the largest control beside it."""
+    """A heat map over layers and strengths of the map and, for net effects, one of the largest control."""
     rows = [row for row in rows_of(tables, "cells", f"model benchmark map fitted layer alpha {value}")
             if row["fitted"] == HELD_OUT]  # fmt: skip
     panels: list[Panel] = []
     for title, own in _arms(rows):
         names = [PPT, *([control] if value == "net" and (control := _largest(tables, own[0])) else [])]
-        maps: list[alt.LayerChart] = []
-        words: list[str] = []
         for name in names:
             chosen = [row for row in own if row["map"] == name and finite(row[value]) is not None]
             cells = [_cell(row, value) for row in chosen]
             down = [f"layer {layer}" for layer in sorted({int(str(row["layer"])) for row in chosen})]
             across = [f"{alpha:g}" for alpha in sorted({float(str(row["alpha"])) for row in chosen})]
             if cells:
-                maps.append(heat(cells, down, across, readable(name), names=not maps))
-                words += [cell.words for cell in cells]
-        if maps:
-            label = f"{figure.title}, heat map: {title}. " + "; ".join(words) + "."
-            panels.append(Panel(title, draw(side_by_side(maps), label, f"{figure.name}-{len(panels)}")))
+                shown = f"{title}: {readable(name)}"
+                label = f"{figure.title}, heat map: {shown}. " + "; ".join(cell.words for cell in cells) + "."
+                panels.append(Panel(shown, draw(heat(cells, down, across, "alpha"), label, _place(figure, panels))))
     return panels
+
+
+def _place(figure: Figure, panels: Sequence[Panel]) -> str:
+    return f"{figure.name}-{len(panels)}"
 
 
 def _cell(row: Row, value: str) -> Cell:

@@ -29,8 +29,8 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.Float64, "control_net control_net_low control_net_high adjusted adjusted_low adjusted_high"),
     **_columns(pl.Float64, "p_net p_over_controls null_95 ceiling ceiling_low ceiling_high"),
     **_columns(pl.Float64, "net_of_ceiling adjusted_of_ceiling"),
-    **_columns(pl.Int64, "layer layers"),
-    **_columns(pl.Float64, "alpha chosen_share"),
+    **_columns(pl.Int64, "layer layers adjusted_layer"),
+    **_columns(pl.Float64, "alpha chosen_share adjusted_alpha"),
     **_columns(pl.Boolean, "alpha_at_edge"),
     **_columns(pl.Float64, "error displacement no_op_changes"),
     **_columns(pl.Int64, "no_op_moves cells ceiling_layer items_needed"),
@@ -86,6 +86,7 @@ def _chosen(best: Chosen | None) -> Record:
         **interval("control_net", best.control),
         **interval("adjusted", best.adjusted),
         **{"counted": best.items, "layer": best.layer, "alpha": best.alpha, "chosen_share": best.share},
+        **dict(zip(("adjusted_layer", "adjusted_alpha"), best.where, strict=True)),
     }
 
 

@@ -20,34 +20,37 @@ _CHOSEN = (
 _CONTROLS = (
     "shuffled_pairs: a map fitted on pairs put together at random; shuffled_target: the map, aimed at the state of "
     "another item; random_map: a random map with the same singular values; random_direction: a random direction; "
-    "identity: no map at all; shifted_identity: the same after both means are taken off; mean_difference: the same "
-    "step for every item. Each is scaled to move every state as far as the map does."
+    "identity: no map at all; shifted_identity: the same after both means are taken off; seen_identity: the same "
+    "within what the map sees, which leaves out what only the target's states vary in; mean_difference: the same step "
+    "for every item. Each is scaled to move every state as far as the map does."
 )
 
 NOTES = {
     "headline": f"A row for each model and benchmark. {_ELIGIBLE} {_NET}. {_CHOSEN}. control is the control that was "
-    "the largest most often where cells were chosen (nothing, where none was above 0), control_net the net effect of "
-    "the largest one on the scenarios that did not choose it. adjusted is net minus that, with its interval: this is "
-    "the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how often the largest "
-    "net effect of all cells is as large when the signs of whole scenarios are flipped at random; null_95: what that "
-    "largest value stays below in 95% of the flips. p_over_controls is the same for the map minus one control in the "
-    "same cell, the largest p over all controls. ceiling is the net effect of the true-belief state itself, put in "
-    "place of the item's own, in the best layer, chosen likewise; net_of_ceiling and adjusted_of_ceiling are shares "
-    "of it, and empty where it is not clearly above 0. no_op_changes is the share of answers that change although "
-    "nothing is added, and must be 0. counted: the eligible items that have every move. error is the leave-one-out "
-    "error of the map in the chosen layer, displacement the length of its step relative to the state, alpha_at_edge "
-    "whether the chosen strength is the weakest or the strongest that was tried. items_needed: so many eligible "
-    "items would give intervals of 5 points on either side, if they vary as these do. published_net counts as the "
-    "source does: the map is fitted on the items on which it is tried, the likelier choice counts whatever else the "
-    "model would say, and the largest of all cells with alpha from 0.0001 to 0.01 is reported; published_control "
-    "comes closest to it by the same measure (its map is fitted without the item), and reproduced says whether it "
-    "reaches 80% of it.",
+    "the largest most often in the cell that is the map's best one (nothing, where none was above 0), control_net the "
+    "net effect of the largest one there, on the scenarios that did not choose it. adjusted is what the map has over "
+    "the largest control in the cell where that is most (adjusted_layer, adjusted_alpha; mostly another cell than the "
+    "map's best one, so that it is not net minus control_net), on the scenarios that did not choose it, with its "
+    "interval: this is the number to judge by; adding nothing, whose effect is 0, is a control as well. p_net: how "
+    "often the largest net effect of all cells is as large when the signs of whole scenarios are flipped at random; "
+    "null_95: what that largest value stays below in 95% of the flips. p_over_controls is the same for the map minus "
+    "one control in the same cell, the largest p over all controls. ceiling is the net effect of the patch, the whole "
+    "step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
+    "adjusted_of_ceiling are shares of it, and empty where it is not clearly above 0. no_op_changes is the share of "
+    "answers that change although nothing is added, and must be 0. counted: the eligible items that have every move. "
+    "error is the leave-one-out error of the map in the chosen layer, displacement the length of its step relative "
+    "to the state, alpha_at_edge whether the chosen strength is the weakest or the strongest that was tried. "
+    "items_needed: so many eligible items would give intervals of 5 points on either side, if they vary as these do. "
+    "published_net counts as the source does: the map is fitted on the items on which it is tried, the likelier "
+    "choice counts whatever else the model would say, and the largest of all cells with alpha from 0.0001 to 0.01 is "
+    "reported; published_control comes closest to it by the same measure (its map is fitted without the item), and "
+    "reproduced says whether it reaches 80% of it.",
     "net_by_layer": f"The map, every control and the patch in each layer. {_NET}. Only alpha is chosen here, on the "
     "other half of the scenarios; alpha is the one chosen most often. mean_over_alphas is the mean over all of them, "
     f"without a choice. Many layers stand here, and the largest of them is too good. {_CONTROLS}",
     "controls": f"Each control with its own best layer and strength. {_NET}. difference is the net effect of the map "
-    "minus that of this control alone (or minus 0, where the control is below that), each at the cell that the other "
-    "half of the scenarios chooses, with its 95% interval; p is that of the largest difference over all cells. "
+    "minus that of this control alone (or minus 0, where the control is below that), in the cell where that is most, as "
+    "the other half of the scenarios chooses it, with its 95% interval; p is that of the largest difference over all cells. "
     f"{_CONTROLS}",
     "cells": "Every layer and strength of every map, without any choice: flip_true and flip_false are the shares of "
     "the eligible items whose answer becomes the true-belief choice under a move towards the true-belief and the "
@@ -62,8 +65,8 @@ NOTES = {
     "count as 0; by the likelier choice alone, whatever token is the likeliest; in either order of the choices alone. "
     "Where the readings differ much, the answer depends on what is counted.",
     "references": "What needs no map, in each layer over the eligible items. no_op adds nothing, and must change "
-    "nothing. patch puts the true-belief state of the item in place of its own (flip_true; the ceiling), or the "
-    "false-belief state as the protagonist saw it (flip_false); patch_twin the true-belief state as told in the "
+    "nothing. patch goes the whole way to the true-belief state of the item (flip_true; the ceiling), or to the "
+    "false-belief state as the protagonist saw it (flip_false); patch_twin to the true-belief state as told in the "
     "third person. replace_no_op puts the mean of both orders in place of each order's own: what it changes, "
     "replacement breaks by itself. changed is the share of answers that become another choice, or unreadable.",
     "probes": "What a linear classifier reads out of states of scenarios that it was not trained on. told: in which "
@@ -72,9 +75,9 @@ NOTES = {
     "selectivity is accuracy minus shuffled, with a t interval over scenarios: what is read because the state says it, "
     "and not because a classifier can learn anything. What can be read is not thereby used.",
     "transfer": "A map that was fitted on one family of stories (fitted_on), tried on the eligible items of another "
-    f"(applied_to). {_NET}. {_CHOSEN}. adjusted is net minus the larger of the controls that were fitted alike "
-    "(shuffled_pairs and identity); within is the net effect of maps that were fitted across families, without the "
-    "item's scenario, on the same items.",
+    f"(applied_to). {_NET}. {_CHOSEN}. adjusted is what the map has over the larger of the controls "
+    "that were fitted alike (shuffled_pairs and identity) in the cell where that is most; within is the net effect of "
+    "maps that were fitted across families, without the item's scenario, on the same items.",
     "answers": "What the model said before anything was moved, by telling and order of the choices (0: as the item "
     "lists them, 1: reversed). false is the false-belief story, own the same as the protagonist saw it, told to you; "
     "own_twin and twin are the stories in which the protagonist noticed, told to you and in the third person. "

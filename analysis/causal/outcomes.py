@@ -28,8 +28,8 @@ def outcome(row: Row) -> tuple[str, str]:
     It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, and where the direct
     patch of the true-belief state does not clearly move them either. The map causes the answer where the interval of
     adjusted lies above 0 and both max-statistics have p < .05. A control reproduces it where the net effect is above 0,
-    and the interval of adjusted holds 0 and excludes half of the net effect: the control has more than half of it.
-    There is no effect where the interval of the net effect lies below MARGIN and is not above 0.
+    and the interval of adjusted holds 0 and excludes half of the net effect: no cell is left in which the map has half
+    of it for itself. There is no effect where the interval of the net effect lies below MARGIN and is not above 0.
     """
     if why := _unmeasured(row):
         return NOT_MEASURED, why
@@ -42,13 +42,14 @@ def outcome(row: Row) -> tuple[str, str]:
     bounds = f"{signed(adjusted)} [{signed(least)}, {signed(most)}] points"
     if least > 0 and tested:
         return CAUSES, (
-            f"The net effect is larger than that of the largest control by {bounds}, and so it is over all cells at "
+            f"In its cell the map exceeds the largest control by {bounds}, and so it does over all cells at "
             f"once ({p_value(over or 0.0)} against every control)."
         )
     if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2):
         return REPRODUCES, (
-            f"Moves by the map do flip answers, but {readable(row.get('control'))} reaches "
-            f"{signed(row.get('control_net'))} of {signed(net)} points; the difference is {bounds}."
+            f"Moves by the map do flip answers ({signed(net)} points), but {readable(row.get('control'))} flips "
+            f"{signed(row.get('control_net'))} at the same layer and length; nowhere has the map more than "
+            f"{bounds} over its largest control."
         )
     if low <= 0 and high <= MARGIN:
         return NO_EFFECT, (
@@ -76,14 +77,14 @@ def _unmeasured(row: Row) -> str:
     if ceiling is None or ceiling <= 0:
         reached = signed(row.get("ceiling"))
         return (
-            f"Even the true-belief state itself, put in place of the item's own, has a net effect of only {reached} "
+            f"Even the whole step to the true-belief state has a net effect of only {reached} "
             "points, whose interval does not lie above 0: the answer is not read from the last token of these layers."
         )
     return ""
 
 
 def _unsettled(row: Row, bounds: str, above: bool) -> str:
-    text = f"The map exceeds the largest control ({readable(row.get('control'))}) by {bounds}"
+    text = f"Where it does most, the map exceeds the largest control by {bounds}"
     if above:
         text += ", but over all cells at once it is not clearly above every control"
         p = finite(row.get("p_over_controls"))

@@ -22,10 +22,11 @@ FEW_SCENARIOS = 8
 @dataclass(frozen=True)
 class Chosen:
     """What `chosen` finds, each with its 95% interval: the net effect, that of each control, that of the control that
-    was the largest where cells were chosen, and the net effect minus that.
+    is the largest in the map's best cell, and what the map has over the largest control where that is most.
 
     `largest`: the control that was the largest most often, NOTHING where none was above 0. `layer`, `alpha`, `share`:
-    the cell that was chosen most often, and in which share of the splits. `items`: how many were counted; those that
+    the cell that was chosen most often, and in which share of the splits. `where`: the cell that was chosen most often
+    for `adjusted`. `items`: how many were counted; those that
     lack a cell are not.
     """
 
@@ -37,6 +38,7 @@ class Chosen:
     layer: int
     alpha: float | None
     share: float
+    where: tuple[int, float | None]
     items: int
 
 
@@ -45,11 +47,12 @@ def chosen(
 ) -> Chosen | None:
     """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selected.
 
-    own: of the map. controls: by name, of the same items; each has its own best cell. scenarios: of each item [items].
-    draws: of the bootstrap. splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios.
+    own: of the map. controls: by name, of the same items in the same cells; others are left out. scenarios: of each
+    item [items]. draws: of the bootstrap. splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS
+    scenarios.
     """
     kept = complete(own, *controls.values())
-    named = {name: effects.values[kept] for name, effects in controls.items() if effects.values.shape[1]}
+    named = {name: effects.values[kept] for name, effects in controls.items() if effects.cells == own.cells}
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return None
     found: Selected = selected(own.values[kept], named, scenarios[kept], splits=splits, draws=draws)
@@ -57,7 +60,7 @@ def chosen(
     layer, alpha = own.cells[place]
     return Chosen(
         *(found.net, found.controls, found.control, found.adjusted, found.largest),
-        *(layer, alpha, float(found.chosen[place]), int(kept.sum())),
+        *(layer, alpha, float(found.chosen[place]), own.cells[int(np.argmax(found.where))], int(kept.sum())),
     )
 
 

@@ -4,8 +4,8 @@
     tomserve analyze RUN --study causal       # the tables of a run that was measured
 
 It reads the table of a measurement (tomserve.causal.table), not answers. The number to judge by is `adjusted`, the net
-effect of the map minus that of the largest control, at a layer and strength that other scenarios chose; the NetEffect
-of the framework's source stands beside it. `notes` says what each table means.
+effect of the map minus that of the largest control in the same cell, at a layer and strength that other scenarios
+chose; the NetEffect of the framework's source stands beside it. `notes` says what each table means.
 
 headline          a row for each model: net effect, largest control, adjusted, tests, ceiling, published NetEffect
 controls          each control, and how much more the map does

@@ -17,21 +17,26 @@ from .probes import ALL
 
 _HEADLINE = (
     "eligible: items that the model answers by the false belief before it is moved. net: the share of them that the "
-    "map moves to the true belief, minus the share that it moves when it aims at the false belief. adjusted: net "
-    "minus the largest control, with its 95% interval: the number to judge by. published: the source's NetEffect, "
-    "in-sample and the best of all cells, and the control that comes closest to it."
+    "map moves to the true belief, minus the share that it moves when it aims at the false belief. largest "
+    "control: in the same cell. adjusted: what the map has over its largest control in the cell where that is most, "
+    "with its 95% interval: the number to judge by."
+)
+_PUBLISHED = (
+    "The source's NetEffect: the map is fitted on the very items, the likelier choice counts, and the largest of all "
+    "cells is reported. By the same measure the control beside it comes closest. It is no evidence by itself."
 )
 _CONTROLS = (
-    "Controls move every state as far as the map does. map minus it: how much more the map does, with its 95% interval "
-    "over scenarios; both at the layer and strength that other scenarios choose."
+    "Controls move every state as far as the map does. map minus it: what the map has over it in the layer and at "
+    "the strength where that is most, with its 95% interval over scenarios; cells are chosen by other scenarios."
 )
 _ANSWERS = (
     "Shares of the answers before anything was moved: by the false belief, by the true belief, right, unreadable."
 )
 _READINGS = "The same effect, counted otherwise. Where these rows differ much, it depends on what is counted."
 _REFERENCES = (
-    "changed: answers that become another one. Adding nothing (no op) must change nothing; patch puts the true-belief "
-    "state itself in place, and is what a map could reach; replace no op shows what replacing a state breaks by itself."
+    "changed: answers that become another one. Adding nothing (no op) must change nothing; patch goes the whole way "
+    "to the true-belief state, and is what a map could reach; replace no op shows what replacing a state breaks by "
+    "itself."
 )
 _PROBES = (
     "right: share of held-out items that a linear probe reads right; minus shuffled: how much less one of shuffled "
@@ -49,6 +54,8 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     empty = pl.DataFrame()
     if (frame := tables.get("headline", empty)).height:
         yield Excerpt("does it cause the answer?", _headline(frame), ("headline",), _HEADLINE)
+        counted = frame.filter(pl.col("published_net").is_not_null())
+        yield Excerpt("as its source counts", _published(counted), ("headline",), _PUBLISHED)
     if (frame := tables.get("controls", empty)).height:
         columns = (*_who(frame), _name("control"), _with("net"), _with("difference", "map minus it [95%]"), _p())
         yield Excerpt("the map beside its controls", frame.select(*columns), ("controls",), _CONTROLS)
@@ -88,6 +95,17 @@ def _with(column: str, name: str = "") -> pl.Expr:
     return pl.when(pl.col(f"{column}_low").is_null()).then(alone).otherwise(ends).alias(name or f"{column} [95%]")
 
 
+def _alpha(column: str) -> pl.Expr:
+    """A strength as it is written, since three decimals would make the small ones 0."""
+    return pl.col(column).map_elements(lambda alpha: f"{alpha:g}", pl.String).alias("alpha")
+
+
+def _yes(column: str) -> pl.Expr:
+    return pl.when(pl.col(column).is_null()).then(pl.lit("?")).otherwise(
+        pl.when(pl.col(column)).then(pl.lit("yes")).otherwise(pl.lit("no"))
+    )  # fmt: skip
+
+
 def _p() -> pl.Expr:
     shown = pl.col("p").map_elements(lambda p: p_value(p).removeprefix("p ").removeprefix("= "), pl.String)
     return shown.fill_null("?").alias("p")
@@ -101,7 +119,15 @@ def _headline(frame: pl.DataFrame) -> pl.DataFrame:
         *_who(frame),
         pl.format("{}/{}", "eligible", "items").alias("eligible"),
         *(_with("net"), control.alias("largest control"), _with("adjusted")),
-        _of("published_net", "published"),
+    )
+
+
+def _published(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(
+        *_who(frame),
+        *(_of("published_net", "NetEffect"), pl.col("published_layer").alias("layer")),
+        *(_alpha("published_alpha"), _name("published_control").alias("closest control")),
+        *(_of("published_control_net", "its"), _yes("reproduced").alias("reproduces it")),
     )
 
 

@@ -66,7 +66,7 @@ def _lead(row: Row, *, several: bool) -> str:
     if finite(row.get("net")) is None:
         return f"{where}{counted}; {outcome(row)[0]}"
     adjusted = f"{signed(row['adjusted'])} [{signed(row['adjusted_low'])}, {signed(row['adjusted_high'])}]"
-    return f"{where}{counted}; net effect {signed(row['net'])} points, {adjusted} above the largest control"
+    return f"{where}{counted}; net effect {signed(row['net'])} points, at most {adjusted} above its largest control"
 
 
 def _own(tables: Tables, name: str, row: Row) -> list[Row]:
@@ -96,17 +96,17 @@ def _cause(row: Row, where: str) -> Card:
             f"{signed(most)} points in 95% of cases."
         )  # fmt: skip
         net = f"{signed(row['net'])} [{signed(row['net_low'])}, {signed(row['net_high'])}] points"
-        control = f"the largest control is {readable(row['control'])} with {signed(row['control_net'])} points"
+        control = f"the largest control there is {readable(row['control'])} with {signed(row['control_net'])} points"
         if row["control"] == NOTHING:
-            control = "no control is above 0"
+            control = "no control is above 0 there"
         grounds.append(("net effect", f"It is {net}, and {control}.{tested}"))
     share = finite(row.get("adjusted_of_ceiling"))
     if share is not None:
         grounds.append(
             (
                 "ceiling",
-                f"The true-belief state itself moves {signed(row['ceiling'])} points; the excess over the largest "
-                f"control is {percent(max(0.0, share))} of that.",
+                f"The whole step to the true-belief state has {signed(row['ceiling'])} points; the most that the "
+                f"map has over its largest control is {percent(max(0.0, share))} of that.",
             )
         )
     if (printed := finite(row.get("published_net"))) is not None:

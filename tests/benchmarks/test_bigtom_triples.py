@@ -10,8 +10,9 @@ import pytest
 
 from tests.conftest import ROOT, data_file
 from tomserve.benchmarks.bigtom.template import Template, read
-from tomserve.benchmarks.bigtom.triples import Triple, triple, triples
+from tomserve.benchmarks.bigtom.triples import Triple, cases, triple, triples
 from tomserve.benchmarks.bigtom.you import YOU, I, told
+from tomserve.benchmarks.case import Case, NoCase, problem
 from tomserve.stability.pronouns import PRONOUN
 
 SMALL = ROOT / "tests/data/bigtom_small.csv"
@@ -98,13 +99,47 @@ def test_the_known_file_has_triples_enough() -> None:
     path = data_file("bigtom.csv")
     templates = read(path.read_text("utf-8-sig"), path)
     made = [triple(template) for template in templates]
-    assert Counter(isinstance(one, Triple) for one in made)[True] == 153
+    assert Counter(isinstance(one, Triple) for one in made)[True] == 144
     wrong = re.compile(r"\b(?:you (?:is|has|does|was|\w+ly \w+s)|I (?:is|are|has|does)|(?:you|I)['’]s|I \w+es)\b")
     for found, template in zip(made, templates, strict=True):
         if isinstance(found, Triple):
             texts = [*found.p_twin.story, found.p.question, *found.p.choices]
+            assert "eknown" not in " ".join(texts)
+            assert "you unknowingly" not in " ".join(texts)
             for text in texts:
                 assert template.person not in text
                 assert not PRONOUN.search(text)
                 assert not wrong.search(text)
             assert found.p.meaning(found.p.answer) == found.f.answer != found.p_twin.meaning(found.p_twin.answer)
+
+
+def test_an_event_of_which_the_person_knows_nothing_makes_no_triple(small: list[Template]) -> None:
+    told = SMALL.read_text().replace("While Ines is at the shed, a goat", "Unbeknownst to Ines, a goat")
+    (hidden, *_) = read(told, SMALL)
+    assert triple(hidden) == "the event says that the person knows nothing of it"
+
+
+def test_a_template_makes_a_case_for_each_task_and_the_reasons_are_given(small: list[Template]) -> None:
+    found = list(cases(small))
+    made = [case for case in found if isinstance(case, Case)]
+    assert [isinstance(case, Case) for case in found[:3]] == [True, True, False]
+    refused = [case for case in found if isinstance(case, NoCase)]
+    assert {case.reason for case in refused if case.item.factors["template"] == 2} == {
+        "it is not sure whom a pronoun means"
+    }
+    assert all(problem(case) is None for case in made)
+    belief, action, *_ = made
+    assert belief.holders == {
+        "protagonist": "Ines believes the barrel is full.",
+        "other": None,
+        "reality": "Ines believes the barrel is empty.",
+        "protagonist_in_twin": "Ines believes the barrel is empty.",
+        "other_in_twin": None,
+        "reality_in_twin": "Ines believes the barrel is empty.",
+    }
+    assert belief.factors["protagonist"] == belief.f.answer
+    assert action.holders == {}
+    assert belief.twin is not None
+    assert belief.twin.story[-1] == "Ines sees the goat knock the barrel over."
+    assert (belief.twin.choices, belief.twin.base) == (belief.f.choices, belief.f.id)
+    assert belief.scenario == belief.own.cluster == belief.twin.cluster

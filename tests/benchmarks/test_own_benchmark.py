@@ -353,3 +353,47 @@ def test_a_reason_for_no_variant_is_one_short_line(cli: Cli, tmp_path: Path) -> 
     with pytest.raises(InapplicableError) as raised:
         found(next(benchmarks.load(str(path))), stability.PERSON)
     assert str(raised.value) == ("too long " * 100)[:200]
+
+
+CASES = (
+    "from tomserve.benchmarks import Case, NoCase\n"
+    "def tell(name, answer):\n"
+    "    return Item(**{**FIELDS, 'id': name, 'base': None if name == 'f' else 'f', 'cluster': 'f', 'answer': answer})\n"
+    "CASE = Case(tell('f', 'tea'), tell('p', 'tea'), tell('t', 'salt'), tell('u', 'salt'))\n"
+    "BAD = Case(tell('f', 'tea'), tell('p', 'salt'), tell('t', 'salt'))\n"
+)
+GIVEN = {
+    "it fails": ("[1 / 0]", r"own\.py:\d+: cases failed \(ZeroDivisionError"),
+    "it fails later": ("(CASE if n else 1 / n for n in (1, 0))", r"own\.py:\d+: cases failed after 1 cases \(Zero"),
+    "no iterator": ("3", r"own\.py: cases gave 3; expected an iterator of tomserve\.benchmarks\.Case"),
+    "something else": ("['f']", r"own\.py: cases gave 'f'; expected a tomserve\.benchmarks\.Case"),
+    "what is no case": ("[BAD]", r"own\.py: item 'p': its answer means 'salt'; expected 'tea', as of f"),
+    "the same twice": ("[CASE, CASE]", r"own\.py: cases gave the item 'f' twice"),
+    "nothing": ("[]", r"no question makes a case \(none is about a false belief\)"),
+    "reasons alone": ("[NoCase(CASE.f, 'it is told badly')]", r"no question makes a case \(it is told badly: 1\)"),
+}
+
+
+def with_cases(tmp_path: Path, given: str) -> Benchmark:
+    text = f"{HEAD}{CASES}BENCHMARK = Benchmark('mine', load, cases=lambda path, where: {given})\n"
+    return benchmarks.get(str(written(tmp_path, text)))
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_cases_that_are_wrong_are_told_in_one_line(name: str, tmp_path: Path) -> None:
+    given, expected = GIVEN[name]
+    with pytest.raises(ConfigError, match=expected) as refused:
+        list(with_cases(tmp_path, given).found_cases())
+    assert "\n" not in str(refused.value)
+
+
+def test_cases_of_a_file_carry_the_name_of_its_benchmark(tmp_path: Path) -> None:
+    (case,) = with_cases(tmp_path, "[CASE]").found_cases()
+    assert case.twin is not None
+    assert {one.benchmark for one in (case.f, case.own, case.own_twin, case.twin)} == {"mine"}
+
+
+@pytest.mark.parametrize("field", [{"cases": 3}, {"usual_cases": "order=1"}, {"usual_cases": (1,)}])
+def test_fields_about_cases_are_checked(field: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(field))):
+        Benchmark("mine", lambda path, gold: iter(()), **field)  # type: ignore[arg-type]

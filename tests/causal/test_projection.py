@@ -41,7 +41,7 @@ def test_against_50_digits() -> None:
     before, wanted = (mpmath.matrix(of[0].tolist()) for of in (x, target))
     exact = mpmath.lu_solve(full.T * full + mpmath.mpf(alpha) * mpmath.eye(d), full.T * (wanted - full * before))
     truth = np.array([float(one) for one in exact])  # of the displacement, since x itself is given
-    found = (w.move(x, target, [alpha]) - x)[0, 0]
+    found = w.displacements(x, target, [alpha])[0, 0]
     assert np.linalg.norm(found - truth) / np.linalg.norm(truth) < 1e-12
 
 

@@ -121,9 +121,32 @@ def test_controls_are_what_they_are_called(layer: LayerStates, held: np.ndarray,
         assert cosines(table.MEAN_DIFFERENCE, target, means) == pytest.approx(1)
         shift = np.stack([(layer.own - layer.false)[held != fold].mean(axis=0) for fold in held])
         assert cosines(table.SHIFTED_IDENTITY, target, goal - layer.false - shift) == pytest.approx(1)
+    assert cosines(table.SEEN_IDENTITY, TO_TRUE, the(made, PPT, TO_TRUE, 0.1)).mean() < 0.9, "the planted map is none"
     assert np.abs(cosines(table.RANDOM_DIRECTION, TO_TRUE, layer.own_twin - layer.false)).mean() < 0.3
     for name in (table.RANDOM_MAP, table.SHUFFLED_PAIRS, table.SHUFFLED_TARGET):
         assert cosines(name, TO_TRUE, the(made, PPT, TO_TRUE, 0.1)).mean() < 0.8, name
+
+
+def test_what_both_kinds_of_states_share_is_moved_alike_without_what_only_the_target_varies_in(
+    layer: LayerStates, held: np.ndarray
+) -> None:
+    """Where y is x but for a shift and for directions that x lies in never, W = I within what W sees goes where W does,
+    and W = I with the same norm does not."""
+    rng = np.random.default_rng(5)
+    half = np.arange(D) < D // 2
+    x, other = (rng.standard_normal((N, D)) * half for _ in range(2))
+    loud = lambda: 2 * rng.standard_normal((N, D)) * ~half  # noqa: E731
+    shared = replace(layer, false=x, own=x + loud() + half, own_twin=other + loud() + half)
+    made = steps(shared, held, ALPHAS, 0)[0]
+    goal = the(made, PPT, TO_TRUE, ALPHAS[0])
+
+    def alike(name: str) -> float:
+        step = the(made, name, TO_TRUE, ALPHAS[0])
+        return float(((step * goal).sum(1) / np.linalg.norm(step, axis=1) / np.linalg.norm(goal, axis=1)).mean())
+
+    seen = alike(table.SEEN_IDENTITY)
+    assert seen > 0.5
+    assert max(alike(table.IDENTITY), alike(table.SHIFTED_IDENTITY)) < seen - 0.1
 
 
 def test_references(layer: LayerStates, made: list[Step]) -> None:

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "make eval BENCHMARK=worlds LIMIT=300": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
+    "make causal": "tests/cli/test_causal.py measures the same model, by the command that this calls, on fewer questions",
     "make lint": "the continuous integration runs it",
     "make docs": "tests/test_docs.py builds the same site, by the same builder",
 }
@@ -151,6 +152,8 @@ class Reader:
                 words.append("MODEL=my-model")  # the endpoint of this test serves two
             if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
                 words.append(f"LIMIT={ENOUGH}")
+        elif words[1] == "causal" and "--plan" not in words:
+            words += ["--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03"]
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:

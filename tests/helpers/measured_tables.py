@@ -141,7 +141,11 @@ class _Table:
                     "role_before": pl.Series(role_before),
                     "role": pl.Series(np.where(flips & before, "true", role_before)),
                     **{"kind": pl.lit(t.MOVE), "map": pl.lit(name), "fitted": pl.lit(fitted), "layer": pl.lit(layer)},
-                    **{"alpha": pl.lit(alpha, pl.Float64), "target": pl.lit(target), "order": pl.lit(order)},
+                    **{
+                        "alpha": pl.lit(alpha, pl.Float64),
+                        "target": pl.lit(None if name in (t.NO_OP, t.REPLACE_NO_OP) else target, pl.String),
+                        "order": pl.lit(order),
+                    },
                     **{"strict": pl.lit(True), "strict_before": pl.lit(True), "gap": pl.lit(0.5)},
                     **{"gap_before": pl.lit(-1.0), "displacement": pl.lit(self.truth.displacement)},
                 }

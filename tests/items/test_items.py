@@ -108,6 +108,13 @@ def test_missing_and_empty_files(tmp_path: Path) -> None:
 def test_where_filters_by_factor() -> None:
     items = [make_item(1, factors={"swapped": True, "k": "a"}), make_item(2, factors={"swapped": False, "k": "a"})]
     assert [item.id for item in where(items, ["swapped=false", "k=a"])] == ["demo/2"]
+    assert list(where(items, ["swapped=true,false"])) == items
+    assert [item.id for item in where(items, ["swapped=nothing,false"])] == ["demo/2"]
+    with pytest.raises(ConfigError, match=r"no item has k=c,d; k is a$"):
+        list(where(items, ["k=c,d"]))
+    towns = [make_item(number, factors={"town": town}) for number, town in enumerate(("A", "A, B", "A,B", "B"))]
+    assert [item.factors["town"] for item in where(towns, ["town=A, B"])] == ["A, B"]
+    assert [item.factors["town"] for item in where(towns, ["town=A,B"])] == ["A", "A,B", "B"]
     with pytest.raises(ConfigError, match="unknown factor 'swaped'; did you mean 'swapped'"):
         list(where(items, ["swaped=true"]))
     with pytest.raises(ConfigError, match=r"no item has k=b; k is a$"):

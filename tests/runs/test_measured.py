@@ -19,6 +19,7 @@ from tomserve.items import Item, read_items
 from tomserve.runs import measured
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.measured import MeasuredRun
+from tomserve.scoring.pinned import digest_of
 
 SETTINGS = {"layers": 3, "alphas": [0.1, 1.0]}
 TABLE = pl.DataFrame({"model": ["m"] * 3, "layer": [1, 2, 3], "value": [0.1, 0.2, 0.3]})
@@ -62,7 +63,7 @@ def test_a_finished_run_holds_its_table_its_items_and_all_that_made_it(tmp_path:
     assert table.equals(TABLE)
     assert record["table"] == found.table.digest
     assert [item.id for item in read_items(folder / "items.jsonl")] == ["q"]
-    assert [session.environment for session in found.sessions] == [{"torch": "2.1"}]
+    assert [session.measured_on for session in found.sessions] == [{"torch": "2.1"}]
     with opened(folder, environment={"torch": "9"}) as run:
         assert run.complete
     assert manifest(folder) == orjson.loads(orjson.dumps(found.to_dict())), "a complete run is not written again"
@@ -144,7 +145,7 @@ def test_a_table_that_was_not_measured_is_refused(tmp_path: Path) -> None:
     assert str(refused.value).endswith(again)
     (folder / "scores.parquet").write_bytes(b"PAR1 no table")
     assert found.table is not None
-    found.table.digest = measured.digest_of(b"PAR1 no table")  # forged by somebody who knows of digests
+    found.table.digest = digest_of(b"PAR1 no table")  # forged by somebody who knows of digests
     with pytest.raises(ConfigError, match="not a parquet table"):
         measured.read(folder, found)
     (folder / "scores.parquet").unlink()
@@ -213,6 +214,7 @@ def test_a_kill_at_any_moment_leaves_a_run_that_goes_on_or_is_complete(tmp_path:
         import polars as pl
         from tomserve.items import Item
         from tomserve.runs.measured import MeasuredRun
+from tomserve.scoring.pinned import digest_of
 
         replaced, real = 0, os.replace
 

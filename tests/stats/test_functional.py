@@ -237,7 +237,7 @@ def test_means_for_given_weights_are_those_of_the_choice_itself() -> None:
     whole = again(part.net, part.controls, part.scenario, np.ones((1, M)))
     found = selected(part.net, part.controls, part.scenario, draws=20)
     assert whole.net[0] == pytest.approx(found.net.estimate)
-    assert whole.largest[0] == pytest.approx(found.control.estimate)
+    assert whole.adjusted[0] == pytest.approx(found.adjusted.estimate)
     assert whole.moved > 5
     with pytest.raises(ValueError, match=r"expected \[draws, clusters\]"):
         again(part.net, part.controls, part.scenario, np.ones((1, M + 1)))

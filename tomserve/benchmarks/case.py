@@ -1,4 +1,4 @@
-"""What an intervention on a model's perspective-taking needs: a false-belief item and the other tellings of its story."""
+"""What an intervention on perspective-taking needs: a false-belief item and the other tellings of its story."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class Case:
 
     The choices of all four stand in the same order and mean the same (Item.meanings where they are worded otherwise).
 
-    f: the item, whose answer is what follows from the false belief. own: p, the story as the protagonist saw it, told to
-    "you"; its answer means that of f. own_twin: p~, the twin in which the protagonist noticed, told to "you"; its answer
-    means the true-belief choice. twin: the same twin in the third person, None where there is none. family: the kind of
-    story, such as "contents", between which a map may transfer. holders: for probes, a label by name, each one of f's
-    choices or None: "protagonist", "other" and "reality" (in f), and the same with "_in_twin" (in the twin).
+    f: the item, whose answer is what follows from the false belief. own: p, the story as the protagonist saw it, told
+    to "you"; its answer means that of f. own_twin: p~, the twin in which the protagonist noticed, told to "you"; its
+    answer means the true-belief choice. twin: the same twin in the third person, None where there is none. family: the
+    kind of story, such as "contents", between which a map may transfer. holders: for probes, a label by name, each one
+    of f's choices or None: "protagonist", "other" and "reality" (in f), and the same with "_in_twin" (in the twin);
+    empty where there are no labels.
     """
 
     f: Item
@@ -80,7 +81,10 @@ def problem(case: Case) -> tuple[Item, str] | None:
             what = "stand in another order than" if set(meant) == set(f.choices) else "do not stand for"
             return telling, f"its choices {what} those of {f.id!r}; say by `meanings` which of those each stands for"
     if case.own.meaning(case.own.answer) != f.answer:
-        return case.own, f"its answer means {case.own.meaning(case.own.answer)!r:.60}; expected {f.answer!r:.60}, as of f"
+        return (
+            case.own,
+            f"its answer means {case.own.meaning(case.own.answer)!r:.60}; expected {f.answer!r:.60}, as of f",
+        )
     if case.true_choice == case.false_choice:
         return case.own_twin, f"its answer means that of {f.id!r}, {f.answer!r:.60}; expected another one"
     if case.twin is not None and case.twin.choices.index(case.twin.answer) != case.true_choice:

@@ -43,9 +43,9 @@ def cases_of(
 ) -> Iterator[Case | NoCase]:
     """The cases among some items, in the order of their false-belief items, and what makes none.
 
-    path, lines: their file and each one's line by its id, for messages. Choices of a telling that stand in another order
-    than those of f are put into that order. Raises ContentError (ConfigError without a path) for a version that is given
-    twice, and for one that does not fit its item (see tomserve.benchmarks.case.problem).
+    path, lines: their file and each one's line by its id, for messages. Choices of a telling that stand in another
+    order than those of f are put into that order. Raises ContentError (ConfigError without a path) for a version that
+    is given twice, and for one that does not fit its item (see tomserve.benchmarks.case.problem).
     """
     originals: dict[str, Item] = {}
     told: dict[str, dict[str, Item]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -33,9 +33,7 @@ def guarded(file: Path, what: str, call: Callable[[], _Made]) -> _Made:
         raise failed(error, file, what) from None
 
 
-def own_cases(
-    cases: Callable[[Path | None], Iterator[Case | NoCase]], path: Path | None, file: Path, name: str
-) -> Iterator[Case | NoCase]:
+def own_cases(cases: Callable[[], Iterator[Case | NoCase]], file: Path, name: str) -> Iterator[Case | NoCase]:
     """What the function `cases` of a user's file yields, its items with the name of the file's benchmark.
 
     Raises ContentError where the function fails, where it yields something else, or a case that is none (see
@@ -46,7 +44,10 @@ def own_cases(
         return item.model_copy(update={"benchmark": name})
 
     seen: set[str] = set()
-    left = iter(guarded(file, "cases failed", lambda: cases(path)))
+    given = guarded(file, "cases failed", cases)
+    if not isinstance(given, Iterable):
+        raise ContentError(f"cases gave {given!r:.60}; expected an iterator of tomserve.benchmarks.Case", path=file)
+    left = iter(given)
     while (found := guarded(file, f"cases failed after {len(seen)} cases", lambda: next(left, None))) is not None:
         if isinstance(found, NoCase):
             yield found
@@ -58,6 +59,5 @@ def own_cases(
         if found.f.id in seen:
             raise ContentError(f"cases gave the item {found.f.id!r} twice", path=file)
         seen.add(found.f.id)
-        f, own, own_twin, *twin = (one for one in (found.f, found.own, found.own_twin, found.twin) if one is not None)
-        others = {"twin": named(twin[0])} if twin else {}
-        yield replace(found, f=named(f), own=named(own), own_twin=named(own_twin), **others)
+        twin = None if found.twin is None else named(found.twin)
+        yield replace(found, f=named(found.f), own=named(found.own), own_twin=named(found.own_twin), twin=twin)

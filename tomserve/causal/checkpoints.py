@@ -180,13 +180,14 @@ def _config(shown: str, folder: Path) -> Json:
     if config is None:
         raise ConfigError(
             f"{shown}: it holds no config.json that can be read; expected a model in Hugging Face's format "
-            "(config.json, *.safetensors, tokenizer files)"
+            "(config.json, *.safetensors, tokenizer files), an adapter (LoRA) merged with its model"
         )
     return config
 
 
 def _own_weights(folder: Path) -> bool:
-    return any(not path.name.startswith("adapter_") for path in weight_files(folder)) or size_gb(folder) is not None
+    files = weight_files(folder) + list(folder.glob("*.index.json"))
+    return any(not path.name.startswith("adapter_") for path in files)
 
 
 def refuse(shown: str, config: Json) -> None:

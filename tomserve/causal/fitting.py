@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 PENALTIES = 31
 """How many penalties are tried, in equal ratios."""
 BELOW, ABOVE = 1e-6, 100.0
-"""The smallest penalty tried is the least squared singular value times BELOW, the largest the greatest times ABOVE: from
-hardly any shrinking of what varies least to hardly any map."""
+"""The smallest penalty tried is the least squared singular value times BELOW, the largest the greatest times ABOVE:
+from hardly any shrinking of what varies least to hardly any map."""
 FLOOR = 1e-12
 """No penalty is tried below this part of the greatest squared singular value: it would be lost in rounding."""
 

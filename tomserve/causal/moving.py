@@ -215,7 +215,7 @@ def _displacement(
     at = np.stack([mean[int(layer)] for layer in layers])
     gone = np.where(replaces[:, None], deltas - at, deltas)
     norms = np.linalg.norm(at, axis=1)
-    return (np.linalg.norm(gone, axis=1) / np.where(norms > 0, norms, np.nan)).astype(np.float32)
+    return np.asarray(np.linalg.norm(gone, axis=1) / np.where(norms > 0, norms, np.nan), np.float32)
 
 
 def _fit_rows(found: Sequence[tuple[int, FitRow]]) -> pl.DataFrame:

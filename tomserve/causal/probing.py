@@ -1,8 +1,8 @@
 """Reads beliefs out of the states by linear probes, layer by layer: the protagonist's, another person's, and reality.
 
-A probe learns which of the shown choices a person holds for true: its place in the list as it is shown. The false-belief
-story and its true-belief twin, in both orders, are its items, so that neither what is really so nor where a choice
-stands tells what the protagonist believes. It is fitted on the same folds as the maps.
+A probe learns which of the shown choices a person holds for true: its place in the list as it is shown. The
+false-belief story and its true-belief twin, in both orders, are its items, so that neither what is really so nor where
+a choice stands tells what the protagonist believes. It is fitted on the same folds as the maps.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def probed(
                 continue
             one = probe(read, wanted, own_folds, groups, seed)
             for kind, right in ((TRUE_LABELS, one.right), (SHUFFLED_LABELS, one.shuffled)):
-                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance))
+                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
         advance(1)
     return pl.concat(found) if found else rows(PROBE, pl.DataFrame())
 

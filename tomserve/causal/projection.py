@@ -46,7 +46,11 @@ class Map:
 
         x: states [n, d]. target: where W should take them [n, d]. alphas: each at least 0.
         """
+        return np.asarray(x + self.displacements(x, target, alphas))
+
+    def displacements(self, x: Floats, target: Floats, alphas: Sequence[float]) -> Floats:
+        """z - x of `move` [alphas, n, d], without the rounding that taking x off again would add."""
         wanted = target @ self.left - (x @ self.right) * self.gains
         strengths = np.asarray(alphas, dtype=np.float64)[:, None]
         factors = self.gains / (self.gains**2 + strengths)
-        return np.asarray(x + (wanted * factors[:, None, :]) @ self.right.T)
+        return np.asarray((wanted * factors[:, None, :]) @ self.right.T)

@@ -67,8 +67,8 @@ def check_eligible(asked: Asked, states: States, settings: Settings) -> int:
     count = sum(eligible(asked, states.answers))
     if count < settings.fewest:
         raise ConfigError(
-            f"{count} of {len(asked.cases)} false-belief items are eligible (answered by the false-belief choice in both "
-            f"orders, the likeliest token being a choice); {settings.fewest} are needed. Use more cases, another "
+            f"{count} of {len(asked.cases)} false-belief items are eligible (answered by the false-belief choice in "
+            f"both orders, the likeliest token being a choice); {settings.fewest} are needed. Use more cases, another "
             "--strategy that this model answers, or --fewest N if wide intervals are wanted"
         )
     return count

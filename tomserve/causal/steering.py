@@ -29,6 +29,7 @@ from tomserve.causal.table import (
     RANDOM_MAP,
     REPLACE,
     REPLACE_NO_OP,
+    SEEN_IDENTITY,
     SHIFTED_IDENTITY,
     SHUFFLED_PAIRS,
     SHUFFLED_TARGET,
@@ -151,15 +152,15 @@ def references(layer: LayerStates) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """Maps of some cases, for other ones. name: of `fitted`. fold: which was left out. test: bool [n], what they are
-    for. perspective, shuffled: W of the pairs as they are and of pairs put together at random. means: by name, that of
-    the states x and of both targets [d], over the cases they were fitted on. rows: how well they fit."""
+    """Maps of some cases, for other ones. name: of `fitted`. test: bool [n], what they are for. perspective, shuffled:
+    W of the pairs as they are and of pairs put together at random. random: a random map with the gains of W. means:
+    by name, that of the states x and of both targets [d], over the cases they were fitted on. rows: how they fit."""
 
     name: str
-    fold: int | None
     test: Mask
     perspective: Fit
     shuffled: Fit
+    random: Map
     means: dict[str, Floats]
     rows: list[FitRow]
 
@@ -182,7 +183,8 @@ def _shuffled(layer: LayerStates, training: Mask, name: str, fold: int | None, s
         _row(SHUFFLED_PAIRS, name, fold, shuffled, x),
         FitRow(IDENTITY, name, fold, None, same, x.shape[1], 1.0, norm),
     ]
-    return _Fitted(name, fold, ~training, fitted, shuffled, means, rows)
+    drawn = _like(fitted.map, _stream(seed, MAP_DRAW, fold))
+    return _Fitted(name, ~training, fitted, shuffled, drawn, means, rows)
 
 
 def _row(name: str, fitted: str, fold: int | None, fit: Fit, x: Floats) -> FitRow:
@@ -206,10 +208,11 @@ def _controlled(
     directions: tuple[tuple[str, Callable[[], Floats]], ...] = (
         (SHUFFLED_PAIRS, lambda: _folded(layer, held, alphas, lambda part: part.shuffled.map, y)),
         (SHUFFLED_TARGET, lambda: _folded(layer, held, alphas, lambda part: part.perspective.map, y[partner])),
-        (RANDOM_MAP, lambda: _folded(layer, held, alphas, lambda part: _like(part, seed), y)),
+        (RANDOM_MAP, lambda: _folded(layer, held, alphas, lambda part: part.random, y)),
         (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape))),
         (IDENTITY, lambda: (y - layer.false)[None]),
         (SHIFTED_IDENTITY, lambda: (y - layer.false - _shift(layer, held, TO_FALSE))[None]),  # x goes to x + y's shift
+        (SEEN_IDENTITY, lambda: _folded(layer, held, alphas, lambda part: part.perspective.map, _seen(layer, held, y))),
         (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None]),
     )
     for name, direction in directions:
@@ -242,8 +245,16 @@ def _folded(
 
 def _moved(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: Sequence[float]) -> Floats:
     """The displacement of some cases by a map [alphas, cases, d]."""
-    x = layer.false[cases]
-    return w.move(x, target[cases], alphas) - x
+    return w.displacements(layer.false[cases], target[cases], alphas)
+
+
+def _seen(layer: LayerStates, held: Sequence[_Fitted], target: Floats) -> Floats:
+    """What the map fitted without a case's fold makes of its target, as if that, after both means are taken off, were a
+    state like x [n, d]."""
+    seen, shifted = np.empty_like(target), target - _shift(layer, held, TO_FALSE)
+    for part in held:
+        seen[part.test] = part.perspective.map.apply(shifted[part.test])
+    return seen
 
 
 def _shift(layer: LayerStates, held: Sequence[_Fitted], target: str) -> Floats:
@@ -254,9 +265,8 @@ def _shift(layer: LayerStates, held: Sequence[_Fitted], target: str) -> Floats:
     return shift
 
 
-def _like(part: _Fitted, seed: int) -> Map:
-    """A random map with the singular values of the perspective-taking map; both of its frames are uniformly drawn."""
-    w, rng = part.perspective.map, _stream(seed, MAP_DRAW, part.fold)
+def _like(w: Map, rng: np.random.Generator) -> Map:
+    """A random map with the singular values of another; both of its frames are uniformly drawn."""
     return Map(_frame(w.left.shape, rng), w.gains, _frame(w.right.shape, rng))
 
 

@@ -1,4 +1,4 @@
-"""The table that a measurement writes: tidy, one row for each case, order, layer, strength and map, and what else there is.
+"""The table that a measurement writes: tidy, a row for each case, order, layer, strength and map, and some more.
 
 `kind` says what a row is:
 
@@ -32,21 +32,29 @@ ROLES = ("false", "true", "other")
 
 PPT = "perspective"
 """`map`: the perspective-taking map W itself, fitted without the item's scenario."""
-SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION, IDENTITY, SHIFTED_IDENTITY, MEAN_DIFFERENCE = (
-    CONTROLS
-) = (
+SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION = (
     "shuffled_pairs",
     "shuffled_target",
     "random_map",
     "random_direction",
+)
+IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY, MEAN_DIFFERENCE = (
     "identity",
     "shifted_identity",
+    "seen_identity",
     "mean_difference",
 )
-"""`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the same
-layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted, the
-target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
-identity: W = I; shifted_identity: W = I after both means are taken off; mean_difference: the same step for all."""
+CONTROLS = (
+    *(SHUFFLED_PAIRS, SHUFFLED_TARGET, RANDOM_MAP, RANDOM_DIRECTION),
+    *(IDENTITY, SHIFTED_IDENTITY, SEEN_IDENTITY, MEAN_DIFFERENCE),
+)
+"""`map`: controls with the same norm budget: the displacement of every item is scaled to that of `perspective` at the
+same layer, alpha and target. shuffled_pairs: W fitted on pairs put together at random; shuffled_target: W as fitted,
+the target of another item; random_map: a random map with W's singular values; random_direction: a random direction;
+identity: W = I; shifted_identity: W = I after both means are taken off; seen_identity: W = I within what W sees, which
+is the move by W that aims at W y~ instead of y~, as if y~, after both means are taken off, were a state like x: it
+moves what both kinds of states have in common, and not what only y~ varies in; mean_difference: the same step for
+all."""
 NO_OP, PATCH, PATCH_TWIN, REPLACE_NO_OP, REPLACE = REFERENCES = (
     "no_op",
     "patch",
@@ -69,45 +77,44 @@ TRUE_LABELS, SHUFFLED_LABELS = "true", "shuffled"
 PROBES = ("protagonist", "other", "reality")
 """`probe`: whose belief (or what is really so) a probe reads: see tomserve.benchmarks.case.Case.holders."""
 
-SCHEMA = pl.Schema(
-    {
-        "run": pl.String,
-        "model": pl.String,
-        "benchmark": pl.String,
-        "item": pl.String,
-        "cluster": pl.String,
-        "family": pl.String,
-        "kind": pl.Enum((ANSWER, MOVE, MAP, PROBE)),
-        "told": pl.Enum(TOLD),
-        "order": pl.Int8,
-        "layer": pl.Int16,
-        "alpha": pl.Float64,
-        "map": pl.Enum(MAPS),
-        "target": pl.Enum((TO_TRUE, TO_FALSE)),
-        "fitted": pl.String,
-        "role_before": pl.Enum(ROLES),
-        "strict_before": pl.Boolean,
-        "gap_before": pl.Float32,
-        "role": pl.Enum(ROLES),
-        "strict": pl.Boolean,
-        "gap": pl.Float32,
-        "displacement": pl.Float32,
-        "fold": pl.Int8,
-        "penalty": pl.Float64,
-        "error": pl.Float64,
-        "rank": pl.Int32,
-        "gain": pl.Float64,
-        "norm": pl.Float64,
-        "probe": pl.Enum(PROBES),
-        "labels": pl.Enum((TRUE_LABELS, SHUFFLED_LABELS)),
-        "right": pl.Boolean,
-        "chance": pl.Float32,
-    }
-)
-"""The columns. `item` is the id of the false-belief item, `cluster` its scenario (what folds and intervals are drawn over).
-`order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the choices.
-`strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the true-belief choice
-minus that of the false-belief choice. `displacement`: norm of the step over the norm of the (order-averaged) state.
-`penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of W relative to |y|, where
-1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the median norm of the
-states. `chance`: of a probe, the share of the most frequent label among those it was trained on."""
+_COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "run": pl.String,
+    "model": pl.String,
+    "benchmark": pl.String,
+    "item": pl.String,
+    "cluster": pl.String,
+    "family": pl.String,
+    "kind": pl.Enum((ANSWER, MOVE, MAP, PROBE)),
+    "told": pl.Enum(TOLD),
+    "order": pl.Int8,
+    "layer": pl.Int16,
+    "alpha": pl.Float64,
+    "map": pl.Enum(MAPS),
+    "target": pl.Enum((TO_TRUE, TO_FALSE)),
+    "fitted": pl.String,
+    "role_before": pl.Enum(ROLES),
+    "strict_before": pl.Boolean,
+    "gap_before": pl.Float32,
+    "role": pl.Enum(ROLES),
+    "strict": pl.Boolean,
+    "gap": pl.Float32,
+    "displacement": pl.Float32,
+    "fold": pl.Int8,
+    "penalty": pl.Float64,
+    "error": pl.Float64,
+    "rank": pl.Int32,
+    "gain": pl.Float64,
+    "norm": pl.Float64,
+    "probe": pl.Enum(PROBES),
+    "labels": pl.Enum((TRUE_LABELS, SHUFFLED_LABELS)),
+    "right": pl.Boolean,
+    "chance": pl.Float32,
+}
+SCHEMA = pl.Schema(_COLUMNS)
+"""The columns. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are
+drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the
+choices. `strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the
+true-belief choice minus that of the false-belief choice. `displacement`: norm of the step over the norm of the
+(order-averaged) state. `penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of
+W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the
+median norm of the states. `chance`: of a probe, the share of the most frequent label among those it was trained on."""

@@ -1,7 +1,7 @@
 """From a case to prompts that end right before the answer, so that the next token tells which choice a model takes.
 
 A prompt is what `tomserve eval` would send, in the model's own chat format, followed by the beginning of the reply up
-to where the choices part: `{"answer": "` for most strategies, and what all choices begin with, such as "I believe the
+to where the choices part: `{"answer":"` for most strategies, and what all choices begin with, such as "I believe the
 bowl holds ". From there each choice goes on with a token of its own.
 
 Where that is cannot be told from the texts alone, since a tokenizer may merge letters over the seam between the
@@ -10,7 +10,6 @@ beginning and the choice. So every reply is tokenised as a whole, and the first 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,9 +36,6 @@ UNEVEN = "its tellings differ in their number of choices"
 TOO_LONG = "a prompt is longer than the model's context"
 REASONS = (SAME_TOKEN, NO_TOKEN, NOT_OFFERED, UNEVEN, TOO_LONG)
 """Why a case is left out: the same words for all cases of one sort, so that they can be counted."""
-
-_ANSWER_FIRST = re.compile(r'\{\s*"answer"\s*:\s*(?=")')
-"""How a reply begins that gives the answer first, up to the answer's quotation mark."""
 
 
 class Tokenizer(Protocol):
@@ -181,8 +177,9 @@ def _text(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
 def _replies(turn: Turn, shown: Item, strategy: Strategy) -> dict[str, str] | str:
     """The reply that answers each of the choices, as the model would write it up to what follows the answer.
 
-    It is JSON by the turn's schema, spaced as in the demonstration, if there is one. What follows is part of it, since
-    a choice may be the beginning of another one, which is then told apart by its end.
+    It is JSON by the turn's schema and without spaces, as the servers that tomserve starts make every reply (see
+    tomserve.serving.command: disable_any_whitespace), whatever the demonstration looks like. What follows the answer is
+    part of it, since a choice may be the beginning of another one, which is then told apart by its end.
     """
     properties = (turn.schema or {}).get("properties") or {}
     values = properties["answer"].get("enum") if next(iter(properties), None) == "answer" else None
@@ -200,10 +197,8 @@ def _replies(turn: Turn, shown: Item, strategy: Strategy) -> dict[str, str] | st
         written = dict(zip(offered, values, strict=True))
     if written.keys() != set(shown.choices):
         return NOT_OFFERED
-    replied = [_ANSWER_FIRST.match(one["content"]) for one in turn.messages if one["role"] == "assistant"]
-    begun = replied[-1][0] if replied and replied[-1] else '{"answer": '
-    rest = "}" if len(properties) == 1 else ", "
-    return {choice: f"{begun}{orjson.dumps(value).decode()}{rest}" for choice, value in written.items()}
+    rest = "}" if len(properties) == 1 else f',"{[*properties][1]}":'
+    return {choice: f'{{"answer":{orjson.dumps(value).decode()}{rest}' for choice, value in written.items()}
 
 
 def _parted(asked: str, replies: Sequence[str], tokenizer: Tokenizer) -> Prompt | str:

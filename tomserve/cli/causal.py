@@ -27,8 +27,8 @@ def causal(
         str | None,
         typer.Option(
             metavar="FILE|NAME",
-            help="A benchmark that tells its false-belief stories from the protagonist's place, too, or a JSONL file of "
-            "items with such versions. If left out: tomserve's generated worlds.",
+            help="A benchmark that tells its false-belief stories from the protagonist's place, too, or a JSONL file "
+            "of items with such versions. If left out: tomserve's generated stories.",
         ),
     ] = None,
     path: PathOption = None,

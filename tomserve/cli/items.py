@@ -1,9 +1,10 @@
-"""The command `tomserve items`, which exports a benchmark's items and, where they are wanted, variants of them."""
+"""The command `tomserve items`, which exports a benchmark's items and, where they are wanted, variants or cases."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,18 @@ VerifierOption = Annotated[
         "rewriter.",
     ),
 ]
+CasesOption = Annotated[
+    bool,
+    typer.Option(
+        "--cases",
+        help="The cases for `tomserve causal` instead of all questions: false-belief questions, each followed by the "
+        "other tellings of its story. --where then chooses among these questions.",
+    ),
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="At most so many questions, or cases, drawn as `tomserve eval --limit` draws them."),
+]
 
 
 def items(
@@ -43,6 +56,8 @@ def items(
     path: PathOption = None,
     gold: GoldOption = None,
     where: WhereOption = None,
+    limit: LimitOption = None,
+    cases: CasesOption = False,
     variants: VariantsOption = None,
     rewriter: RewriterOption = None,
     rewriter_model: RewriterModelOption = None,
@@ -54,25 +69,70 @@ def items(
     Each line is one question. `tomserve eval --benchmark items --path FILE` asks such a file. With --variants, each
     question is followed by its variants, and at the end is said why some could not be made. With --rewriter, a model
     rewrites stories for those; its replies are kept beside FILE, so that the command can be stopped and repeated. The
-    exit code is 1 where it did not reply about some.
+    exit code is 1 where it did not reply about some. With --cases, what `tomserve causal` measures is written; which
+    questions make no case, and why, is said at the end.
     """
     from tomserve import benchmarks
-    from tomserve import items as items_module
+    from tomserve.items.draw import limited
 
     asked = benchmarks.get(benchmark)
+    if cases:
+        if variants or rewriter or rewriter_model or verifier or gold:
+            raise ConfigError("--cases goes with --path, --where, --limit and --out only")
+        return _write(_cases(asked, path, where, limit), out)
     found: Iterable[Item] = asked.items(path, gold, where)
+    if limit is not None:
+        every = list(found)
+        found = limited(every, limit, benchmarks.draw_of(asked, {item.benchmark for item in every}))
     if rewriter is not None or rewriter_model is not None or verifier is not None:
         if rewriter is None or not variants or out is None:
             raise ConfigError("--rewriter URL or MODEL goes with --variants KINDS and --out FILE")
         return _rewritten(list(found), variants, (asked, path), (rewriter, rewriter_model, verifier), out)
     if variants:
         found = _with_variants(found, variants, asked, path)
+    return _write(found, out)
+
+
+def _write(found: Iterable[Item], out: Path | None) -> int:
+    """Write the items to a file, or to standard output; returns the exit code."""
+    from tomserve.items import write_items
+
     if out is None:
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return 0
-    print(f"written: {items_module.write_items(out, found):,} items to {out}")
+    print(f"written: {write_items(out, found):,} items to {out}")
     return 0
+
+
+def _cases(asked: Benchmark, path: Path | None, where: list[str] | None, limit: int | None) -> list[Item]:
+    """The items of all cases; how many cases there are, and what makes none, goes to standard error."""
+    from tomserve import benchmarks
+    from tomserve.benchmarks.cases import counted, items_of, limited
+
+    left_out: Counter[str] = Counter()
+    every = list(asked.found_cases(path, where, left_out))
+    found = limited(every, limit, benchmarks.draw_of(asked, {case.f.benchmark for case in every}))
+    drawn = f", drawn from {len(every):,}" if len(found) < len(every) else ""
+    default = f" (--where {' --where '.join(asked.usual_cases)}; --where all takes all)"
+    _say_cases(f"{counted(found)}{drawn}{'' if where or not asked.usual_cases else default}", left_out)
+    return [item for case in found for item in items_of(case)]
+
+
+def _say_cases(line: str, left_out: Mapping[str, int]) -> None:
+    """Tell on standard error how many cases there are, and how many questions make none, by reason."""
+    import polars as pl
+    from rich.console import Console
+
+    from tomserve.reporting import tables
+    from tomserve.reporting.terminal import print_prose
+
+    screen = Console(stderr=True, highlight=False)
+    print_prose(line, screen)
+    if left_out:
+        rows = sorted(left_out.items(), key=lambda pair: (-pair[1], pair[0]))
+        frame = pl.DataFrame(rows, schema=["reason", "questions"], orient="row").select("questions", "reason")
+        tables.show({"questions that make no case": frame}, screen, {})
 
 
 def _with_variants(found: Iterable[Item], kinds: Sequence[str], asked: Benchmark, path: Path | None) -> list[Item]:

@@ -111,7 +111,7 @@ def _show_measured(manifest: Mapping[str, Any], console: Console) -> None:
     told |= {f"setting {name}": value for name, value in (manifest.get("settings") or {}).items()}
     sessions = manifest.get("sessions") or []
     told["sessions"] = len(sessions)
-    told |= (sessions[-1].get("environment") or {}) if sessions else {}
+    told |= (sessions[-1].get("measured_on") or {}) if sessions else {}
     width = max(17, *(len(name) for name in told))
     for name, value in told.items():
         if value is not None:

@@ -57,7 +57,7 @@ class Session(Part):
     answers: how many replies held something that the model said.
     served_models: the models that these replies named.
     changes: each change of the server, or of the model that answers, with its time.
-    environment: of a measured run, what it was measured with: hardware and versions of libraries, by name.
+    measured_on: of a measured run, what it was measured with: hardware and versions of libraries, by name.
     """
 
     time: str | None = None
@@ -73,7 +73,7 @@ class Session(Part):
     answers: int | None = None
     served_models: list[str] | None = None
     changes: list[dict[str, Any]] | None = None
-    environment: dict[str, Any] | None = None
+    measured_on: dict[str, Any] | None = None
 
     @classmethod
     def begun(

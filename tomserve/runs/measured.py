@@ -105,7 +105,7 @@ class MeasuredRun:
                 manifest.created, manifest.sessions = old.created, old.sessions
                 if old.complete and old.table is not None and _is(path / kept.TABLE, old.table):
                     return cls(locked, old, complete=True)
-            session = {"time": now(), "tomserve": tomserve.__version__, "environment": plain(environment or {})}
+            session = {"time": now(), "tomserve": tomserve.__version__, "measured_on": plain(environment or {})}
             manifest.sessions = [*manifest.sessions, Session.model_validate(session)]
             locked.write_manifest(manifest)
         except BaseException:
@@ -266,7 +266,7 @@ def changes(manifest: Mapping[str, Any]) -> list[str]:
     """
     said, before = [], None
     for session in manifest.get("sessions") or []:
-        now_there = session.get("environment") or {}
+        now_there = session.get("measured_on") or {}
         for name in dict.fromkeys((*(before or {}), *now_there)):
             if before is not None and before.get(name) != now_there.get(name):
                 was, is_now = (files.one_line(short(one.get(name))) for one in (before, now_there))

@@ -107,7 +107,7 @@ def for_answers(run: str) -> Path:
     Raises ConfigError as `run_path` does, and RunMismatchError where it holds a measurement (tomserve.runs.measured).
     """
     path = run_path(run)
-    if (read_manifest(path) or {}).get("kind") == MEASURED:
+    if _is_run(path) and (read_manifest(path) or {}).get("kind") == MEASURED:
         raise RunMismatchError(f"{path}: holds a measurement, to which no answers can be added; use --run NEW")
     return path
 

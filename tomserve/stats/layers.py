@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tomserve.stats.corrected import task_mean
 from tomserve.stats.effects import FEW_CHANGES
 from tomserve.stats.proportions import UNDEFINED, Interval, wilson
-from tomserve.stats.selected import Again, again
+from tomserve.stats.selected import again
 from tomserve.stats.stability import weighted_share
 
 Floats = npt.NDArray[np.float64]
@@ -47,7 +47,7 @@ class Behaviour:
 @dataclass(frozen=True)
 class Mechanism:
     """Net effects on the eligible items, in every cell of layer and strength: of the map [n, cells], of every control
-    [n, its cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
+    [n, cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
     where some lack a cell and are not among the n. broken: the share of answers that change where nothing is added,
     which has to be 0."""
 
@@ -167,7 +167,7 @@ def mechanism(part: Mechanism, weights: Floats) -> Found:
     for effects, controls in ((part.net, part.controls), (part.ceiling, {})):
         whole = again(effects, controls, names(part), np.ones((1, m)), splits=SPLITS)
         drawn = again(effects, controls, names(part), weights, splits=SPLITS_AGAIN)
-        sides.append((_adjusted(whole), _adjusted(drawn), whole.moved))
+        sides.append((whole.adjusted, drawn.adjusted, whole.moved))
     (value, moved, few), (ceiling, above, _) = sides
     adjusted, top = float(value[0]), float(ceiling[0])
     from scipy.stats import t as student
@@ -184,11 +184,6 @@ def mechanism(part: Mechanism, weights: Floats) -> Found:
     method = f"t, {m - 1} df, bootstrap of {m} scenarios with the choice made again"
     found = Interval(min(1.0, max(0.0, ratio)), low, high, method)
     return Found(found, _around(found.estimate, spread), "", adjusted, top)
-
-
-def _adjusted(found: Again) -> Floats:
-    """The net effect less that of the largest control, at most the net effect itself."""
-    return np.asarray(np.minimum(found.net, found.net - found.largest), dtype=np.float64)
 
 
 def _chunks(weights: Floats) -> Iterator[Floats]:

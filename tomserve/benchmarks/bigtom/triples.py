@@ -3,8 +3,8 @@
 All stories of a template share what comes before the event, so that the content of the versions is settled: p is the
 story without the event and without who noticed it, p_twin the one in which the person noticed (the true belief). Both
 are told to the reader as the person ("you"), and their choices are said by that person ("I believe ..."). The wording
-is made by rules; where a rule is in doubt there is no triple, and the reason is given. Nor is there one where the event
-itself says that the person knows nothing of it: "Unbeknownst to you, ... You notice ..." would contradict itself.
+is made by rules; where a rule is in doubt there is no triple, and the reason is given. Nor is there one where the
+event itself says that the person knows nothing of it: "Unbeknownst to you, ... You notice ..." would contradict itself.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def triples(templates: Iterable[Template], task: str = TASKS[0]) -> Iterator[Tri
 def cases(templates: Iterable[Template]) -> Iterator[Case | NoCase]:
     """The cases of all templates, by each of TASKS, and the questions that make none with the reasons.
 
-    The twin is the item of the true belief with the choices in the order of those of f. For probes, a question about the
-    belief has what the person believes and what is so; of anybody else's belief the stories say nothing.
+    The twin is the item of the true belief with the choices in the order of those of f. For probes, a question about
+    the belief has what the person believes and what is so; of anybody else's belief the stories say nothing.
     """
     for template in templates:
         for task in TASKS:

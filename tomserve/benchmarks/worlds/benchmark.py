@@ -88,6 +88,6 @@ BENCHMARK = Benchmark(
     generate=generate,
     retelling=retelling,
     cases=cases,
-    usual_cases=("family=contents,transfer", "scenario=false_belief", "kind=belief"),
+    usual_cases=("family=contents,transfer", "scenario=false_belief", "kind=belief,action"),
 )
 """The value by which tomserve knows the benchmark."""

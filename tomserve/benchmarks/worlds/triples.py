@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tomserve.benchmarks.case import NoCase
+from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.lexicon import Lexicon
 from tomserve.benchmarks.worlds.record import Key, Question, World
 from tomserve.benchmarks.worlds.rendering import items
@@ -65,8 +66,10 @@ def tried(world: World, lexicon: Lexicon) -> Iterator[Told | NoCase]:
     Nothing comes of a world without twin, in which the protagonist misses nothing.
     """
     who = protagonist(world)
-    if world.second is not None or not any(_asks(world, question, who) for question in world.questions):
+    if world.second is not None or world.design.get("scenario") not in BY_NAME[world.family].twins:
         return
+    if not any(_asks(world, question, who) for question in world.questions):
+        return  # the twin would be drawn for nothing
     other = twin(world, lexicon)
     if other is None:
         return

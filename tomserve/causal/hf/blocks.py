@@ -25,6 +25,7 @@ class Blocks:
     def __init__(self, model: Any) -> None:
         """Find the blocks of `model`, a model of transformers. Raises ConfigError as `find` does."""
         self.modules = find(model)
+        self._named = type(model).__name__
         self._more: tuple[Any, ...] | None = None  # what a block returns beside the residual stream: nothing known yet
         self._bare = True
 
@@ -36,8 +37,8 @@ class Blocks:
     def reading(self) -> Iterator[list[torch.Tensor]]:
         """While this is open, a run of the model fills the list with the state [batch, width] after each block.
 
-        Those of the last token are read. The states are copies in the data type of the model, on the device of their
-        block, in the order of the blocks.
+        Those of the last token are read. The run raises ConfigError where a model has no single stream. The states are
+        copies in the data type of the model, on the device of their block, in the order of the blocks.
         """
         found: list[torch.Tensor] = []
 
@@ -82,8 +83,14 @@ class Blocks:
             yield
 
     def _note(self, output: Output) -> None:
-        """Keep the form in which the blocks of this model answer."""
+        """Keep the form in which the blocks of this model answer. Raises ConfigError for one that is not known here."""
         if self._more is None:
+            shape = list(hidden_of(output).shape)
+            if len(shape) != 3:
+                raise ConfigError(
+                    f"{self._named}: expected blocks that hand on one residual stream [batch, tokens, width], got "
+                    f"{shape}; such a model cannot be measured, choose another one"
+                )
             self._bare = isinstance(output, torch.Tensor)
             self._more = () if isinstance(output, torch.Tensor) else (None,) * (len(output) - 1)
 

@@ -17,16 +17,17 @@ SLICE = 1 << 14
 
 
 def make_exact(model: Any) -> bool:
-    """Compute the model's logits in float32 from now on; whether that could be done.
+    """Compute the model's logits in float32 from now on, and tell whether that could be done.
 
     model: a model of transformers, whose last matrix is a plain linear layer; one that is spread over processes by
     tensor parallelism stays as it is. What the model does to its logits afterwards (caps, factors) still applies.
     """
     head = model.get_output_embeddings()
+    if head.weight.dtype == torch.float32:
+        return True
     if type(head) is not nn.Linear or type(head.weight.data) is not torch.Tensor or head.weight.is_meta:
         return False
-    if head.weight.dtype != torch.float32:
-        head.register_forward_hook(_exact)
+    head.register_forward_hook(_exact)
     return True
 
 

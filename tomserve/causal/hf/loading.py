@@ -123,15 +123,16 @@ def _device(asked: str | None) -> str:
 
 def _layout(device: str, device_map: str | None, needed: int) -> dict[str, Any]:
     """How the model is laid out, as arguments of `from_pretrained`; empty where one device holds it."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return {"tp_plan": "auto"}
-    if device_map is None and device == "cuda" and torch.cuda.device_count() > 1:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun
+    if processes == 1 and device_map is None and device == "cuda" and torch.cuda.device_count() > 1:
         free, _ = torch.cuda.mem_get_info()
         device_map = "auto" if needed > 0.9 * free else None
-    if device_map is None:
+    if processes == 1 and device_map is None:
         return {}
     if importlib.util.find_spec("accelerate") is None:
         raise MachineError("a model is spread over devices by the package accelerate: run `pip install accelerate`")
+    if processes > 1:
+        return {"tp_plan": "auto"}
     return {"device_map": device_map}
 
 

@@ -91,6 +91,11 @@ class HfBackend:
         """How prompts are run again: see tomserve.causal.hf.rerunning."""
         return self._again.method
 
+    def rerun_by(self, method: Method) -> None:
+        """Run prompts again in this way from now on, and forget the prefix that is kept: for benches that compare
+        them."""
+        self._again.choose(method)
+
     def describe(self) -> dict[str, Any]:
         """What the manifest of a measurement holds of the model, fit for JSON."""
         places = sorted({str(one.device) for one in self.model.parameters()})

@@ -139,7 +139,7 @@ def render(page: Page) -> str:
     # The browser of items does not wait for the tables, which are long: its script stands before them.
     style, early, late = (
         pages.asset(ASSETS / "report.css"),
-        pages.asset(ASSETS / "core.js") + (pages.asset(ASSETS / "browser.js") if page.answers else ""),
+        pages.asset(ASSETS / "core.js") + pages.asset(ASSETS / "browser.js"),
         pages.asset(ASSETS / "report.js"),
     )
     policy = "; ".join(

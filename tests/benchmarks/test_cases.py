@@ -1,0 +1,214 @@
+"""Cases: false-belief items with the other tellings of their stories, read from items and written as items."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tomserve import benchmarks
+from tomserve.benchmarks.case import Case, NoCase, problem
+from tomserve.benchmarks.cases import cases_of, counted, items_of, limited, read_cases
+from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item, write_items
+from tomserve.items.draw import WHOLE_CLUSTERS
+
+LABELS = {"protagonist": "tea", "other": "salt", "reality": "salt", "protagonist_in_twin": "salt"}
+FIRST = ("I believe it is tea", "I believe it is salt")
+
+
+def made(name: str = "jar", /, **changed: Mapping[str, Any]) -> list[Item]:
+    """A complete case as items: f, p, p~ and the twin. changed: other fields of one of these."""
+    told = {"question": "What does Ann believe is in the jar?", "choices": ("tea", "salt"), "cluster": name}
+    own = {"question": "What do you believe is in the jar?", "choices": FIRST, "meanings": ("tea", "salt")}
+    tellings: dict[str, dict[str, Any]] = {
+        "f": {
+            "id": name,
+            "story": ["Ann has missed it."],
+            "answer": "tea",
+            "factors": {"family": "contents", **LABELS},
+        },
+        "ppt_p": {"story": ["You put tea in."], "answer": FIRST[0], **own},
+        "ppt_p_twin": {"story": ["You notice."], "answer": FIRST[1], **own},
+        "ppt_twin": {"story": ["Ann notices."], "answer": "salt"},
+    }
+    items = []
+    for kind, fields in tellings.items():
+        version = {"id": f"{name}/{kind}", "base": name, "factors": {"variant": kind}} if kind != "f" else {}
+        items.append(Item(**{**told, **version, **fields, **changed.get(kind, {})}))
+    return items
+
+
+def cases(items: Iterable[Item]) -> list[Case]:
+    return [found for found in cases_of(items) if isinstance(found, Case)]
+
+
+def reasons(items: Iterable[Item]) -> Counter[str]:
+    return Counter(found.reason for found in cases_of(items) if isinstance(found, NoCase))
+
+
+def test_a_complete_group_is_a_case_whatever_the_order_of_its_items() -> None:
+    items = made()
+    (case,) = cases(items[::-1])
+    assert (case.f, case.own, case.own_twin, case.twin) == tuple(items)
+    assert (case.family, case.scenario, case.false_choice, case.true_choice) == ("contents", "jar", 0, 1)
+    assert case.holders == {**LABELS, "other_in_twin": None, "reality_in_twin": None}
+    assert case.factors is case.f.factors
+
+
+def test_items_of_a_case_are_read_back_as_the_same_case() -> None:
+    found = cases([*made("jar", f={"factors": {}}), *made("tin")[:3]])
+    assert [(case.twin is None, case.family, bool(case.holders)) for case in found] == [
+        (False, "all", False),
+        (True, "contents", True),
+    ]
+    assert [len(items_of(case)) for case in found] == [4, 3]
+    again = cases(item for case in found for item in items_of(case))
+    assert again[0] == found[0]
+    assert again[1].holders == found[1].holders
+    assert cases(item for case in again for item in items_of(case)) == again
+
+
+def test_labels_and_family_that_only_the_case_has_are_written_as_factors() -> None:
+    (plain,) = cases(made(f={"factors": {}}))
+    case = Case(plain.f, plain.own, plain.own_twin, plain.twin, "transfer", {"protagonist": "tea", "reality": "salt"})
+    f, *_ = items_of(case)
+    assert f.factors == {"family": "transfer", "protagonist": "tea", "reality": "salt"}
+
+
+def test_reality_alone_is_a_factor_of_the_items_own() -> None:
+    (case,) = cases(made(f={"factors": {"reality": "a word that is no choice"}}))
+    assert case.holders == {}
+
+
+def test_choices_in_another_order_are_put_into_that_of_f() -> None:
+    turned = {"choices": FIRST[::-1], "meanings": ("salt", "tea")}
+    (case,) = cases(made(ppt_p=turned, ppt_twin={"choices": ("salt", "tea")}))
+    assert case.own.choices == FIRST
+    assert case.own.meanings == case.f.choices
+    assert case.twin is not None
+    assert (case.twin.choices, case.twin.meanings) == (case.f.choices, None)
+    assert problem(case) is None
+
+
+def test_a_telling_that_names_no_cluster_is_in_that_of_the_item() -> None:
+    (case,) = cases(made(ppt_p={"cluster": "jar/ppt_p"}))
+    assert case.own.cluster == "jar"
+
+
+def test_what_is_incomplete_is_counted_with_its_reason() -> None:
+    f, p, p_twin, twin = made()
+    assert reasons([f, p, twin]) == {"it has no version ppt_p_twin": 1}
+    assert reasons([f]) == {"it has no version ppt_p and none ppt_p_twin": 1}
+    assert reasons([p, p_twin]) == {"the item that it is a version of is not there": 1}
+    other = f.model_copy(update={"id": "jar/person", "base": "jar", "factors": {"variant": "person"}})
+    assert not reasons([f, other, p, p_twin])
+
+
+WRONG: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
+    "another cluster": (
+        {"ppt_p": {"cluster": "tin"}},
+        "'jar/ppt_p': its cluster is 'tin'; expected that of 'jar': 'jar'",
+    ),
+    "too few choices": (
+        {"f": {"choices": ("tea", "salt", "unknown")}},
+        "'jar/ppt_p': it has 2 choices; expected 3, as 'jar' has",
+    ),
+    "other words without meanings": (
+        {"ppt_p": {"meanings": None}},
+        "'jar/ppt_p': its choices do not stand for those of 'jar'; say by `meanings`",
+    ),
+    "p answered as the twin": (
+        {"ppt_p": {"answer": FIRST[1]}},
+        "'jar/ppt_p': its answer means 'salt'; expected 'tea', as of f",
+    ),
+    "p~ answered as f": (
+        {"ppt_p_twin": {"answer": FIRST[0]}},
+        "'jar/ppt_p_twin': its answer means that of 'jar', 'tea'; expected another one",
+    ),
+    "a twin with the false belief": (
+        {"ppt_twin": {"answer": "tea"}},
+        "'jar/ppt_twin': its answer is 'tea'; expected 'salt', as of 'jar/ppt_p_twin'",
+    ),
+    "a label that is no choice": (
+        {"f": {"factors": {"protagonist": "coffee"}}},
+        "'jar': protagonist is 'coffee'; expected one of its choices",
+    ),
+    "a version of nothing": (
+        {"ppt_p": {"base": None, "meanings": None}},
+        "'jar/ppt_p': a version ppt_p names by `base` the item",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_telling_that_does_not_fit_is_refused_by_file_and_line(name: str, tmp_path: Path) -> None:
+    changed, expected = WRONG[name]
+    items = made(**changed)
+    with pytest.raises(ConfigError, match=re.escape(f"item {expected}")):
+        list(cases_of(items))
+    write_items(path := tmp_path / "own.jsonl", [*made("tin"), *items])
+    identifier = expected.split("'")[1]
+    line = 5 + [item.id for item in items].index(identifier)
+    with pytest.raises(ContentError, match=re.escape(f"own.jsonl:{line}: item {expected}")):
+        list(read_cases(path))
+
+
+def test_a_telling_that_is_given_twice_is_refused() -> None:
+    f, p, p_twin, _ = made()
+    again = p.model_copy(update={"id": "jar/again"})
+    with pytest.raises(ConfigError, match="item 'jar/again': 'jar' has a version ppt_p already: 'jar/ppt_p'"):
+        list(cases_of([f, p, p_twin, again]))
+
+
+def test_a_file_without_cases_says_what_is_expected(tmp_path: Path) -> None:
+    write_items(path := tmp_path / "own.jsonl", made()[:1])
+    expected = "own.jsonl: holds no cases; expected items with versions of the factor variant=ppt_p and ppt_p_twin"
+    with pytest.raises(ContentError, match=expected) as refused:
+        list(benchmarks.get("items").found_cases(path))
+    page = re.search(r"docs/[\w/-]+\.md", str(refused.value))
+    assert page is not None
+    assert (Path(__file__).parents[2] / page[0]).is_file()
+
+
+def test_a_file_whose_groups_are_all_incomplete_says_why(tmp_path: Path) -> None:
+    write_items(path := tmp_path / "own.jsonl", made()[:2])
+    with pytest.raises(ConfigError, match=r"no question makes a case \(it has no version ppt_p_twin: 1\)"):
+        list(benchmarks.get("items").found_cases(path))
+
+
+def test_conditions_choose_among_the_items_and_what_makes_no_case_is_counted(tmp_path: Path) -> None:
+    transfer = {"factors": {"family": "transfer"}}
+    write_items(path := tmp_path / "own.jsonl", [*made("a"), *made("b", f=transfer), *made("c", f=transfer)[:2]])
+    asked = benchmarks.get("items")
+    left_out: Counter[str] = Counter()
+    assert [case.f.id for case in asked.found_cases(path, ["family=transfer"], left_out)] == ["b"]
+    assert left_out == {"it has no version ppt_p_twin": 1}
+    assert [case.f.id for case in asked.found_cases(path, ["family=contents,transfer"])] == ["a", "b"]
+    assert [case.f.id for case in asked.found_cases(path, ["all"])] == ["a", "b"]
+    with pytest.raises(ConfigError, match="no item has family=causal"):
+        list(asked.found_cases(path, ["family=causal"]))
+    assert counted(cases([*made("a"), *made("b", f=transfer)])) == "2 cases of 2 scenarios: contents 1, transfer 1"
+    assert counted(cases(made("a"))) == "1 case of 1 scenario"
+
+
+def test_a_limit_draws_whole_scenarios() -> None:
+    shared = {kind: {"cluster": "both"} for kind in ("f", "ppt_p", "ppt_p_twin", "ppt_twin")}
+    every = cases([*made("a", **shared), *made("b", **shared), *made("c")])
+    assert {frozenset(case.f.id for case in limited(every, 2, WHOLE_CLUSTERS))} <= {
+        frozenset({"a", "b"}),
+        frozenset({"c"}),
+    }
+    assert limited(every, None, WHOLE_CLUSTERS) == every
+
+
+def test_a_benchmark_without_cases_names_those_that_have_some() -> None:
+    with pytest.raises(
+        ConfigError, match=r"benchmark 'perturbed' has no cases.* those that have: bigtom, worlds, and a"
+    ):
+        list(benchmarks.get("perturbed").found_cases())
+    assert benchmarks.with_cases() == ["bigtom", "worlds"]

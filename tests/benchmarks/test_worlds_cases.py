@@ -1,0 +1,124 @@
+"""Cases of worlds: what every telling says, what its answer is, and who believes what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.small_worlds import small
+from tomserve import benchmarks
+from tomserve.benchmarks.case import Case, NoCase, problem
+from tomserve.benchmarks.worlds import rules
+from tomserve.benchmarks.worlds.cases import case_of, cases, holders_of
+from tomserve.benchmarks.worlds.drawing import worlds
+from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
+from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.record import Question
+from tomserve.benchmarks.worlds.rendering import items
+from tomserve.benchmarks.worlds.triples import tried
+from tomserve.benchmarks.worlds.variants import protagonist, record, twin
+from tomserve.errors import ContentError
+from tomserve.items import write_items
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Case | NoCase]:
+    """What the questions of two worlds of each family make."""
+    drawn = worlds(built_in(), 2 * len(FAMILIES), 3)
+    return [case_of(one, "canary") for world in drawn for one in tried(world, built_in())]
+
+
+@pytest.fixture(scope="module")
+def made(found: list[Case | NoCase]) -> list[Case]:
+    return [case for case in found if isinstance(case, Case)]
+
+
+def test_every_family_makes_cases_that_are_some(made: list[Case]) -> None:
+    assert {case.family for case in made} == {family.name for family in FAMILIES}
+    for case in made:
+        assert problem(case) is None
+        assert case.f.factors["family"] == case.family
+        assert {case.f.canary, case.own.canary, case.own_twin.canary} == {"canary"}
+
+
+def test_the_third_person_twin_asks_and_offers_what_f_does_of_a_protagonist_who_noticed(made: list[Case]) -> None:
+    for case in made:
+        assert case.twin is not None
+        world = record(case.f)
+        assert world.second is record(case.twin).second is None
+        assert (case.twin.question, case.twin.choices) == (case.f.question, case.f.choices)
+        assert case.own.question == case.own_twin.question
+        noticed = twin(world, built_in())
+        assert noticed is not None
+        assert record(case.twin).scenes == record(case.own_twin).scenes == noticed.scenes
+        assert case.twin.answer != case.f.answer
+        assert world.people[protagonist(world)].name in " ".join(case.twin.story)
+
+
+def test_labels_are_what_the_rules_say_that_people_believe(made: list[Case]) -> None:
+    labelled = [case for case in made if case.holders]
+    assert {case.family for case in labelled} >= {"contents", "transfer", "causal", "second_order", "valley"}
+    for case in labelled:
+        holders = case.holders
+        assert holders["protagonist"] == case.f.answer
+        assert holders["protagonist_in_twin"] == case.f.choices[case.true_choice]
+        assert {name: case.f.factors[name] for name in holders} == dict(holders)
+        if case.f.factors["order"] == 1:
+            assert holders["reality"] != holders["protagonist"]
+            assert holders["reality_in_twin"] == holders["protagonist_in_twin"]
+    contents = [case.holders for case in labelled if case.family == "contents"]
+    assert all(len({one["protagonist"], one["other"], one["reality"]}) == 3 for one in contents)
+    assert all(one["other"] == one["other_in_twin"] for one in contents)  # who put it in first left before the second
+    assert not any(case.holders for case in made if case.f.factors["kind"] in ("feeling", "reply_about"))
+
+
+def test_questions_that_make_no_case_say_why(found: list[Case | NoCase]) -> None:
+    refused = [case for case in found if isinstance(case, NoCase)]
+    assert {case.item.factors["kind"] for case in refused if case.reason == "its answer in the twin is the same"}
+    surprise = {case.reason for case in refused if case.item.factors["kind"] == "surprise"}
+    assert surprise == {"without the change its answer is another one"}
+    assert all(case.factors["scenario"] not in ("opened", "present", "no_transfer") for case in refused)
+
+
+def test_a_world_by_hand_has_the_labels_that_a_reader_gives_it() -> None:
+    question = Question(kind="belief", who=("P",), fact="place", choices=("x", "y", "z", "unknown"), role="belief")
+    lines = ("fact place=x seen P, Q, R, S", "fact place=y seen Q, R", "fact place=z seen Q")
+    missed = small(*lines, questions=(question,))
+    noticed = small(*lines[:2], "fact place=z seen Q, P", questions=(question,))
+    assert rules.answer(missed, question) == "x"
+    assert holders_of(missed, noticed) == {
+        "protagonist": "drawer",
+        "other": "basket",
+        "reality": "chest",
+        "protagonist_in_twin": "chest",
+        "other_in_twin": "basket",
+        "reality_in_twin": "chest",
+    }
+    nested = question.model_copy(update={"who": ("P", "R")})
+    found = holders_of(*(world.model_copy(update={"questions": (nested,)}) for world in (missed, noticed)))
+    assert (found["protagonist"], found["other"], found["reality"]) == ("drawer", "basket", "chest")
+
+
+def test_a_file_makes_the_cases_of_its_worlds_under_its_own_ids(tmp_path: Path) -> None:
+    world = BY_NAME["transfer"].world(built_in(), "transfer-3-0001", "false_belief")
+    told = list(items(world, built_in()))
+    variant = told[1].model_copy(update={"id": "v", "base": told[1].id})
+    write_items(path := tmp_path / "worlds.jsonl", [*told, variant])
+    found = [case for case in cases(path) if isinstance(case, Case)]
+    direct = [case_of(one, None) for one in tried(world, built_in())]
+    assert found
+    assert found == [case for case in direct if isinstance(case, Case)]
+    usual = list(benchmarks.get("worlds").found_cases(path))
+    assert [case.f.factors["kind"] for case in usual] == ["belief"]
+
+
+def test_an_item_that_is_told_otherwise_than_its_record_is_refused(tmp_path: Path) -> None:
+    world = BY_NAME["transfer"].world(built_in(), "transfer-3-0001", "false_belief")
+    told = [item for item in items(world, built_in()) if item.factors["asked"] == "P"]
+    changed = [item.model_copy(update={"question": "Where will it be?"}) for item in told]
+    write_items(path := tmp_path / "worlds.jsonl", changed)
+    with pytest.raises(
+        ContentError, match=r"worlds\.jsonl:\d+: item 'transfer-3-0001/.*told otherwise than its record"
+    ):
+        list(cases(path))

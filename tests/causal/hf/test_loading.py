@@ -1,0 +1,140 @@
+"""Loading a checkpoint: the one that is shipped, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+import torch
+
+from tests.conftest import ROOT
+from tests.helpers.tiny_models import tiny
+from tomserve.causal.backend import Prompt
+from tomserve.causal.checkpoints import resolve
+from tomserve.causal.hf import loading
+from tomserve.causal.hf.loading import Loaded, load
+from tomserve.errors import ConfigError, MachineError
+
+SHIPPED = ROOT / "launch/reference/model"
+MADE = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+@pytest.fixture(scope="module")
+def reference() -> Loaded:
+    return load(resolve("reference"), device="cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the model that is shipped, in a folder of the user's."""
+    made = tmp_path / "mine"
+    made.mkdir()
+    for name in MADE:
+        shutil.copy(SHIPPED / name, made / name)
+    return made
+
+
+def test_the_model_that_is_shipped_is_read_and_moved(reference: Loaded) -> None:
+    backend, told = reference.backend, reference.backend.describe()
+    assert (backend.layers, backend.width, backend.method) == (5, 128, "stacked")
+    assert (told["dtype"], told["revision"]) == ("float32", (SHIPPED / "digest.txt").read_text().strip())
+    text = reference.tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Where is the tea? " * 40}], add_generation_prompt=True, tokenize=False
+    )
+    tokens = tuple(reference.tokenizer(text, add_special_tokens=False).input_ids)
+    assert len(tokens) > 150
+    prompt = Prompt(tokens, (11, 12))
+    found = backend.run([prompt])
+    with torch.inference_mode():
+        output = backend.model(torch.tensor([tokens]), output_hidden_states=True)
+    assert np.array_equal(found.states[0, :-1], torch.stack(output.hidden_states[1:-1])[:, 0, -1].numpy())
+    layers = np.repeat(np.arange(1, 6), 6)
+    states = found.states[0][layers - 1] * np.tile(np.linspace(0, 2, 6, dtype=np.float32), 5)[:, None]
+    fast, whole = backend.rerun(prompt, layers, states), type(backend)(backend.model, name="reference", method="full")
+    full = whole.rerun(prompt, layers, states)
+    assert np.abs(fast.logits - full.logits).max() < 1e-4
+    assert fast.top.tolist() == full.top.tolist()
+
+
+def test_the_data_type_is_the_callers(folder: Path) -> None:
+    found = load(resolve(str(folder)), device="cpu", dtype="bfloat16", batch=2).backend
+    assert found.describe()["dtype"] == "bfloat16"
+    assert found.describe()["logits"] == "float32"
+    with pytest.raises(ConfigError, match="expected float32, bfloat16, float16"):
+        load(resolve(str(folder)), dtype="int8")
+
+
+def test_the_template_of_a_preset_goes_before_that_of_the_tokenizer(folder: Path) -> None:
+    found = load(replace(resolve(str(folder)), template="{{ messages[0].content }}!"), device="cpu")
+    assert found.tokenizer.apply_chat_template([{"role": "user", "content": "tea"}], tokenize=False) == "tea!"
+
+
+def test_capped_attention_is_computed_with_its_cap(folder: Path) -> None:
+    tiny("gemma2").save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    assert load(resolve(str(folder)), device="cpu").backend.describe()["attention"] == "eager"
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "mps"])
+def test_devices_that_there_are_not(device: str) -> None:
+    with pytest.raises(ConfigError, match="expected cpu, cuda or cuda:N"):
+        load(resolve("reference"), device=device)
+
+
+def test_a_gpu_that_there_is_not_is_told() -> None:
+    with pytest.raises(MachineError, match=r"torch sees \d+ GPUs here"):
+        load(resolve("reference"), device="cuda:9")
+
+
+def test_pickles_are_not_read(folder: Path) -> None:
+    """Even where they appear after the checks: weights come from safetensors or not at all."""
+    checkpoint = resolve(str(folder))
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="cannot load it") as caught:
+        load(checkpoint, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_code_of_the_repository_is_not_run(folder: Path) -> None:
+    config = orjson.loads((folder / "config.json").read_bytes())
+    config |= {
+        "model_type": "unheard_of",
+        "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
+    }
+    (folder / "config.json").write_bytes(orjson.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()")
+    with pytest.raises(ConfigError, match="needs no code of its own"):
+        load(resolve(str(folder)), device="cpu")
+    assert not (folder / "ran").exists()
+
+
+def test_broken_files_are_one_line(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ConfigError, match="cannot load it") as caught:
+        load(resolve(str(folder)), device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_too_little_memory_is_told_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "machine_gb", lambda: 0.004)
+    with pytest.raises(MachineError, match=r"weights take 0.0 GB in float32.*bfloat16 halves them"):
+        load(resolve("reference"), device="cpu")
+
+
+def test_accelerate_is_asked_for_where_a_model_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MachineError, match="pip install accelerate"):
+        load(resolve("reference"), device="cpu", device_map="auto")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(MachineError, match="pip install accelerate"):
+        load(resolve("reference"), device="cpu")
+
+
+def test_a_folder_has_no_other_revision() -> None:
+    with pytest.raises(ConfigError, match="no revisions"):
+        load(resolve("reference"), revision="main")

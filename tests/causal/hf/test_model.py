@@ -1,0 +1,158 @@
+"""What a backend reads of tiny random models: bit for bit what transformers shows itself, alone and in batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
+from tomserve.causal.backend import Prompt
+from tomserve.causal.hf.model import HfBackend
+from tomserve.errors import MachineError
+
+LENGTHS = (21, 8, 14)
+BATCHED = 2e-5
+"""States and logits are of the order of 1 to 10; batches of other sizes round otherwise in float32."""
+NORMS = {"dbrx": "transformer.norm_f", "gpt2": "transformer.ln_f", "gpt_neox": "gpt_neox.final_layer_norm"}
+
+
+def prompts(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> list[Prompt]:
+    drawn = np.random.default_rng(seed)
+    return [Prompt(tuple(drawn.integers(3, VOCABULARY, n).tolist()), (5, 6, 7)) for n in lengths]
+
+
+def shown(model: Any, prompt: Prompt) -> tuple[np.ndarray, np.ndarray]:
+    """What transformers itself shows: hidden_states[1:] [layers, width] and logits [vocabulary] at the last token."""
+    with torch.inference_mode():
+        output = model(torch.tensor([prompt.tokens]), output_hidden_states=True, use_cache=False)
+    states = np.stack([one[0, -1].float().numpy() for one in output.hidden_states[1:]])
+    return states, output.logits[0, -1].float().numpy()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_states_are_bit_for_bit_those_of_transformers(name: str) -> None:
+    model = tiny(name)
+    backend = HfBackend(model, name=name)
+    (prompt,) = prompts((21,))
+    found = backend.run([prompt])
+    states, logits = shown(model, prompt)
+    assert found.states.shape == (1, LAYERS, WIDTH)
+    assert found.states.dtype == found.answers.logits.dtype == np.float32
+    assert np.array_equal(found.states[0, :-1], states[:-1])
+    norm = model.get_submodule(NORMS.get(name, "model.norm"))
+    with torch.inference_mode():
+        after = norm(torch.from_numpy(found.states[0, -1])[None, None])[0, 0].numpy()
+    assert np.allclose(after, states[-1], atol=1e-6)  # transformers shows its last state after the norm
+    assert not np.allclose(found.states[0, -1], states[-1], atol=1e-2)
+    assert np.allclose(found.answers.logits[0], logits[[5, 6, 7]], atol=1e-6)
+    assert found.answers.top.tolist() == [logits.argmax()]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_batch_padded_on_the_left_gives_what_single_prompts_give(name: str) -> None:
+    backend = HfBackend(tiny(name), name=name, batch=3)
+    asked = prompts()
+    assert min(LENGTHS) < WINDOW < max(LENGTHS)
+    together = backend.run(asked)
+    for row, prompt in enumerate(asked):
+        alone = backend.run([prompt])
+        assert np.abs(together.states[row] - alone.states[0]).max() < BATCHED
+        assert np.abs(together.answers.logits[row] - alone.answers.logits[0]).max() < BATCHED
+        assert together.answers.top[row] == alone.answers.top[0]
+
+
+def test_batches_change_neither_order_nor_number() -> None:
+    model = tiny("llama")
+    asked = prompts((5, 9, 5, 17, 3, 9, 12))
+    whole = HfBackend(model, name="llama", batch=7).run(asked)
+    for batch in (1, 2, 3):
+        found = HfBackend(model, name="llama", batch=batch).run(asked)
+        assert np.allclose(found.states, whole.states, atol=BATCHED)
+        assert found.answers.top.tolist() == whole.answers.top.tolist()
+
+
+def test_prompts_with_fewer_choices_have_no_logits_in_their_place() -> None:
+    backend = HfBackend(tiny("llama"), name="llama")
+    found = backend.run([Prompt((3, 4, 5), (7, 8)), Prompt((3, 4), (9, 10, 11))]).answers.logits
+    assert np.isnan(found).tolist() == [[False, False, True], [False, False, False]]
+    nothing = backend.run([])
+    assert nothing.states.shape == (0, LAYERS, WIDTH)
+    assert nothing.answers.logits.shape == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["llama", "dbrx", "gemma3_text"])
+def test_half_precision_reads_what_the_model_holds_and_computes_logits_in_float32(name: str) -> None:
+    model = tiny(name, "bfloat16")
+    (prompt,) = prompts((21,))
+    states, rounded = shown(model, prompt)
+    backend = HfBackend(model, name=name)
+    found = backend.run([prompt])
+    assert backend.describe()["dtype"] == "bfloat16"
+    assert np.array_equal(found.states[0, :-1], states[:-1])
+    own, theirs = found.answers.logits[0], rounded[[5, 6, 7]]
+    assert np.allclose(own, theirs, rtol=1e-2, atol=2e-2)
+    assert not np.array_equal(own, torch.from_numpy(own).bfloat16().float().numpy())  # finer than bfloat16 can hold
+
+
+def test_a_model_whose_padding_would_be_read_is_run_in_batches_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = HfBackend(tiny("llama"), name="llama")
+    backend._pads = False
+    seen: list[list[int]] = []
+    forward = backend._forward
+    monkeypatch.setattr(backend, "_forward", lambda some: seen.append([len(one) for one in some]) or forward(some))
+    backend.run(prompts((5, 9, 5, 9, 9, 3)))
+    assert seen == [[9, 9, 9], [5, 5], [3]]
+
+
+def test_out_of_memory_halves_the_batch_until_a_single_prompt_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = HfBackend(tiny("llama"), name="llama", batch=4)
+    asked = prompts((5, 6, 7, 8, 9))
+    expected = backend.run(asked)
+    room, seen, forward = 2, list[int](), backend._forward
+
+    def small(some: Any) -> Any:
+        seen.append(len(some))
+        if len(some) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(some)
+
+    monkeypatch.setattr(backend, "_forward", small)
+    assert np.allclose(backend.run(asked).states, expected.states, atol=BATCHED)
+    assert seen == [4, 2, 2, 1]
+    room = 0
+    with pytest.raises(MachineError, match="single prompt"):
+        backend.run(asked)
+
+
+def test_the_description_is_fit_for_a_manifest() -> None:
+    model = tiny("gpt2")
+    told = HfBackend(model, name="ORG/gpt2", digest="sha256:0", revision="abc").describe()
+    assert told["model"] == "ORG/gpt2"
+    assert (told["architecture"], told["parameters"]) == ("GPT2LMHeadModel", model.num_parameters())
+    assert (told["dtype"], told["devices"], told["reruns"]) == ("float32", ["cpu"], "stacked")
+    assert (told["torch"], told["digest"], told["revision"]) == (torch.__version__, "sha256:0", "abc")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "told"),
+    [
+        (Prompt((), (1,)), "one token or more"),
+        (Prompt((3, VOCABULARY), (1,)), f"tokens from 0 to {VOCABULARY - 1}"),
+        (Prompt((3, -1), (1,)), "tokens from 0"),
+        (Prompt((3,), (VOCABULARY,)), "choices from 0"),
+    ],
+)
+def test_prompts_that_cannot_be_asked(prompt: Prompt, told: str) -> None:
+    backend = HfBackend(tiny("llama"), name="llama")
+    with pytest.raises(ValueError, match=told):
+        backend.run([prompt])
+    with pytest.raises(ValueError, match=told):
+        backend.rerun(prompt, np.array([1]), np.zeros((1, WIDTH), np.float32))
+
+
+def test_no_batch_below_one() -> None:
+    with pytest.raises(ValueError, match="1 or more"):
+        HfBackend(tiny("llama"), name="llama", batch=0)

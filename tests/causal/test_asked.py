@@ -1,0 +1,94 @@
+"""The prompts of cases, and what answers to them mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.helpers.mechanism import cases
+from tomserve.benchmarks.case import Case
+from tomserve.causal.asked import Asked, eligible, said
+from tomserve.causal.backend import Answers, Prompt
+from tomserve.causal.table import FALSE, OWN, OWN_TWIN, ROLES, TOLD, TWIN
+from tomserve.causal.tokens import CasePrompts
+
+LABELS = (5, 6, 7)
+"""The tokens that the choices of every prompt here begin with."""
+
+
+def prompts_of(case: Case) -> CasePrompts | str:
+    """Prompts of one token, which is another one for each telling and order; a case of the family "transfer" has none,
+    and the second of "contents" no twin."""
+    if case.family == "transfer":
+        return "no prompts"
+    told = [name for name in TOLD if not (name == TWIN and case.f.id.endswith("002"))]
+    return CasePrompts(
+        case, {(name, order): Prompt((TOLD.index(name), order), LABELS) for name in told for order in (0, 1)}
+    )
+
+
+def asked() -> Asked:
+    return Asked.of(cases(4), prompts_of)
+
+
+def test_cases_without_prompts_are_left_out_and_counted() -> None:
+    found = asked()
+    assert [case.f.id for case in found.cases] == ["contents/000", "contents/002"]
+    assert found.left_out == {"no prompts": 2}
+    assert len(found.prompts) == 8 + 6
+    assert found.place(1, 0, TWIN) == -1
+    assert found.prompts[found.place(0, 1, OWN_TWIN)].tokens == (TOLD.index(OWN_TWIN), 1)
+
+
+def test_states_are_averaged_over_both_orders_and_nan_without_a_telling() -> None:
+    found = asked()
+    states = np.arange(len(found.prompts), dtype=np.float32)[:, None] * np.ones((1, 2), np.float32)
+    mean = found.mean(states, OWN)
+    assert mean.dtype == np.float64
+    assert mean[0, 0] == (found.place(0, 0, OWN) + found.place(0, 1, OWN)) / 2
+    assert np.isnan(found.mean(states, TWIN)[1]).all()
+    assert np.isfinite(found.mean(states, TWIN)[0]).all()
+
+
+def answer(case: Case, choice: int, *, top: int | None = None) -> Answers:
+    logits = np.zeros((1, 3), np.float32)
+    logits[0, choice] = 2.0
+    return Answers(logits, np.array([LABELS[choice] if top is None else top]))
+
+
+def test_an_answer_has_a_role_a_strict_reading_and_a_gap() -> None:
+    case, prompt = cases(1)[0], Prompt((0,), LABELS)
+    other = ({0, 1, 2} - {case.false_choice, case.true_choice}).pop()
+    for choice, role, gap in (
+        (case.false_choice, "false", -2.0),
+        (case.true_choice, "true", 2.0),
+        (other, "other", 0.0),
+    ):
+        found = said(case, prompt, answer(case, choice))
+        assert (ROLES[found.role[0]], bool(found.strict[0]), float(found.gap[0])) == (role, True, gap)
+    assert not said(case, prompt, answer(case, 0, top=99)).strict[0]
+
+
+def test_a_logit_that_is_no_number_is_never_read_strictly() -> None:
+    case, prompt = cases(1)[0], Prompt((0,), LABELS)
+    broken = Answers(np.full((1, 3), np.nan, np.float32), np.array([LABELS[0]]))
+    assert not said(case, prompt, broken).strict[0]
+
+
+def test_only_what_is_answered_by_the_false_belief_in_both_orders_can_flip() -> None:
+    found = asked()
+    count = len(found.prompts)
+    logits, top = np.zeros((count, 3), np.float32), np.full(count, 99)
+    for number, case in enumerate(found.cases):
+        for order in (0, 1):
+            place = found.place(number, order, FALSE)
+            logits[place, case.false_choice], top[place] = 1.0, LABELS[case.false_choice]
+    assert eligible(found, Answers(logits, top)) == [True, True]
+    top[found.place(0, 1, FALSE)] = 99
+    logits[found.place(1, 0, FALSE), found.cases[1].true_choice] = 2.0
+    assert eligible(found, Answers(logits, top)) == [False, False]
+
+
+def test_other_prompts_have_another_digest() -> None:
+    one = asked()
+    changed = Asked(one.cases, (*one.prompts[:-1], Prompt((9, 9), LABELS)), one.places, one.left_out)
+    assert one.digest == asked().digest != changed.digest

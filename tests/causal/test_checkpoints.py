@@ -1,0 +1,197 @@
+"""Finding the model that is to be measured, what its small files tell, and what is refused before anything is loaded."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT
+from tomserve.causal import checkpoints
+from tomserve.causal.checkpoints import digest_of, require_extra, resolve
+from tomserve.errors import ConfigError, MachineError
+from tomserve.serving import hub
+from tomserve.serving.hub import Copy
+
+CONFIGS = ROOT / "tests/data/model_configs"
+SHIPPED = ROOT / "launch/reference/model"
+MADE = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the model that is shipped, in a folder of the user's."""
+    made = tmp_path / "mine"
+    made.mkdir()
+    for name in MADE:
+        shutil.copy(SHIPPED / name, made / name)
+    return made
+
+
+def described(tmp_path: Path, name: str, **changed: Any) -> Path:
+    """A folder with the config.json of a large model, and a chat template; no weights."""
+    made = tmp_path / name
+    made.mkdir()
+    config = orjson.loads((CONFIGS / f"{name}.json").read_bytes())
+    (made / "config.json").write_bytes(orjson.dumps({**config, **changed}))
+    (made / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    return made
+
+
+def changed(folder: Path, **fields: Any) -> None:
+    config = orjson.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_bytes(orjson.dumps({**config, **fields}))
+
+
+def test_the_model_that_is_shipped() -> None:
+    found = resolve("reference")
+    assert (found.name, found.place) == ("reference", str(SHIPPED))
+    assert found.digest == found.revision == (SHIPPED / "digest.txt").read_text().strip()
+    assert (found.layers, found.width, found.heads, found.vocabulary, found.dtype) == (5, 128, 4, 2560, "float32")
+    assert found.bytes_per_token_of_cache == 5 * 2 * 4 * 32 * 4
+    assert found.weight_bytes == pytest.approx((SHIPPED / "model.safetensors").stat().st_size, rel=0.01)
+    assert found.parameters == found.active
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active", "cache"),
+    [
+        # Totals and active parameters as published (DBRX: 132 and 36 billion; Mixtral: 46.7 and 12.9).
+        ("llama-3-70b", 70.6e9, 70.6e9, 80 * 2 * 8 * 128 * 2),
+        ("dbrx", 131.6e9, 36.5e9, 40 * 2 * 8 * 128 * 2),
+        ("mixtral-8x7b", 46.7e9, 12.9e9, 32 * 2 * 8 * 128 * 2),
+        ("qwen3-30b-a3b", 30.5e9, 3.3e9, 48 * 2 * 4 * 128 * 2),
+        ("gemma-3-27b", 27.0e9, 27.0e9, 62 * 2 * 16 * 128 * 2),
+    ],
+)
+def test_sizes_of_large_models_by_arithmetic(
+    tmp_path: Path, name: str, total: float, active: float, cache: int
+) -> None:
+    found = resolve(str(described(tmp_path, name)))
+    assert found.parameters == pytest.approx(total, rel=0.02)
+    assert found.active == pytest.approx(active, rel=0.02)
+    assert found.weight_bytes == 2 * found.parameters
+    assert found.bytes_per_token_of_cache == cache
+
+
+def test_a_folder_and_its_digest(folder: Path) -> None:
+    found = resolve(str(folder))
+    assert (found.place, found.revision, found.template) == (str(folder), None, None)
+    assert found.digest == digest_of(folder) == resolve(str(folder)).digest
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-5] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    other = digest_of(folder)
+    assert other != found.digest
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert digest_of(folder) != other
+
+
+def test_a_large_file_counts_by_its_length_its_ends_and_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("WHOLE_BYTES", 100), ("STRIDE", 64), ("SAMPLE", 8)):
+        monkeypatch.setattr(checkpoints, name, value)
+    weights = bytearray(300)
+
+    def digest(*at: int, size: int = 300) -> str:
+        data = bytearray(weights[:size])
+        for place in at:
+            data[place] ^= 1
+        (tmp_path / "model.safetensors").write_bytes(data)
+        return digest_of(tmp_path)
+
+    plain = digest()
+    assert plain == digest() == digest(40)
+    assert len({plain, digest(0), digest(64), digest(135), digest(299), digest(size=299)}) == 6
+
+
+def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None]] = []
+    copy = Copy(described(tmp_path, "mixtral-8x7b"), "0" * 40)
+    (copy.folder / "chat_template.jinja").unlink()
+    monkeypatch.setattr(hub, "fetch", lambda model, revision: asked.append((model, revision)) or copy)
+    found = resolve("mixtral-8x7b")
+    assert (found.name, found.revision, found.digest) == ("mixtral-8x7b", "0" * 40, "0" * 40)
+    assert found.template == (ROOT / "launch/chat_templates/mixtral.jinja").read_text()
+    assert resolve(found.place, "abc").template == found.template  # by its id the preset is known as well
+    assert asked[1] == (found.place, "abc")
+    with pytest.raises(ConfigError, match="no chat template"):
+        resolve("some/model")
+
+
+def no(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def only_adapter(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (
+            lambda f: changed(f, quantization_config={"quant_method": "awq\nbits"}),
+            r"quantised \(awq\\nbits\).*original",
+        ),
+        (lambda f: changed(f, is_encoder_decoder=True), "an encoder and a decoder"),
+        (lambda f: changed(f, architectures=["LlamaForSequenceClassification"]), "no causal language model"),
+        (lambda f: changed(f, architectures=["WhisperForConditionalGeneration"]), "no causal language model"),
+        (lambda f: changed(f, architectures=None), "no causal language model"),
+        (lambda f: changed(f, num_hidden_layers="many"), "does not tell layers"),
+        (lambda f: changed(f, vocab_size=None), "does not tell layers"),
+        (no("chat_template.jinja"), "no chat template.*instruct"),
+        (no("config.json"), "no config.json"),
+        (only_adapter, r"an adapter \(LoRA\) without its model; merge"),
+        (pickled, "pickles.*safetensors"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_in_one_line(folder: Path, spoil: Callable[[Path], None], told: str) -> None:
+    spoil(folder)
+    with pytest.raises(ConfigError, match=told) as caught:
+        resolve(str(folder))
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_an_adapter_beside_its_model_is_left_aside(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+    assert resolve(str(folder)).layers == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("refrence", "reference"),
+        ("./nowhere", "no such folder"),
+        ("a/b/c", "no such folder"),
+        ("mine", r"write \./mine"),
+    ],
+)
+def test_names_that_stand_for_nothing(folder: Path, name: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(ConfigError, match=told):
+        resolve(name)
+
+
+def test_a_folder_has_no_revisions(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no revisions"):
+        resolve(str(folder), "main")
+
+
+def test_a_missing_extra_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints.importlib.util, "find_spec", lambda name: None if name == "torch" else object())
+    with pytest.raises(MachineError, match=r"torch must be installed: run `pip install 'tomserve\[causal\]'`"):
+        require_extra()
+    monkeypatch.setattr(checkpoints.importlib.util, "find_spec", lambda name: object())
+    require_extra()

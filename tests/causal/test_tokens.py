@@ -1,0 +1,311 @@
+"""Prompts end right before the answer: with the reference tokenizer, with tokenizers of three other kinds, and as served."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tests.helpers import subjects
+from tests.helpers.command import TOMSERVE, environment, ready, tomserve
+from tests.helpers.mechanism import cases
+from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.worlds.families import BY_NAME
+from tomserve.benchmarks.worlds.lexicon import built_in
+from tomserve.benchmarks.worlds.triples import triples
+from tomserve.causal import tokens
+from tomserve.causal.backend import Prompt
+from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TWIN
+from tomserve.causal.tokens import CasePrompts, fitting_strategy, prompt_of, prompts_of
+from tomserve.errors import ConfigError
+from tomserve.items import Item
+from tomserve.prompting.strategy import Strategy
+from tomserve.serving import install
+from tomserve.serving.ports import free_port
+
+transformers = pytest.importorskip("transformers")
+MODEL = ROOT / "launch/reference/model"
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    return transformers.AutoTokenizer.from_pretrained(MODEL)
+
+
+@pytest.fixture(scope="module")
+def vanilla(reference: Any) -> Strategy:
+    return fitting_strategy("vanilla", reference)
+
+
+def made(prompt: Prompt | str) -> Prompt:
+    assert isinstance(prompt, Prompt), prompt
+    return prompt
+
+
+def released(family: str, number: int) -> Case:
+    world = BY_NAME[family].world(built_in(), f"{family}-1-{number:04}", "false_belief")
+    first = next(iter(triples(world, built_in())))
+    return Case(first.f, first.p, first.p_twin, family=family)
+
+
+def answered(item: Item, choice: str) -> str:
+    """The reply that gives this choice, as a server makes it."""
+    return f'{{"answer":{orjson.dumps(choice).decode()}}}'
+
+
+def chat(item: Item, strategy: Strategy, tokenizer: Any) -> str:
+    return str(
+        tokenizer.apply_chat_template([*strategy.turn(item).messages], tokenize=False, add_generation_prompt=True)
+    )
+
+
+def byte_level() -> Any:
+    """A byte-level BPE tokenizer that merges a quotation mark with the letters behind it, over the prompt's end."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(['"tea"}', '"salt"}', '"te', '"sa'] * 50, trainer)
+    return with_template(transformers.PreTrainedTokenizerFast(tokenizer_object=made))
+
+
+def sentence_piece() -> Any:
+    """A tokenizer that marks the beginning of a word by "▁", as SentencePiece does."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    alphabet = [chr(number) for number in range(32, 127)] + ["▁", "\n"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<unk>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    made.train_from_iterator(['{"answer":"tea"}', '{"answer":"salt"}'] * 50, trainer)
+    return with_template(transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>"))
+
+
+def with_template(tokenizer: Any) -> Any:
+    tokenizer.chat_template = subjects.TEMPLATE
+    return tokenizer
+
+
+@pytest.mark.parametrize("make", [byte_level, sentence_piece, subjects.tokenizer])
+def test_a_prompt_and_a_choice_begin_the_reply_whatever_the_tokenizer(make: Any) -> None:
+    tokenizer = make()
+    strategy = fitting_strategy("vanilla", tokenizer)
+    item = make_item(choices=["tea", "salt"], gold=None)
+    for order in (0, 1):
+        prompt = made(prompt_of(item, strategy, tokenizer, order))
+        shown = item.model_copy(update={"choices": item.choices[::-1] if order else item.choices})
+        assert len(set(prompt.choices)) == 2
+        for choice, token in zip(item.choices, prompt.choices, strict=True):
+            whole = tokenizer.encode(
+                chat(shown, strategy, tokenizer) + answered(item, choice), add_special_tokens=False
+            )
+            assert whole[: len(prompt.tokens) + 1] == [*prompt.tokens, token]
+
+
+def test_a_merge_over_the_end_of_the_beginning_is_seen() -> None:
+    tokenizer = byte_level()
+    item = make_item(choices=["tea", "salt"], gold=None)
+    prompt = made(prompt_of(item, fitting_strategy("vanilla", tokenizer), tokenizer))
+    assert tokenizer.decode(prompt.tokens).endswith('{"answer":')  # the quotation mark is part of the choice's token
+    assert [tokenizer.decode([token])[:2] for token in prompt.choices] == ['"t', '"s']
+
+
+def test_where_the_prompts_own_end_would_merge_the_reply_is_tokenised_alone() -> None:
+    tokenizer = byte_level()
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}{{ ' \"t' }}"
+    item = make_item(choices=["tea", "salt"], gold=None)
+    before = tokenizer.encode('x "t', add_special_tokens=False)
+    assert tokenizer.encode('x "tea', add_special_tokens=False)[: len(before)] != before
+    found = made(tokens._parted('x "t', ["ea", "salt"], tokenizer))
+    assert found.tokens[: len(before)] == tuple(before)
+    assert item.choices[0].startswith("t")
+
+
+def test_both_orders_of_a_released_case(reference: Any, vanilla: Strategy) -> None:
+    case = released("contents", 0)
+    found = prompts_of(case, vanilla, reference)
+    assert isinstance(found, CasePrompts)
+    assert set(found.prompts) == {(told, order) for told in (FALSE, OWN, OWN_TWIN) for order in (0, 1)}
+    for (told, order), prompt in found.prompts.items():
+        item = {FALSE: case.f, OWN: case.own, OWN_TWIN: case.own_twin}[told]
+        text = reference.decode(prompt.tokens)
+        assert text.endswith('<|im_start|>assistant\n{"answer":"')
+        listed = orjson.dumps(item.choices[::-1] if order else item.choices).decode()
+        assert text.count("Labels: " + listed) == 1
+        for choice, token in zip(item.choices, prompt.choices, strict=True):
+            assert choice.startswith(reference.decode([token]))
+    assert prompts_of(case, vanilla, reference, context=900) == found
+    assert prompts_of(case, vanilla, reference, context=700) == tokens.TOO_LONG
+
+
+def test_all_tellings_have_prompts_where_there_is_a_twin() -> None:
+    tokenizer = subjects.tokenizer()
+    found = prompts_of(cases(1)[0], fitting_strategy("vanilla", tokenizer), tokenizer)
+    assert isinstance(found, CasePrompts)
+    assert len(found.prompts) == 8
+    assert (TWIN, 1) in found.prompts
+
+
+@pytest.mark.parametrize(
+    ("choices", "begun"),
+    [
+        (["I believe the jar holds tea", "I believe the jar holds salt"], '"I believe the jar holds'),
+        (["red", "red box"], '"red'),
+        (['the "old" jar', 'the "new" jar'], '"the \\"'),
+        (["a\\b", "a\\c"], '"a\\\\'),
+        (["Tür", "Tal"], '"'),
+    ],
+)
+def test_what_all_choices_begin_with_belongs_to_the_prompt(
+    choices: list[str], begun: str, reference: Any, vanilla: Strategy
+) -> None:
+    item = make_item(choices=choices, answer=choices[0], gold=None)
+    prompt = made(prompt_of(item, vanilla, reference))
+    assert reference.decode(prompt.tokens).startswith(chat(item, vanilla, reference))
+    for choice, token in zip(choices, prompt.choices, strict=True):
+        whole = reference.encode(chat(item, vanilla, reference) + answered(item, choice), add_special_tokens=False)
+        assert whole[: len(prompt.tokens) + 1] == [*prompt.tokens, token]
+    assert reference.decode(prompt.tokens).removesuffix("T").endswith(begun)
+
+
+def test_reasons_to_leave_a_case_out(reference: Any, vanilla: Strategy) -> None:
+    alike = make_item(choices=["salt box", "salt jar", "tea"], answer="tea", gold=None)
+    assert prompt_of(alike, vanilla, reference) == tokens.SAME_TOKEN
+    words = subjects.tokenizer()
+    strange = make_item(choices=["tea", "quinoa"], gold=None)
+    assert prompt_of(strange, fitting_strategy("vanilla", words), words) == tokens.NO_TOKEN
+    case = cases(1)[0]
+    fewer = case.own.model_copy(update={"choices": case.own.choices[:2]})
+    assert prompts_of(Case(case.f, fewer, case.own_twin), vanilla, reference) == tokens.UNEVEN
+    without_unknown = fitting_strategy("hitom_vanilla", reference)
+    assert prompt_of(case.f, without_unknown, reference) == tokens.NOT_OFFERED
+    assert isinstance(prompt_of(make_item(choices=["tea", "salt"], gold=None), without_unknown, reference), Prompt)
+
+
+def test_letters_follow_the_order_in_which_choices_are_shown(reference: Any) -> None:
+    strategy = fitting_strategy("dyntom_vanilla", reference)
+    item = make_item(choices=["tea", "salt", "rice"], gold=None)
+    for order, letters in ((0, "ABC"), (1, "CBA")):
+        prompt = made(prompt_of(item, strategy, reference, order))
+        assert "".join(reference.decode([token]) for token in prompt.choices) == letters
+        assert reference.decode(prompt.tokens).endswith('{"answer":"')
+
+
+def test_what_follows_the_answer_is_part_of_the_reply(reference: Any) -> None:
+    strategy = fitting_strategy("hitom_cot", reference)
+    item = make_item(choices=["red", "red box"], answer="red", gold=None)
+    prompt = made(prompt_of(item, strategy, reference))
+    assert reference.decode(prompt.tokens).endswith('{"answer":"red')
+    assert [reference.decode([token]) for token in prompt.choices] == ['"', " "]
+
+
+@pytest.mark.parametrize("name", ["cot", "letters", "simtom", "vanilla_free", "tombench_vanilla", "narrator"])
+def test_strategies_that_do_not_answer_at_once_are_refused(name: str, reference: Any) -> None:
+    with pytest.raises(ConfigError, match=f"strategy {name}: .*use a strategy") as caught:
+        prompt_of(make_item(), fitting_strategy(name, reference), reference)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_has_to_have_a_chat_template() -> None:
+    tokenizer = subjects.tokenizer()
+    tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match=r"has no chat template.*Instruct.*chat_template\.jinja") as caught:
+        fitting_strategy("vanilla", tokenizer)
+    assert "\n" not in str(caught.value)
+
+
+def test_thinking_is_switched_off_or_refused() -> None:
+    tokenizer = subjects.tokenizer()
+    strategy = fitting_strategy("vanilla", tokenizer)
+    item = make_item(choices=["tea", "salt"], gold=None)
+    switched = "{% if enable_thinking is not defined or enable_thinking %}<think>{% endif %}"
+    tokenizer.chat_template = subjects.TEMPLATE + switched
+    assert isinstance(prompt_of(item, strategy, tokenizer), Prompt)
+    tokenizer.chat_template = subjects.TEMPLATE + "<think>\n"
+    with pytest.raises(ConfigError, match="opens a thought"):
+        prompt_of(item, strategy, tokenizer)
+
+
+def test_a_model_without_system_messages_gets_their_text_from_the_user() -> None:
+    tokenizer = byte_level()
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    tokenizer.chat_template = refuses + subjects.TEMPLATE
+    strategy = fitting_strategy("vanilla", tokenizer)
+    prompt = made(prompt_of(make_item(choices=["tea", "salt"], gold=None), strategy, tokenizer))
+    assert "user\nYou answer questions about short stories." in tokenizer.decode(prompt.tokens)
+    with pytest.raises(ConfigError, match=r"cannot show the strategy's messages .no system."):
+        prompt_of(make_item(), Strategy.load("vanilla"), tokenizer)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Path]:
+    """`tomserve serve reference` in the background; yields the runs folder in which `tomserve eval` finds it."""
+    runs, log, port = tmp_path / "runs", tmp_path / "log", free_port()
+    record = runs / ".servers" / f"{port}.json"
+    with log.open("w") as output:
+        command = [*TOMSERVE, "serve", "reference", "--port", str(port)]
+        process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(3000):
+            if ready(record) or process.poll() is not None:
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        assert ready(record), log.read_text()[-3000:]
+        yield runs
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+@pytest.mark.serving
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
+def test_the_next_token_is_the_answer_of_a_real_server(
+    served: Path, tmp_path: Path, reference: Any, vanilla: Strategy
+) -> None:
+    pytest.importorskip("torch")
+    told = [released(family, number) for family in ("contents", "transfer") for number in range(18)]
+    items = [item for case in told for item in (case.f, case.own)]
+    prompts = [prompt_of(item, vanilla, reference) for item in items]
+    asked = [(item, prompt) for item, prompt in zip(items, prompts, strict=True) if isinstance(prompt, Prompt)]
+    file = tmp_path / "items.jsonl"
+    plain = [item.model_copy(update={"base": None, "meanings": None}) for item, _ in asked]
+    file.write_bytes(b"".join(item.to_json() + b"\n" for item in plain))
+    chosen = ["--benchmark", "items", "--path", str(file), "--strategy", "vanilla", "--run", "same"]
+    done = tomserve(served, "eval", *chosen, "--no-report")
+    assert done.returncode == 0, done.stderr
+    rows = map(orjson.loads, (served / "same/responses.jsonl").read_bytes().splitlines())
+    texts = {row["item"]: row["text"] for row in rows}
+    answers = subjects.PlainBackend(MODEL, batch=8).run([prompt for _, prompt in asked]).answers
+    same = strict = 0
+    for (item, prompt), logits, top in zip(asked, answers.logits, answers.top, strict=True):
+        choice = item.choices[int(logits[: len(prompt.choices)].argmax())]
+        agrees = texts[item.id].startswith(f'{{"answer":"{choice}"')
+        same += agrees
+        if top in prompt.choices:  # otherwise the grammar may allow a piece of a choice that no tokenizer begins with
+            strict += 1
+            assert agrees, (choice, texts[item.id])
+    assert strict >= 40
+    assert same >= 0.95 * len(asked)

@@ -1,0 +1,141 @@
+"""Every command that takes a run takes a measured one, or says in one line why it cannot and what to do instead."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import ROOT, Endpoint
+from tests.helpers import measurements
+from tests.helpers.measurements import measured_run, table
+from tomserve.scoring.tablefile import write_scores
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of runs with a measured one, and the study that reads it."""
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(measurements.study(tmp_path / "content")))
+    measured_run(tmp_path / "runs/deep")
+    return tmp_path / "runs"
+
+
+def refused(cli, *arguments: object) -> str:
+    """What a command says that refuses: one line, with exit code 2."""
+    found = cli(*arguments)
+    assert found.code == 2, found.out + found.err
+    said = [line for line in found.err.splitlines() if not line.startswith("warning: ")]
+    assert len(said) == 1, found.err
+    return str(said[0])
+
+
+def test_it_is_listed_and_shown_without_anything_that_only_answers_have(cli, runs: Path) -> None:
+    listed, shown = cli("runs"), cli("runs", "deep")
+    assert listed.code == shown.code == 0
+    assert "measured, for depths" in listed.out
+    assert "None" not in listed.out + shown.out
+    assert "unknown" not in listed.out + shown.out
+    said = dict(line.split(None, 1) for line in shown.out.splitlines())
+    assert said["study"] == "depths"
+    assert said["torch"] == "2.1"
+    assert said["complete"] == "yes"
+    assert "setting folds     5\n" in shown.out
+    assert "scores.parquet, 26 rows, sha256:" in shown.out
+
+
+def test_it_is_analyzed_by_the_study_that_it_names(cli, runs: Path) -> None:
+    found = cli("analyze", "deep", "--format", "json")
+    assert found.code == 0, found.err
+    tables = orjson.loads(found.out)
+    assert [row["share"] for row in tables["held"]] == [1 / 3, 2 / 3]
+    assert found.err == ""
+    printed = cli("analyze", "deep").out
+    assert "Is it held? Yes" in printed
+    assert "The share of states that hold it." in printed
+    assert not {"unread", "failed", "noise", "chance"} & set(printed.lower().split())
+
+
+def test_several_runs_stand_side_by_side_and_two_of_one_model_need_labels(cli, runs: Path) -> None:
+    measured_run(runs / "other", model="bigger")
+    found = cli("analyze", "deep", "other", "--format", "json")
+    assert [row["model"] for row in orjson.loads(found.out)["held"]] == ["bigger", "bigger", "tiny", "tiny"]
+    measured_run(runs / "again")
+    said = refused(cli, "analyze", "deep", "again")
+    assert (
+        "runs again, deep measured one model, 'tiny'; tell them apart by --label again=NAME --label deep=NAME" in said
+    )
+    found = cli("analyze", "deep", "again", "--label", "again=second", "--format", "json")
+    assert {row["model"] for row in orjson.loads(found.out)["held"]} == {"second", "tiny"}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_its_table_alone_is_known_by_its_columns(cli, runs: Path, tmp_path: Path, suffix: str) -> None:
+    write_scores(table(), path := tmp_path / f"table{suffix}")
+    found = cli("analyze", path, "--format", "json")
+    assert found.code == 0, found.err
+    assert found.err == ""
+    assert [row["share"] for row in orjson.loads(found.out)["held"]] == [1 / 3, 2 / 3]
+    assert cli("report", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("score", "deep"), "cannot be scored again; to measure again: `tomserve measure tiny --items items --run NEW`"),
+        (("score", "deep", "--reader", "none"), "cannot be scored again"),
+        (("score", "deep", "--gold", "current", "--out", "x.csv"), "cannot be scored again"),
+        (("compare", "deep", "deep"), "cannot be compared question by question; `tomserve analyze RUN RUN`"),
+        (("runs", "deep", "--unread"), "has no replies to read; `tomserve report RUN` shows what was measured"),
+        (("plan", "--like", "deep"), "says nothing of how answers spread; give a run of answers"),
+        (("analyze", "deep", "--by", "kind"), "--by counts answers by a factor, and the study 'depths' reads a measurement"),
+        (("analyze", "deep", "--study", "accuracy"), "the study 'accuracy' counts answers; leave out --study, or choose one "
+         "that reads it: depths"),
+        (("analyze", "deep", "--intervals", "odd"), "unknown intervals 'odd'"),
+        (("report", "deep", "--study", "accuracy"), "holds a measurement, and the study 'accuracy' counts answers"),
+    ],
+)  # fmt: skip
+def test_what_only_answers_allow_is_refused_in_one_line(cli, runs: Path, arguments: tuple[str, ...], said: str) -> None:
+    before = {path.name: path.read_bytes() for path in (runs / "deep").iterdir() if path.is_file()}
+    assert said in refused(cli, *arguments)
+    assert {path.name: path.read_bytes() for path in (runs / "deep").iterdir() if path.is_file()} == before
+
+
+def test_a_table_of_it_cannot_be_compared(cli, runs: Path) -> None:
+    assert "cannot be compared question by question" in refused(cli, "compare", runs / "deep/scores.parquet")
+
+
+def test_answers_and_measurements_are_not_mixed(cli, runs: Path) -> None:
+    shutil.copytree(ROOT / "runs/example", runs / "example")
+    assert "which no study counts together; give one kind" in refused(cli, "analyze", "example", "deep")
+    assert "which no study counts together; give one kind" in refused(cli, "report", "deep", "example")
+    said = refused(cli, "analyze", "example", "--study", "depths")
+    assert "the study 'depths' reads a measurement, and this table holds answers; give a measured run" in said
+
+
+def test_no_answers_are_asked_into_it(endpoint: Endpoint, cli, runs: Path, items_file: Path) -> None:
+    at = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url)
+    assert "holds a measurement, to which no answers can be added; use --run NEW" in refused(
+        cli, "eval", "--run", "deep", *at
+    )
+    assert not (runs / "deep/responses.jsonl").exists()
+
+
+def test_an_unfinished_or_forged_measurement_is_refused_in_one_line(cli, runs: Path) -> None:
+    measured_run(runs / "begun", finished=False)
+    for command in ("analyze", "report"):
+        assert "its measurement is not finished; repeat the command" in refused(cli, command, "begun")
+    assert "complete          no" in cli("runs", "begun").out
+    table(items=3).write_parquet(runs / "deep/scores.parquet")
+    for command in ("analyze", "report"):
+        assert "is not the table that was measured" in refused(cli, command, "deep")
+
+
+def test_a_manifest_cannot_name_a_study_by_path(cli, runs: Path, tmp_path: Path) -> None:
+    """A run may come from somebody else: nothing that it names is run as code, unless the user has it by that name."""
+    (tmp_path / "evil.py").write_text("raise SystemExit('run as code')")
+    measured_run(runs / "theirs", study=str(tmp_path / "evil.py"))
+    found = cli("analyze", "theirs", "--format", "json")
+    assert found.code == 0
+    assert "held" in orjson.loads(found.out)

@@ -1,0 +1,109 @@
+"""The report of a measurement: what it says, that it says nothing of answers, and that it works in a browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import measurements
+from tests.helpers.measurements import measured_run
+from tests.helpers.reports import Elements, data_of
+from tomserve.reporting.html.build import report, write_report
+from tomserve.reporting.html.standing import standing
+
+
+@pytest.fixture
+def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(measurements.study(tmp_path / "content")))
+    return measured_run(tmp_path / "runs/deep")
+
+
+def text_of(page: str) -> str:
+    """What a reader sees: no styles, scripts or marks."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", re.sub(r"<(style|script)\b.*?</\1>", " ", page, flags=re.S)))
+
+
+def test_it_holds_verdicts_figures_tables_notes_and_where_they_come_from(deep: Path) -> None:
+    page = report(["deep"])
+    said = text_of(page)
+    for wanted in (
+        "at best 67% of the states hold it.",
+        "Is it held?",
+        "67% of its states hold it.",
+        "Each point is the share of states that hold it.",
+        "The share of states that hold it.",
+        "settings.folds 5",
+        "sessions 1.measured_on.torch 2.1",
+        "revision sha256:0",
+        "items 12",
+        "stories 6",
+    ):
+        assert wanted in said, wanted
+    assert page.count("<svg") == 1
+    assert set(data_of(page)["tables"]) == {"held", "fits"}
+
+
+def test_it_says_nothing_that_only_answers_have(deep: Path) -> None:
+    page = report(["deep"])
+    said = text_of(page).lower()
+    for word in ("answers", "strateg", "unread", "unknown", "chance", "failure", "vanilla", "noise", "repl", "gold"):
+        assert word not in said, said[max(0, said.find(word) - 60) : said.find(word) + 60]
+    for name in ("items", "failures", "answers"):
+        assert f'id="{name}"' not in page
+        assert f'href="#{name}"' not in page
+
+
+def test_it_is_the_same_twice_and_stands_until_something_changes(deep: Path) -> None:
+    assert report(["deep"]) == report(["deep"])
+    path = write_report(["deep"])
+    assert path == deep / "report.html"
+    assert standing(deep) == path
+    path.write_text("changed")
+    assert standing(deep) is None
+
+
+def test_what_changed_between_sessions_is_said_first(tmp_path: Path, deep: Path) -> None:
+    folder = measured_run(tmp_path / "runs/two", finished=False)
+    measured_run(folder, environment={"device": "cuda", "torch": "2.1"})
+    said = text_of(report([str(folder)]))
+    assert "Run two was measured in several sessions, and not all by the same means: device was cpu until" in said
+    assert "Few states were measured." not in said  # the study has no such doubt here
+
+
+def test_a_table_alone_says_that_its_origin_is_not_recorded(deep: Path) -> None:
+    said = text_of(report([str(deep / "scores.parquet")]))
+    assert "Where scores.parquet comes from is not recorded in a score table." in said
+    assert "from the score tables alone" in said
+
+
+def test_names_cannot_run_or_break_anything(tmp_path: Path, deep: Path) -> None:
+    evil = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
+    measured_run(tmp_path / "runs/evil", model=evil, settings={evil: [evil]}, environment={evil: evil})
+    page = report(["evil"])
+    assert evil not in page
+    assert "<img src=x" not in page
+    assert len(Elements(page).all("script")) == len(Elements(report(["deep"])).all("script"))
+
+
+def test_it_opens_in_a_browser_without_an_error(browser: Any, deep: Path, tmp_path: Path) -> None:
+    measured_run(tmp_path / "runs/other", model="bigger")
+    for runs, name in ((["deep"], "one.html"), (["deep", "other"], "two.html")):
+        path = write_report(runs, tmp_path / name)
+        for width in (1280, 390):
+            page = browser.new_page(viewport={"width": width, "height": 800})
+            wrong: list[str] = []
+            page.on("console", lambda message, wrong=wrong: wrong.append(message.text))
+            page.on("pageerror", lambda error, wrong=wrong: wrong.append(str(error)))
+            page.goto(path.as_uri())
+            page.wait_for_selector("html[data-ready]", state="attached")
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            links = [link.get_attribute("href") for link in page.locator("a[href^='#']").all()]
+            assert len(links) >= 5
+            assert not [link for link in links if not page.locator(str(link)).count()]
+            page.get_by_role("button", name="Copy as CSV").first.click()
+            page.get_by_text("Copied.").wait_for()
+            assert wrong == []
+            page.close()

@@ -1,0 +1,138 @@
+"""Studies that read a measured table: what they declare, what is refused, what is left out beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tomserve
+from tests.helpers import measurements
+from tests.helpers.measurements import SCHEMA, measured_run, table
+from tomserve.errors import ConfigError
+from tomserve.runs.scores import replies_of
+from tomserve.studies import Study, compute, default_study, named_by
+from tomserve.studies.loading import measured_studies
+
+
+def count(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+    return {"rows": scores.select(pl.len()).collect()}
+
+
+STUDY = Study(name="mine", tables=count, answers=False, columns=SCHEMA)
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(measurements.study(tmp_path / "content")))
+
+
+def test_it_requires_its_columns_and_gets_the_table_as_it_is() -> None:
+    seen: list[pl.DataFrame] = []
+
+    def keep(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
+        seen.append(scores.collect())
+        return {}
+
+    found = compute(table(), Study(name="mine", tables=keep, answers=False, columns=SCHEMA))
+    assert found.study.required == tuple(SCHEMA)
+    assert seen[0].equals(table())
+    assert dict(found.tables) == {}
+    assert found.warnings == ()
+    assert found.beside is None
+
+
+def test_columns_that_the_study_does_not_name_are_left_out_and_their_order_is_its_own() -> None:
+    shuffled = table().select(pl.lit(1).alias("more"), *reversed(SCHEMA))
+    narrow = Study(name="mine", tables=lambda scores, _: {"all": scores.collect()}, answers=False, columns=SCHEMA)
+    assert compute(shuffled, narrow).tables["all"].equals(table())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            table().drop("depth"),
+            "column 'depth' is missing; the study 'mine' reads a measurement, and this table is another",
+        ),
+        (table().with_columns(depth=pl.lit("deep")), "column 'depth' is String and cannot be read as Int16"),
+        (table().with_columns(kind=pl.lit("odd")), "column 'kind' is String and cannot be read as Enum"),
+        (table().with_columns(model=pl.lit(None, pl.String)), "column 'model' has empty cells"),
+        (
+            table().with_columns(strategy=pl.lit("cot")).drop("held"),
+            "and this table holds answers; give a measured run",
+        ),
+    ],
+)
+def test_another_table_is_refused_by_its_column(changed: pl.DataFrame, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compute(changed, STUDY)
+    assert said in str(refused.value)
+
+
+def test_its_texts_may_be_checked_by_their_values() -> None:
+    study = Study(name="mine", tables=count, answers=False, required=("model", "cluster"), values={"cluster": ("s1",)})
+    with pytest.raises(ConfigError, match="unknown cluster 's0'"):
+        compute(table(), study)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"answers": 1}, "Study.answers: 1; expected True or False"),
+        ({"answers": False}, "Study.columns: is empty"),
+        ({"columns": SCHEMA}, "Study.columns: only a study of measurements has them"),
+        ({"answers": False, "columns": {"a": 1}}, "Study.columns['a']: 1; expected a type of Polars"),
+        ({"answers": False, "columns": ["a"]}, "Study.columns: ['a']; expected a mapping by name"),
+    ],
+)
+def test_a_mistake_in_what_it_declares_is_named(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        Study(name="mine", tables=count, **fields)  # type: ignore[arg-type]
+    assert said in str(wrong.value)
+
+
+@pytest.mark.usefixtures("known")
+def test_a_measured_table_is_known_by_its_columns() -> None:
+    assert default_study(table()) == "depths"
+    assert measured_studies(table().with_columns(status=pl.lit("ok"))) == []
+    assert measured_studies(table().drop("held")) == []
+
+
+def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = measurements.study(tmp_path)
+    (content / "analysis/deeper.py").write_text((content / "analysis/depths.py").read_text())
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(content))
+    with pytest.raises(ConfigError, match=r"several studies read it \(deeper, depths\); choose one by --study"):
+        compute(table())
+    named = named_by([{"kind": "measured", "study": "deeper"}] * 2)
+    assert named == "deeper"
+    assert compute(table(), named=named).study.path == content / "analysis/deeper.py"
+    assert named_by([{"kind": "measured", "study": "deeper"}, {"kind": "measured", "study": "depths"}]) is None
+    assert named_by([{"study": "deeper"}]) is None
+    assert named_by([{"kind": "measured", "study": "../deeper"}]) is None
+
+
+@pytest.mark.usefixtures("known")
+def test_a_broken_study_beside_it_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "content/analysis/broken.py").write_text("STUDY = 1 / 0")
+    assert default_study(table()) == "depths"
+
+
+@pytest.mark.usefixtures("known")
+def test_python_reads_a_measured_run_as_any_other(tmp_path: Path) -> None:
+    folder = measured_run(tmp_path / "runs/deep")
+    run = tomserve.Run.open("deep")
+    assert run.failures == {}
+    assert run.manifest.measured
+    assert run.scores().equals(table())
+    assert tomserve.load_scores(folder).equals(table())
+    assert tomserve.analyze(run.scores())["held"]["share"].to_list() == [1 / 3, 2 / 3]
+    assert run.report(tmp_path / "r.html").exists()
+    with pytest.raises(ConfigError, match="cannot be compared question by question"):
+        tomserve.compare(run, run)
+    with pytest.raises(ConfigError, match="has no replies to read"):
+        replies_of(folder)
