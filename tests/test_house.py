@@ -81,13 +81,18 @@ def test_the_analysis_room_leaves_the_command_line_alone() -> None:
 def names_of_content() -> set[str]:
     """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
 
-    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal` is a
-    study, and the command whose runs it reads.
+    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal` and
+    `functional` are studies, and the commands whose runs they read.
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
     benchmarks = {path.stem for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()}
-    return {name for name in studies | benchmarks if not name.startswith("_")} - {"items", "accuracy", "causal"}
+    return {name for name in studies | benchmarks if not name.startswith("_")} - {
+        "items",
+        "accuracy",
+        "causal",
+        "functional",
+    }
 
 
 @pytest.mark.parametrize("room", BLIND)
