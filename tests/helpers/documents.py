@@ -27,6 +27,7 @@ ELSEWHERE = {
     "make eval": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make eval BENCHMARK=worlds LIMIT=300": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make functional": "tests/cli/test_functional.py measures the three layers, by the command that this calls",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
     "make causal": "tests/cli/test_causal.py measures the same model, by the command that this calls, on fewer questions",
@@ -154,6 +155,9 @@ class Reader:
                 words.append(f"LIMIT={ENOUGH}")
         elif words[1] == "causal" and "--plan" not in words:
             words += ["--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03"]
+        elif words[1] == "functional":
+            words += ["--no-report"]
+            words += ["--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24"] * ("--weights" in words)
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:

@@ -52,7 +52,8 @@ class FunctionalOptions(TypedDict, total=False):
     weights
         The model's weights: a folder, a preset or "ORG/NAME" on the hub [none, but for the reference model].
     benchmarks
-        The names of further benchmarks that are asked besides the generated worlds [none].
+        Further benchmarks that are asked besides the generated worlds, as "NAME" or "NAME=PATH"; "worlds=FILE" asks
+        worlds of your own [none].
     limit
         At most this many questions of each benchmark, each asked with its variants [300].
     items

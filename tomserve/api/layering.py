@@ -59,9 +59,9 @@ class Wish:
     """What is to be measured of one model.
 
     asking: the model, its server and how it is asked; benchmark, strategies, variants and run are set for each part.
-    benchmarks: those that are asked besides the generated worlds. weights: a preset, ORG/NAME or a folder; None where
-    they are not at hand. inside: what is measured of them; its model is set. on: the device and the like. run: the
-    folder of all parts; None for ``functional-<model>``. formula: of the score.
+    benchmarks: those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks others. weights:
+    a preset, ORG/NAME or a folder; None where they are not at hand. inside: what is measured of them; its model is set.
+    on: the device and the like. run: the folder of all parts; None for ``functional-<model>``. formula: of the score.
     """
 
     asking: EvalOptions = field(default_factory=EvalOptions)
@@ -73,9 +73,18 @@ class Wish:
     formula: Formula = FTOM_1
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """The benchmarks that are asked, the worlds first, each once."""
-        return tuple(dict.fromkeys((ITEMS, *self.benchmarks)))
+    def asked(self) -> dict[str, Path | None]:
+        """The benchmarks that are asked, the worlds first, and the file or folder that each reads, None for its own."""
+        found: dict[str, Path | None] = {ITEMS: None}
+        for given in self.benchmarks:
+            name, _, path = given.partition("=")
+            found[name] = Path(path).expanduser() if path else None
+        return found
+
+    def measuring(self, weights: str) -> Settings:
+        """What is measured inside these weights: where nothing else is named, of the same worlds that are asked."""
+        own = self.inside.items == ITEMS and self.inside.path is None
+        return replace(self.inside, model=weights, path=self.asked[ITEMS] if own else self.inside.path)
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ def check(wish: Wish) -> None:
     if INSIDE in names or len(set(names)) < len(names):
         raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none of them {INSIDE!r}")
     if wish.weights is not None:
-        find(replace(wish.inside, model=wish.weights), wish.on)
+        find(wish.measuring(wish.weights), wish.on)
         checkpoints.require_extra()
 
 
@@ -137,18 +146,17 @@ def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
     ours = not wish.asking.base_urls and wish.asking.model in (None, target.REFERENCE)
     count = len(names) + (measured or ours)
     answers = []
-    for number, name in enumerate(names, 1):
+    for number, (name, path) in enumerate(names.items(), 1):
         called = benchmarks.get(name).name
         doing.part(f"part {number} of {count}: answers to {called} and to its variants")
-        answers.append(doing.ask(_asking(wish, name, folder / called)))
+        answers.append(doing.ask(_asking(wish, name, path, folder / called)))
     manifest = Manifest.read(answers[0].folder)
     weights = wish.weights or (REFERENCE if ours and manifest and manifest.model == target.REFERENCE else None)
     inside, failed = None, None
     if weights is not None:
         doing.part(f"part {count} of {count}: a measurement inside {weights}")
         try:
-            settings = replace(wish.inside, model=weights)
-            inside = doing.measure(settings, (folder / INSIDE).absolute(), wish.on).folder
+            inside = doing.measure(wish.measuring(weights), (folder / INSIDE).absolute(), wish.on).folder
         except StoppedError:
             raise
         except TomserveError as error:
@@ -210,7 +218,9 @@ def folder_of(wish: Wish, note: Note) -> Path:
     return runs_root() / default_name(STUDY, chosen.model)
 
 
-def _asking(wish: Wish, name: str, folder: Path) -> EvalOptions:
+def _asking(wish: Wish, name: str, path: Path | None, folder: Path) -> EvalOptions:
     """The options of the answers to one benchmark."""
     strategies = wish.asking.strategies or (STRATEGIES if name == ITEMS else ())
-    return replace(wish.asking, benchmark=name, strategies=strategies, variants=VARIANTS, run=str(folder.absolute()))
+    return replace(
+        wish.asking, benchmark=name, path=path, strategies=strategies, variants=VARIANTS, run=str(folder.absolute())
+    )

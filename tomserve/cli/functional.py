@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tomserve.cli import signals
 from tomserve.cli.options import console
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 
 def functional(
+    more: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="Further models of --models.")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A B C",
+            help="Several models, one after the other, with a leaderboard: names or presets, or NAME@URL where each "
+            "has an address of its own.",
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -42,16 +53,20 @@ def functional(
         typer.Option(help="Library that sends requests: aiohttp, or openai (OpenAI's own, for hosted providers)."),
     ] = "aiohttp",
     weights: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="DIR|NAME",
-            help="The model's weights, for the mechanism: a ./FOLDER, a preset, or ORG/NAME on the hub. If left out: "
-            "none, but those of `reference` where it is the model that is asked on this machine.",
+            help="The model's weights, for the mechanism: a ./FOLDER, a preset, or ORG/NAME on the hub; with --models "
+            "MODEL=DIR, repeated. If left out: none, but those of `reference` where it is asked on this machine.",
         ),
     ] = None,
     benchmark: Annotated[
         list[str] | None,
-        typer.Option(help="A further benchmark that is asked besides the generated stories; repeat it for several."),
+        typer.Option(
+            metavar="NAME[=PATH]",
+            help="A further benchmark that is asked besides the generated stories, with the file or folder that it "
+            "reads; repeat it for several.",
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -136,7 +151,6 @@ def functional(
             setup=setup,
         ),
         benchmarks=tuple(benchmark or ()),
-        weights=weights,
         inside=Chosen(
             items=items or ITEMS,
             limit=cases,
@@ -148,7 +162,52 @@ def functional(
         run=run,
         formula=_formula(weights_bcs),
     )
+    if models:
+        wishes = several(wish, [*models, *(more or ())], weights or (), one=model)
+        return _carry_out_all(wishes, wish, report=report, opened=opened, quiet=quiet)
+    if more:
+        raise ConfigError(f"{more[0]!r} is a surplus word; expected --model {more[0]}, or --models for several")
+    if len(weights or ()) > 1:
+        raise ConfigError("--weights is given more than once; expected one, or --models for several models")
+    wish = replace(wish, weights=weights[0] if weights else None)
     return _carry_out(wish, report=report, opened=opened, quiet=quiet)
+
+
+def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: str | None) -> dict[str, Wish]:
+    """The wish of each model, by its name, with a folder of its own below that of all.
+
+    models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
+    what is given twice, or of a model that is not named.
+    """
+    from tomserve.runs.runfolder import default_name
+
+    if one is not None:
+        raise ConfigError(f"--model {one} and --models are both given; expected one of them")
+    of: dict[str, str] = {}
+    for given in weights:
+        name, equals, place = given.partition("=")
+        if not equals or not place or name in of:
+            raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model")
+        of[name] = place
+    found: dict[str, Wish] = {}
+    run = wish.run or "functional"
+    for name, url in map(_apart, models):
+        if name in found:
+            raise ConfigError(f"--models: {name!r} is named twice")
+        asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
+        folder = default_name("model", name).removeprefix("model-")
+        found[name] = replace(wish, asking=asking, weights=of.pop(name, None), run=f"{run.rstrip('/')}/{folder}")
+    if of:
+        raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
+    if len({each.run for each in found.values()}) < len(found):
+        raise ConfigError(f"--models: {', '.join(found)} would share a folder; run them one by one with --run")
+    return found
+
+
+def _apart(given: str) -> tuple[str, str]:
+    """A model's name and its address, such as my-model@http://host:8000/v1; names may hold an @ themselves."""
+    at = max(given.find("@http://"), given.find("@https://"))
+    return (given, "") if at < 0 else (given[:at], given[at + 1 :])
 
 
 def _formula(given: str) -> Formula:
@@ -198,6 +257,30 @@ def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
         if opened:
             typer.launch(str(told.report.resolve()))
     return code_of(told, screen)
+
+
+def _carry_out_all(wishes: Mapping[str, Wish], wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
+    """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
+    from tomserve.api.board import boards, carry_out_all, write
+    from tomserve.reporting import tables
+    from tomserve.runs.runfolder import run_path
+
+    screen = console()
+    queue = carry_out_all(wishes, doing(screen, quiet=quiet), report=report)
+    found = boards(queue, wish.formula)
+    tables.show(found, screen)
+    folder = run_path(next(iter(wishes.values())).run or "").parent
+    written = write(found, folder)
+    code = 0
+    for told in queue.done:
+        screen.print(f"{told.model}: {told.report or told.folder}", soft_wrap=True, markup=False)
+        code = max(code, code_of(told, screen))
+    screen.print(f"leaderboard: {written[-1]}", soft_wrap=True, markup=False)
+    if opened:
+        typer.launch(str(written[-1].resolve()))
+    for name, error in queue.failed.items():
+        screen.print(f"not measured: {name} ({error})", soft_wrap=True, markup=False)
+    return 1 if queue.failed else code
 
 
 def code_of(told: Layered, screen: Console) -> int:
