@@ -48,8 +48,8 @@ def test_three_layers_end_in_one_report_and_nothing_is_done_twice(
     cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
 ) -> None:
     weights, items = subject
-    command = ("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items, "--run", "all")
-    command += ("--benchmark", worlds)
+    command: tuple[object, ...] = ("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items)
+    command += ("--run", "all", "--benchmark", worlds)
     done = cli(*command, *LIMIT, *INSIDE)
     assert done.code == 0, done.err
     runs = tmp_path / "runs/all"
