@@ -1,12 +1,12 @@
 # tomserve: `make eval` does the main job, `make test` the tests; both set up what they need. `make help` lists all.
-# Variables: MODEL BASE_URL BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT ARGS (lists are separated by spaces).
+# Variables: MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT ARGS (lists are separated by spaces).
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint launch/constraints.txt
 
-KNOWN   := MODEL BASE_URL BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT ARGS PYTHON VENV
+KNOWN   := MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT ARGS PYTHON VENV
 UNKNOWN := $(filter-out $(KNOWN),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
 ifneq ($(strip $(UNKNOWN)),)
 $(error unknown variable $(firstword $(UNKNOWN)); known: $(KNOWN))
@@ -16,13 +16,14 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval stability causal score analyze report test test-presets test-random bench lint docs clean
+.PHONY: help setup setup-dev setup-server serve eval stability causal functional score analyze report test test-presets test-random bench lint docs clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
 	@echo 'make serve MODEL=yi-34b serve it with vLLM (a preset, ORG/MODEL or ./FOLDER); plain `make eval` finds it'
 	@echo 'make stability          the same with variants of each question: does the answer survive what should not matter?'
 	@echo 'make causal             look inside a model: is there a map of another perspective, does it cause the answer?'
+	@echo 'make functional         both and a score over the three layers: behaviour, mechanism (WEIGHTS=), stability'
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
@@ -65,6 +66,10 @@ stability: $(VENV)/.core
 causal: setup-server
 	@$(BIN)/tomserve causal $(call option,ITEMS,items) $(call option,STRATEGY,strategy) $(call option,RUN,run) \
 	  $(call option,LIMIT,limit) $(ARGS) $(if $(MODEL),'$(MODEL)')
+
+functional: $(if $(or $(WEIGHTS),$(if $(BASE_URL),,x)),setup-server,$(VENV)/.core)
+	@$(BIN)/tomserve functional --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,WEIGHTS,weights) \
+	  $(call option,RUN,run) $(call option,LIMIT,limit) $(ARGS)
 
 score: $(VENV)/.core
 	@$(BIN)/tomserve score $(call option,OUT,out) $(ARGS) $(RUN)

@@ -81,8 +81,8 @@ def test_the_analysis_room_leaves_the_command_line_alone() -> None:
 def names_of_content() -> set[str]:
     """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
 
-    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal` and `functional`
-    are studies, and the commands whose runs they read.
+    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal` and
+    `functional` are studies, and the commands whose runs they read.
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}

@@ -7,6 +7,7 @@
     print(run.scores().group_by("strategy").mean())
     tables = tomserve.analyze(run.scores())
     inside = tomserve.examine("reference")          # the mechanism layer: is there a map inside?
+    layers = tomserve.functional("reference")       # behaviour, mechanism and stability, and a score of them
 
 In a notebook `ask` works as it stands, and `await tomserve.aask(...)` as well. Names are imported on first use, so that
 `import tomserve` and `tomserve --help` stay quick. Every error is a `TomserveError` of the module `tomserve.errors`.
@@ -23,6 +24,7 @@ from tomserve.errors import TomserveError
 if TYPE_CHECKING:
     from tomserve.api.asking import aask, ask
     from tomserve.api.examining import examine
+    from tomserve.api.functional import functional
     from tomserve.api.results import analyze, compare, load, load_scores, score
     from tomserve.api.run import Run
     from tomserve.benchmarks import Benchmark, Draw
@@ -48,6 +50,7 @@ __all__ = [
     "compare",
     "errors",
     "examine",
+    "functional",
     "load",
     "load_scores",
     "read_items",
@@ -67,6 +70,7 @@ _PLACES = {
     "ask": "api.asking",
     "compare": "api.results",
     "examine": "api.examining",
+    "functional": "api.functional",
     "load": "api.results",
     "load_scores": "api.results",
     "read_items": "items",

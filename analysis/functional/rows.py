@@ -164,7 +164,7 @@ def _mechanism(found: Measured | None) -> Mechanism | None:
     items = found.chosen()
     own, patch = net(found, PPT, fitted=HELD_OUT, items=items), net(found, PATCH, items=items)
     controls = {name: net(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
-    controls = {name: effects for name, effects in controls.items() if effects.cells}
+    controls = {name: effects for name, effects in controls.items() if effects.cells == own.cells}
     kept = complete(own, patch, *controls.values())
     named = items.with_columns(benchmark=pl.lit(found.arm["benchmark"])).select(_scenario()).to_series().to_numpy()
     changed = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
@@ -27,6 +28,7 @@ ELSEWHERE = {
     "make eval": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
     "make eval BENCHMARK=worlds LIMIT=300": "tests/serving/test_serving.py evaluates with the server that tomserve starts",
+    "make functional": "tests/cli/test_functional.py measures the three layers, by the command that this calls",
     "make test": "whoever runs the tests runs it",
     "make serve MODEL=llama3-70b": "tests/serving/test_serving.py serves; this model needs GPUs",
     "make causal": "tests/cli/test_causal.py measures the same model, by the command that this calls, on fewer questions",
@@ -154,6 +156,9 @@ class Reader:
                 words.append(f"LIMIT={ENOUGH}")
         elif words[1] == "causal" and "--plan" not in words:
             words += ["--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03"]
+        elif words[1] == "functional":
+            words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"]
+            words += ["--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24"] * ("--weights" in words)
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:
@@ -163,6 +168,13 @@ class Reader:
             if self.reports < 0 and not any(word.startswith("ARGS=") for word in words):
                 words.append("ARGS=--no-report" if words[0] == "make" else "--no-report")
         self._run(words, command)
+
+    def _worlds(self) -> Path:
+        """A few of the generated worlds; to make all of them takes seconds, for every model anew."""
+        path = self.folder / "few-worlds.jsonl"
+        if not path.exists():
+            path.write_bytes(b"".join(item.to_json() + b"\n" for item in islice(benchmarks.load("worlds"), 240)))
+        return path
 
     def _run(self, words: list[str], shown: str) -> None:
         done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)

@@ -145,17 +145,22 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
     >>> run.scores().group_by("perturbation").agg(pl.col("correct").mean())                    # doctest: +SKIP
     """
     made, listener = _options(questions, strategies, options)
+    return _run(answered(made, listener))
+
+
+def answered(options: EvalOptions, listener: Listener) -> EvalResult:
+    """Do what `evaluate` does, also in a notebook, where it is done in a thread beside the loop that runs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(evaluate(made, listener))
+        return evaluate(options, listener)
     stop = Stop()
     with ThreadPoolExecutor(1, thread_name_prefix="tomserve-ask") as pool:
-        asking = pool.submit(evaluate, made, listener, stop=stop)
+        asking = pool.submit(evaluate, options, listener, stop=stop)
         try:
             while not wait([asking], timeout=LOOK_EVERY).done:
                 pass
-            return _run(asking.result())
+            return asking.result()
         except BaseException:
             stop.set()
             raise

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from tomserve import __version__
-from tomserve.cli import causal, dataset, evaluate, generate, items, runs, serve, stability, study
+from tomserve.cli import causal, dataset, evaluate, functional, generate, items, runs, serve, stability, study
 from tomserve.cli.options import ContentOption, with_content
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
@@ -138,6 +138,7 @@ app.command(name="eval")(with_content(evaluate.evaluate_command))
 for _command in (
     stability.stability,
     causal.causal,
+    functional.functional,
     *(serve.serve, study.score, study.analyze, study.report, study.compare, study.plan),
     *(items.items, runs.runs, serve.setup, serve.doctor),
 ):

@@ -47,7 +47,7 @@ class Behaviour:
 @dataclass(frozen=True)
 class Mechanism:
     """Net effects on the eligible items, in every cell of layer and strength: of the map [n, cells], of every control
-    [n, its cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
+    [n, cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
     where some lack a cell and are not among the n. broken: the share of answers that change where nothing is added,
     which has to be 0."""
 

@@ -1,0 +1,177 @@
+"""The command that measures three layers of a model and computes their score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.conftest import Endpoint, Outcome
+from tests.helpers.mechanism import write_items
+from tests.helpers.subjects import build
+from tomserve.benchmarks.worlds.benchmark import load
+from tomserve.runs.manifest import Manifest
+
+Cli = Callable[..., Outcome]
+LIMIT = ("--limit", 24)
+INSIDE = ("--layers", "3", "--alphas", "0.1", "--cases", 60, "--fewest", 2)
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model in which a map carries the answer, and cases that it reads."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("subject")
+    build("map", folder / "tiny")
+    return folder / "tiny", write_items(folder / "items.jsonl", 90)
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Some worlds, as an option; all of them take seconds to make, every time."""
+    path = tmp_path_factory.mktemp("worlds") / "worlds.jsonl"
+    path.write_bytes(b"".join(item.to_json() + b"\n" for item in islice(load(), 240)))
+    return f"worlds={path}"
+
+
+def run_of(folder: Path) -> dict[str, Any]:
+    manifest = Manifest.read(folder)
+    assert manifest is not None
+    return manifest.to_dict()
+
+
+def test_three_layers_end_in_one_report_and_nothing_is_done_twice(
+    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
+) -> None:
+    weights, items = subject
+    command: tuple[object, ...] = ("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items)
+    command += ("--run", "all", "--benchmark", worlds)
+    done = cli(*command, *LIMIT, *INSIDE)
+    assert done.code == 0, done.err
+    runs = tmp_path / "runs/all"
+    assert {"worlds", "inside", "report.html"} <= {path.name for path in runs.iterdir()}
+    assert run_of(runs / "worlds")["variants"]
+    assert {"vanilla", "cot"} == set(run_of(runs / "worlds")["strategies"])
+    report = (runs / "report.html").read_text("utf-8")
+    assert "inside" in report
+    assert "FToM" in report
+    assert "part 1 of 2" in done.out
+    assert "part 2 of 2" in done.out
+    asked = len(endpoint.requests)
+    again = cli(*command, *LIMIT, *INSIDE)
+    assert again.code == 0, again.err
+    assert len(endpoint.requests) == asked, "answered questions are not asked again"
+    assert [line for line in again.out.splitlines() if line.startswith("run: ")] == [
+        line for line in done.out.splitlines() if line.startswith("run: ")
+    ]
+
+
+def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
+    cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path
+) -> None:
+    done = cli(
+        *("functional", "--base-url", endpoint.url, "--benchmark", worlds, *LIMIT, "--no-report", "--quiet"),
+        *("--weights-bcs", ".4,.4,.2"),
+    )
+    assert done.code == 0, done.err
+    assert "no mechanism was measured" in done.err
+    assert not (tmp_path / "runs/functional-tiny/inside").exists()
+    assert not (tmp_path / "runs/functional-tiny/report.html").exists()
+    assert "FToM_BS" in done.out
+    assert "ftom-1 with weights .40, .40, .20" in done.out, "other weights have another name"
+
+
+def test_a_measurement_that_fails_takes_nothing_from_the_other_layers(
+    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
+) -> None:
+    weights, items = subject
+    done = cli(
+        *("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items, "--run", "all"),
+        *("--benchmark", worlds, *LIMIT, "--cases", 20, "--no-report"),
+    )
+    assert done.code == 1
+    assert "no mechanism was measured: " in done.err
+    assert "are eligible" in done.err
+    assert "FToM_BS" in done.out
+
+
+def test_what_cannot_be_measured_is_said_before_anything_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    for wrong, said in (
+        (("--weights", "./nowhere"), "nowhere"),
+        (("--benchmark", "nothing"), "nothing"),
+        (("--benchmark", "worlds.py"), "worlds.py"),
+        (("--weights-bcs", ".5,.5"), "2 weights are given"),
+        (("--weights-bcs", ".5,.5,.5"), "expected the sum 1"),
+        (("--weights-bcs", "a,b,c"), "expected three numbers"),
+    ):
+        done = cli("functional", "--base-url", endpoint.url, *wrong, *LIMIT)
+        assert done.code == 2, wrong
+        assert said in done.err
+        assert len(done.err.splitlines()) == 1, done.err
+    assert not endpoint.requests
+
+
+def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path) -> None:
+    import tomserve
+
+    weights, items = subject
+    found = tomserve.functional(
+        base_url=endpoint.url, weights=weights, items=items, limit=24, cases=60, layers=[3], alphas=[0.1], fewest=2,
+        run=tmp_path / "mine", report=False, benchmarks=[worlds],
+    )  # fmt: skip
+    assert [run.folder.name for run in found.runs] == ["worlds", "inside"]
+    assert found.report is None
+    (row,) = found.tables["score"].to_dicts()
+    assert row["model"] == "tiny"
+    assert row["c"] > 0.5, "the map carries the answer of this subject"
+    assert row["ftom"] == pytest.approx(0.5 * row["b"] + 0.3 * row["c"] + 0.2 * row["s"])
+    assert isinstance(found.tables["inputs"], pl.DataFrame)
+    with pytest.raises(tomserve.TomserveError, match="expected a list"):
+        tomserve.functional(layers="1,2", base_url=endpoint.url)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
+        tomserve.functional(limits=3)  # type: ignore[call-arg]
+
+
+def test_several_models_are_queued_and_only_what_is_comparable_is_ranked(
+    cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path
+) -> None:
+    endpoint.models = ["first", "second"]
+    command = ("functional", "--models", "first", "missing", f"second@{endpoint.url}", "--base-url", endpoint.url)
+    done = cli(*command, "--benchmark", worlds, *LIMIT, "--no-report", "--quiet", "--run", "board")
+    assert done.code == 1
+    assert "not measured: missing" in done.out
+    folder = tmp_path / "runs/board"
+    ranked = pl.read_csv(folder / "leaderboard_ftom_bs.csv")
+    assert set(ranked["model"]) == {"first", "second"}
+    assert {"p_first", "rank_low", "rank_high", "ftom_bs_low"} <= set(ranked.columns)
+    assert not (folder / "leaderboard_ftom.csv").exists(), "no model has all three layers"
+    apart = pl.read_csv(folder / "not_ranked.csv")
+    assert set(apart.filter(pl.col("table") == "leaderboard_ftom")["model"]) == {"first", "second"}
+    assert apart.filter(model="missing").height == 1
+    page = (folder / "leaderboard.html").read_text("utf-8")
+    assert "second" in page
+    assert "<script" not in page
+    assert (folder / "leaderboard_ftom_bs.md").is_file()
+    asked = len(endpoint.requests)
+    other = cli(*command[:3], *("--base-url", endpoint.url, "--benchmark", worlds, "--limit", 12), *command[4:5],
+                "--no-report", "--quiet", "--run", "board")  # fmt: skip
+    assert other.code == 0, other.err
+    assert len(endpoint.requests) == asked
+
+
+def test_models_and_weights_that_do_not_fit_are_refused_in_one_line(cli: Cli) -> None:
+    for wrong, said in (
+        (("--models", "a", "a"), "named twice"),
+        (("--models", "a", "b", "--weights", "./x"), "expected MODEL=DIR"),
+        (("--models", "a", "b", "--weights", "c=./x"), "unknown model 'c'"),
+        (("--models", "a", "--model", "b"), "both given"),
+        (("a",), "surplus word"),
+        (("--weights", "a", "--weights", "b"), "more than once"),
+    ):
+        done = cli("functional", *wrong)
+        assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+        assert said in done.err

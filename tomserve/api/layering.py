@@ -1,0 +1,226 @@
+"""The three layers of one model, one after the other: answers with variants, a measurement inside, and one report.
+
+    carry_out(Wish(asking=EvalOptions(model="reference"), run="mine"), Doing(...))
+
+Each part is a run of its own below one folder, `<run>/<benchmark>` and `<run>/inside`, and goes on where it was when
+the same wish is carried out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import polars as pl
+
+from tomserve import benchmarks
+from tomserve.causal import checkpoints
+from tomserve.causal.finding import On, find
+from tomserve.causal.running import Measured
+from tomserve.causal.settings import ITEMS, REFERENCE, Settings
+from tomserve.content.places import runs_root
+from tomserve.errors import ConfigError, StoppedError, TomserveError
+from tomserve.reporting.html.build import write_report
+from tomserve.runs.evaluation import EvalResult
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.planning import EvalOptions
+from tomserve.runs.runfolder import default_name, run_path
+from tomserve.runs.scores import scores_of
+from tomserve.scoring.table import Note
+from tomserve.serving import target
+from tomserve.serving.waiting import Waiting
+from tomserve.stats.functional import FTOM_1, Formula
+from tomserve.studies import Analysis, compute, labelled, load_study
+from tomserve.studies.combining import combined
+
+STUDY = "functional"
+"""The study that reads all parts together."""
+
+INSIDE = "inside"
+"""The folder of the measurement; those of answers are called as their benchmark."""
+
+STRATEGIES = ("vanilla", "cot")
+"""How worlds are asked: for the answer alone, which B and S count, and step by step, which is compared with it."""
+
+VARIANTS = ("T0", "T1", "T2", "T3", "T4")
+"""The kinds of variants by their short names: those that S counts, and the same prompt again, the noise floor."""
+
+LIMIT = 300
+"""How many questions of a benchmark are asked unless somebody says otherwise: on a laptop a few minutes."""
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What is to be measured of one model.
+
+    asking: the model, its server and how it is asked; benchmark, strategies, variants and run are set for each part.
+    benchmarks: those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks others. weights:
+    a preset, ORG/NAME or a folder; None where they are not at hand. inside: what is measured of them; its model is set.
+    on: the device and the like. run: the folder of all parts; None for ``functional-<model>``. formula: of the score.
+    """
+
+    asking: EvalOptions = field(default_factory=EvalOptions)
+    benchmarks: tuple[str, ...] = ()
+    weights: str | None = None
+    inside: Settings = field(default_factory=Settings)
+    on: On = field(default_factory=On)
+    run: str | None = None
+    formula: Formula = FTOM_1
+
+    @property
+    def asked(self) -> dict[str, Path | None]:
+        """The benchmarks that are asked, the worlds first, and the file or folder that each reads, None for its own."""
+        found: dict[str, Path | None] = {ITEMS: None}
+        for given in self.benchmarks:
+            name, _, path = given.partition("=")
+            found[name] = Path(path).expanduser() if path else None
+        return found
+
+    def measuring(self, weights: str) -> Settings:
+        """What is measured inside these weights: where nothing else is named, of the same worlds that are asked."""
+        own = self.inside.items == ITEMS and self.inside.path is None
+        return replace(self.inside, model=weights, path=self.asked[ITEMS] if own else self.inside.path)
+
+
+@dataclass(frozen=True)
+class Doing:
+    """How the parts are done. ask: an evaluation. measure: a measurement in that folder. part: told which part begins,
+    such as "1 of 2: answers to worlds". note: told a sentence of what went otherwise than wished."""
+
+    ask: Callable[[EvalOptions], EvalResult]
+    measure: Callable[[Settings, Path, On], Measured]
+    part: Callable[[str], None] = lambda text: None
+    note: Note = lambda text: None
+
+
+@dataclass(frozen=True)
+class Layered:
+    """What came of a wish. folder: of all parts. model: its name in the tables. answers: of each benchmark. inside: the
+    folder of the measurement, None where there is none; failed: why, where it was wished. analysis: the tables. report:
+    None where none was wanted or could be written."""
+
+    folder: Path
+    model: str
+    answers: tuple[EvalResult, ...]
+    inside: Path | None
+    failed: TomserveError | None
+    analysis: Analysis
+    report: Path | None = None
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """The folders of all parts."""
+        return (*(one.folder for one in self.answers), *([self.inside] if self.inside is not None else []))
+
+
+def check(wish: Wish) -> None:
+    """Look before anything is asked, since asking may take hours, whether everything that is named can be read.
+
+    Raises ConfigError for a benchmark that does not exist, ConfigError or ContentError for weights that cannot be
+    measured, MachineError where they are given and torch or transformers are missing.
+    """
+    names = [benchmarks.get(name).name for name in wish.asked]
+    if INSIDE in names or len(set(names)) < len(names):
+        raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none of them {INSIDE!r}")
+    if wish.weights is not None:
+        find(wish.measuring(wish.weights), wish.on)
+        checkpoints.require_extra()
+
+
+def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
+    """Ask, measure, and compute the tables of all parts together; what is done already is not done again.
+
+    A measurement that fails, such as for want of eligible questions, takes nothing from the other layers: its reason is
+    noted, and the tables say that C is missing. report: whether to write one report of all parts into the folder.
+
+    Raises what `check` raises, and TomserveError where the model cannot be asked or somebody stops it.
+    """
+    check(wish)
+    folder = folder_of(wish, doing.note)
+    names, measured = wish.asked, wish.weights is not None
+    ours = not wish.asking.base_urls and wish.asking.model in (None, target.REFERENCE)
+    count = len(names) + (measured or ours)
+    answers = []
+    for number, (name, path) in enumerate(names.items(), 1):
+        called = benchmarks.get(name).name
+        doing.part(f"part {number} of {count}: answers to {called} and to its variants")
+        answers.append(doing.ask(_asking(wish, name, path, folder / called)))
+    manifest = Manifest.read(answers[0].folder)
+    weights = wish.weights or (REFERENCE if ours and manifest and manifest.model == target.REFERENCE else None)
+    inside, failed = None, None
+    if weights is not None:
+        doing.part(f"part {count} of {count}: a measurement inside {weights}")
+        try:
+            inside = doing.measure(wish.measuring(weights), (folder / INSIDE).absolute(), wish.on).folder
+        except StoppedError:
+            raise
+        except TomserveError as error:
+            failed = error
+            doing.note(f"no mechanism was measured: {error}")
+    else:
+        doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
+    return _told(wish, folder, answers, inside, failed, doing, report=report)
+
+
+def _told(
+    wish: Wish,
+    folder: Path,
+    answers: Sequence[EvalResult],
+    inside: Path | None,
+    failed: TomserveError | None,
+    doing: Doing,
+    *,
+    report: bool,
+) -> Layered:
+    """The tables of all parts, and the report."""
+    runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
+    frames = [scores_of(run, note=doing.note) for run in runs]
+    model = str(frames[0]["model"][0])
+    labels = [f"{INSIDE}={model}"] if inside is not None else []
+    analysis = analysed(labelled(combined(frames), labels), wish.formula)
+    told = Layered(folder, model, tuple(answers), inside, failed, analysis)
+    if not report:
+        return told
+    try:
+        named = [f"{run.absolute()}/" for run in runs]
+        path = write_report(named, folder / REPORT, labels=labels, note=doing.note, analysis=analysis)
+    except ConfigError as error:
+        doing.note(f"no report ({error})")
+        return told
+    return replace(told, report=path)
+
+
+def analysed(scores: pl.DataFrame, formula: Formula) -> Analysis:
+    """The tables of the study with the weights of a formula. scores: answers, measurements, or both."""
+    study = load_study(STUDY)
+    tables = cast("Callable[..., Mapping[str, pl.DataFrame]]", study.tables)
+    return compute(scores, replace(study, tables=partial(tables, formula=formula)))
+
+
+def scored(told: Layered) -> pl.DataFrame:
+    """The rows of all parts of one model under its name."""
+    frames = [scores_of(run) for run in told.runs]
+    return labelled(combined(frames), [f"{INSIDE}={told.model}"] if told.inside is not None else [])
+
+
+def folder_of(wish: Wish, note: Note) -> Path:
+    """The folder of all parts; without a name the server is asked which model it is. Raises as `target.choose`."""
+    if wish.run is not None:
+        return run_path(wish.run)
+    options = wish.asking
+    waiting = Waiting(note, patience=options.patience, policy=options.policy)
+    chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
+    return runs_root() / default_name(STUDY, chosen.model)
+
+
+def _asking(wish: Wish, name: str, path: Path | None, folder: Path) -> EvalOptions:
+    """The options of the answers to one benchmark."""
+    strategies = wish.asking.strategies or (STRATEGIES if name == ITEMS else ())
+    return replace(
+        wish.asking, benchmark=name, path=path, strategies=strategies, variants=VARIANTS, run=str(folder.absolute())
+    )

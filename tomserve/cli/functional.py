@@ -1,0 +1,296 @@
+"""The command `functional`: behaviour, stability and mechanism of a model, and a score of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli import signals
+from tomserve.cli.options import console
+from tomserve.errors import ConfigError, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from tomserve.api.layering import Doing, Layered, Wish
+    from tomserve.causal.finding import On
+    from tomserve.causal.running import Measured
+    from tomserve.causal.settings import Settings
+    from tomserve.runs.evaluation import EvalResult
+    from tomserve.runs.planning import EvalOptions
+    from tomserve.stats.functional import Formula
+
+
+def functional(
+    more: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="Further models of --models.")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A B C",
+            help="Several models, one after the other, with a leaderboard: names or presets, or NAME@URL where each "
+            "has an address of its own.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the model or of its preset. If left out: the model that the server offers, else `reference`."
+        ),
+    ] = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of an endpoint, such as http://host:8000/v1. Repeat it to use several side by side."
+        ),
+    ] = None,
+    transport: Annotated[
+        str,
+        typer.Option(help="Library that sends requests: aiohttp, or openai (OpenAI's own, for hosted providers)."),
+    ] = "aiohttp",
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIR|NAME",
+            help="The model's weights, for the mechanism: a ./FOLDER, a preset, or ORG/NAME on the hub; with --models "
+            "MODEL=DIR, repeated. If left out: none, but those of `reference` where it is asked on this machine.",
+        ),
+    ] = None,
+    benchmark: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=PATH]",
+            help="A further benchmark that is asked besides the generated stories, with the file or folder that it "
+            "reads; repeat it for several.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="At most this many questions of each benchmark, each asked with its variants. If left out: 300."
+        ),
+    ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            help="What is measured inside, as for `tomserve causal`. If left out: the same generated stories.",
+        ),
+    ] = None,
+    cases: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="At most this many false-belief questions inside.")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
+    ] = None,
+    alphas: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Strengths of the change, such as 0.001,0.01.")
+    ] = None,
+    fewest: Annotated[
+        int | None, typer.Option(min=2, help="How many questions must be answered by the false belief, at least.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Where the mechanism is measured: cpu, cuda, cuda:1, or auto for all GPUs."),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="NAME", help="float32, bfloat16 or float16, for the mechanism.")
+    ] = None,
+    weights_bcs: Annotated[
+        str,
+        typer.Option(
+            metavar="B,C,S", help="Weights of the layers B, C and S; the score has another name with others than these."
+        ),
+    ] = ".5,.3,.2",
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of the folder of all parts, such as mine, or a path. If left out: functional-<model>."),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, max=65536, help="Requests that are out at once. If left out: found while running."),
+    ] = None,
+    accept_change: Annotated[
+        bool,
+        typer.Option(
+            "--accept-change",
+            help="Go on with a run although its server or model has changed. The change is recorded in the run.",
+        ),
+    ] = False,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Whether to write report.html into the folder at the end.")] = True,
+    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> int:
+    """Measure behaviour, stability and, where weights are at hand, mechanism of a model, and compute its score.
+
+    Generated worlds are asked with variants, a perspective-taking map is measured inside, and one report says all.
+    Each part is a run of its own below one folder; interrupted, the same command goes on where it was. The exit code is
+    1 where a request failed, or where the mechanism was wished and could not be measured.
+    """
+    from tomserve.api.layering import LIMIT, Wish
+    from tomserve.causal.finding import On
+    from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, alphas_of, layers_of
+    from tomserve.causal.settings import Settings as Chosen
+    from tomserve.runs.planning import EvalOptions
+
+    wish = Wish(
+        asking=EvalOptions(
+            model=model,
+            base_urls=tuple(base_url or ()),
+            transport=transport,
+            limit=limit or LIMIT,
+            concurrency=concurrency,
+            accept_change=accept_change,
+            setup=setup,
+        ),
+        benchmarks=tuple(benchmark or ()),
+        inside=Chosen(
+            items=items or ITEMS,
+            limit=cases,
+            layers=None if layers is None else layers_of(layers),
+            alphas=ALPHAS if alphas is None else alphas_of(alphas),
+            fewest=fewest or FEWEST,
+        ),
+        on=On(device=device, dtype=dtype),
+        run=run,
+        formula=_formula(weights_bcs),
+    )
+    if models:
+        wishes = several(wish, [*models, *(more or ())], weights or (), one=model)
+        return _carry_out_all(wishes, wish, report=report, opened=opened, quiet=quiet)
+    if more:
+        raise ConfigError(f"{more[0]!r} is a surplus word; expected --model {more[0]}, or --models for several")
+    if len(weights or ()) > 1:
+        raise ConfigError("--weights is given more than once; expected one, or --models for several models")
+    wish = replace(wish, weights=weights[0] if weights else None)
+    return _carry_out(wish, report=report, opened=opened, quiet=quiet)
+
+
+def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: str | None) -> dict[str, Wish]:
+    """The wish of each model, by its name, with a folder of its own below that of all.
+
+    models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
+    what is given twice, or of a model that is not named.
+    """
+    from tomserve.runs.runfolder import default_name
+
+    if one is not None:
+        raise ConfigError(f"--model {one} and --models are both given; expected one of them")
+    of: dict[str, str] = {}
+    for given in weights:
+        name, equals, place = given.partition("=")
+        if not equals or not place or name in of:
+            raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model")
+        of[name] = place
+    found: dict[str, Wish] = {}
+    run = wish.run or "functional"
+    for name, url in map(_apart, models):
+        if name in found:
+            raise ConfigError(f"--models: {name!r} is named twice")
+        asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
+        folder = default_name("model", name).removeprefix("model-")
+        found[name] = replace(wish, asking=asking, weights=of.pop(name, None), run=f"{run.rstrip('/')}/{folder}")
+    if of:
+        raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
+    if len({each.run for each in found.values()}) < len(found):
+        raise ConfigError(f"--models: {', '.join(found)} would share a folder; run them one by one with --run")
+    return found
+
+
+def _apart(given: str) -> tuple[str, str]:
+    """A model's name and its address, such as my-model@http://host:8000/v1; names may hold an @ themselves."""
+    at = max(given.find("@http://"), given.find("@https://"))
+    return (given, "") if at < 0 else (given[:at], given[at + 1 :])
+
+
+def _formula(given: str) -> Formula:
+    """The formula of an option such as .5,.3,.2. Raises ConfigError for what is no three numbers."""
+    from tomserve.api.functional import formula_of
+
+    try:
+        weights = [float(part) for part in given.split(",")]
+    except ValueError:
+        raise ConfigError(f"--weights-bcs {given!r}: expected three numbers such as .5,.3,.2") from None
+    return formula_of(weights)
+
+
+def doing(screen: Console, *, quiet: bool) -> Doing:
+    """How parts are done on a command line: each shows its own progress, and hears Ctrl-C."""
+    from tomserve.api.layering import Doing
+    from tomserve.causal.running import measure
+    from tomserve.cli.rescore import warn
+    from tomserve.reporting.measuring import MeasureScreen
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs import evaluation
+
+    def ask(options: EvalOptions) -> EvalResult:
+        return evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
+
+    def look(settings: Settings, folder: Path, on: On) -> Measured:
+        return measure(settings, folder, MeasureScreen(screen, quiet=quiet), on)
+
+    return Doing(ask, look, lambda text: screen.print(text, markup=False, highlight=False), warn)
+
+
+def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
+    """Do all parts of one model and print what its report says in short; returns the exit code."""
+    from tomserve.api.layering import carry_out
+    from tomserve.cli.rescore import warn
+    from tomserve.reporting import tables
+
+    screen = console()
+    told = carry_out(wish, doing(screen, quiet=quiet), report=report)
+    for doubt in told.analysis.warnings:
+        warn(doubt)
+    tables.show_analysis(told.analysis, screen)
+    for folder in told.runs:
+        screen.print(f"run: {folder}", soft_wrap=True, markup=False)
+    if told.report is not None:
+        screen.print(f"report: {told.report}", soft_wrap=True, markup=False)
+        if opened:
+            typer.launch(str(told.report.resolve()))
+    return code_of(told, screen)
+
+
+def _carry_out_all(wishes: Mapping[str, Wish], wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
+    """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
+    from tomserve.api.board import boards, carry_out_all, write
+    from tomserve.reporting import tables
+    from tomserve.runs.runfolder import run_path
+
+    screen = console()
+    queue = carry_out_all(wishes, doing(screen, quiet=quiet), report=report)
+    found = boards(queue, wish.formula)
+    tables.show(found, screen)
+    folder = run_path(next(iter(wishes.values())).run or "").parent
+    written = write(found, folder)
+    code = 0
+    for told in queue.done:
+        screen.print(f"{told.model}: {told.report or told.folder}", soft_wrap=True, markup=False)
+        code = max(code, code_of(told, screen))
+    screen.print(f"leaderboard: {written[-1]}", soft_wrap=True, markup=False)
+    if opened:
+        typer.launch(str(written[-1].resolve()))
+    for name, error in queue.failed.items():
+        screen.print(f"not measured: {name} ({error})", soft_wrap=True, markup=False)
+    return 1 if queue.failed else code
+
+
+def code_of(told: Layered, screen: Console) -> int:
+    """The exit code of what was done: 1 where requests failed, or a measurement did. Says which failed."""
+    from tomserve.status import FINAL, REFUSAL, listed
+
+    failed = told.failed is not None
+    for one in told.answers:
+        if one.failures:
+            again = "; repeat the command to ask again" if set(one.failures) - FINAL else "; final, not asked again"
+            screen.print(f"failures in {one.folder.name}: {listed(one.failures)}{again}", markup=False)
+            failed = failed or bool(set(one.failures) - {REFUSAL})
+    return int(failed)
