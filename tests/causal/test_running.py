@@ -26,6 +26,7 @@ from tomserve.causal import moving
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.running import measure, run_states
+from tomserve.causal.settings import ALPHAS as STRENGTHS
 from tomserve.causal.settings import Settings
 from tomserve.causal.states import States
 from tomserve.causal.table import (
@@ -138,6 +139,18 @@ def test_the_verdict_on_a_known_mechanism_is_right(
     assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
 
 
+@pytest.mark.parametrize("kind", ["map", "product"])
+def test_the_verdict_is_right_at_the_usual_strengths_in_the_first_layer(
+    kind: Kind, subjects: Path, tmp_path: Path
+) -> None:
+    """The weakest of them goes so far that W = I reaches the twin, too, and the strongest moves hardly anything."""
+    items = write_items(tmp_path / "items.jsonl", 60)
+    settings = replace(settings_of(kind, subjects, items), alphas=STRENGTHS, layers=(1,))
+    result = compute(scores_of(measure(settings, tmp_path / "run").folder))
+    (verdict,) = result.verdicts()
+    assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
+
+
 def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(
     subjects: Path, items: Path, tmp_path: Path
 ) -> None:
@@ -157,6 +170,26 @@ def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(
     other = Settings(model=settings.model, items=settings.items, alphas=(0.5,), layers=(2, 3))
     with pytest.raises(RunMismatchError, match=r"alphas of this run is .*use --run NEW"):
         measure(other, measured)
+
+
+def test_parts_of_the_same_cases_in_another_order_are_not_gone_on_with(
+    subjects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part holds cases by their number, so that in a file of another order it would hold others."""
+    file, folders = tmp_path / "items.jsonl", []
+
+    def stopped(*given: object) -> list[Path]:
+        folders.append(given[3])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(moving, "move", stopped)
+    lines = write_items(file, 20).read_bytes().splitlines(keepends=True)
+    settings = replace(settings_of("map", subjects, file), fewest=2)
+    for order in (lines, lines, lines[::-1]):
+        file.write_bytes(b"".join(order))
+        with pytest.raises(KeyboardInterrupt):
+            measure(settings, tmp_path / "run")
+    assert folders[0] == folders[1] != folders[2]
 
 
 def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -152,6 +152,13 @@ def test_nothing_exceeds_a_control_by_more_than_everything() -> None:
     assert found.adjusted.high == 1
 
 
+def test_a_control_that_is_never_seen_to_differ_leaves_some_doubt() -> None:
+    effects = flips(np.random.default_rng(8), 60, [0.6, 0.3])
+    found = selected(effects, {"same": effects}, np.arange(60), draws=50)
+    assert found.adjusted.estimate == 0
+    assert found.adjusted.high == pytest.approx(wilson(0, 60).high)
+
+
 def test_one_cluster_and_none_have_no_interval() -> None:
     for n in (0, 5):
         found = selected(np.zeros((n, 2)), {"c": np.zeros((n, 2))}, [1] * n)

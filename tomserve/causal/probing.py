@@ -2,7 +2,7 @@
 
 A probe learns what a person holds for true, in the words of the choice that says so, and reads which of an item's
 choices it is. (Not its place in the list: a model that is asked for the words of its answer has no need of the place,
-and the reference model, in which none could be read, has the words.) The false-belief story and its true-belief twin,
+so that none can be read says nothing about what it knows.) The false-belief story and its true-belief twin,
 in both orders, are its items, so that neither what is really so nor where a choice stands tells what the protagonist
 believes. It is fitted on the same folds as the maps.
 """

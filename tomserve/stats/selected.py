@@ -95,11 +95,13 @@ def selected(
     limit = 1.0 if np.abs(every).max() <= 1 else math.inf
     shown = {name: _interval(held.values[:, k], m, moved[k], limit) for k, name in enumerate(controls, start=1)}
     anything = np.any(moved, axis=0)
+    apart = [moved[0], *(_moved((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, len(values)))]
+    fewest = min(apart, key=lambda one: int(one.sum()))  # a control that the measure hardly ever differs from
     return Selected(
         _interval(held.values[:, 0], m, moved[0], limit),
         shown,
         _interval(held.control, m, anything, limit),
-        _interval(held.adjusted, m, anything, limit, -2 * limit),
+        _interval(held.adjusted, m, fewest, limit, -2 * limit),
         (NOTHING, *controls)[int(held.names.argmax())],
         held.cells,
         held.where,
