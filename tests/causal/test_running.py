@@ -131,7 +131,9 @@ def test_the_verdict_on_a_known_mechanism_is_right(
     assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
 
 
-def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(subjects: Path, items: Path, tmp_path: Path) -> None:
+def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(
+    subjects: Path, items: Path, tmp_path: Path
+) -> None:
     settings = replace(settings_of("map", subjects, items), fewest=121)
     with pytest.raises(ConfigError, match=r"120 of 120 false-belief items are eligible .* 121 are needed\. Use more"):
         measure(settings, tmp_path / "few")

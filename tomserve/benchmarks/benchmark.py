@@ -232,7 +232,9 @@ class Benchmark:
         some = False
         conditions = tuple(where or ()) or self.usual_cases
         given, file = self.cases, self.file
-        source = given(path, conditions) if file is None else own_cases(lambda: given(path, conditions), file, self.name)
+        source = (
+            given(path, conditions) if file is None else own_cases(lambda: given(path, conditions), file, self.name)
+        )
         for found in met(source, conditions):
             if isinstance(found, NoCase):
                 reasons[found.reason] += 1
