@@ -197,3 +197,13 @@ def test_prose_hangs_below_its_first_line() -> None:
     lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
     assert lines[0].startswith("- a")
     assert all(line.startswith("  ") and len(line) <= 20 for line in lines[1:])
+
+
+def test_an_escape_sequence_in_a_strangers_name_is_written_out() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    print_table("of \x1b[2J", pl.DataFrame({"model": ["m\x1b[31m", None], "n": [1, 2]}), console)
+    print_prose("said by \x9b31m", console)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in said
+    assert "\x9b" not in said
+    assert "m\\x1b[31m" in said

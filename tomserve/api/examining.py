@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
@@ -104,6 +105,9 @@ def examine(model: Place | None = None, items: Place | None = None, **options: U
     for name in ("layers", "alphas"):
         if name in given and (isinstance(given[name], str) or not isinstance(given[name], Sequence)):
             raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list of numbers")
+        kind, words = (Integral, "whole numbers") if name == "layers" else (Real, "numbers above 0")
+        if strange := [one for one in cast("Sequence[object]", given.get(name, ())) if not isinstance(one, kind)]:
+            raise ConfigError(f"{name} holds {strange[0]!r:.60}; expected {words}")
     where = given.get("where", ())
     settings = Settings(
         model=_named(model, REFERENCE),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ class Settings:
             raise ConfigError(f"alphas are {list(self.alphas)}; expected numbers above 0, such as 0.001,0.01")
         if len(set(self.alphas)) != len(self.alphas):
             raise ConfigError(f"alphas are {list(self.alphas)}; each may stand there once")
-        if self.layers is not None and not (self.layers and all(isinstance(layer, Integral) for layer in self.layers)):
+        if self.layers is not None and not self.layers:
             raise ConfigError(f"layers are {list(self.layers)}; expected whole numbers from 1, such as 4 and 5")
         if self.folds < 2:
             raise ConfigError(f"folds is {self.folds}; expected 2 or more, as a map moves no item it was fitted on")

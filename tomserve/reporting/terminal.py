@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tomserve.content.files import one_line
 from tomserve.reporting.fitting import Column, Room, arranged, blocks, broken, columns_of, fitted
 
 _WIDE, _NARROW = 3, 1
@@ -20,12 +21,22 @@ PROSE = 200
 """The most characters in a line of sentences, where the console is wider (a pipe has no width of its own)."""
 
 
+def inert(text: str) -> str:
+    r"""The text with what a terminal would obey, such as an escape sequence in a stranger's name, written out; line
+    ends stay.
+
+    >>> inert("m\x1b[31m")
+    'm\\x1b[31m'
+    """
+    return "\n".join(one_line(line) for line in text.split("\n"))
+
+
 def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) -> None:
     """Print sentences, broken between words, in lines as long as the console allows but of at most PROSE characters.
 
     hanging: by how many characters the lines after the first are moved to the right.
     """
-    first, *more = Text(text, style=style).wrap(console, min(console.width, PROSE) - hanging)
+    first, *more = Text(inert(text), style=style).wrap(console, min(console.width, PROSE) - hanging)
     for line in (first, *(Text(" " * hanging) + rest for rest in more)):
         console.print(line, soft_wrap=True)
 
@@ -46,6 +57,7 @@ def print_entry(head: Text, text: str, console: Console) -> None:
 def print_table(title: str, frame: pl.DataFrame, console: Console) -> None:
     """Print a frame as an aligned table under its title, with an empty line below, as wide as the console allows."""
     room = Room(console.width, _WIDE, _NARROW)
+    frame = frame.with_columns(pl.col(pl.String).map_elements(inert, pl.String))
     said, parts = arranged(title, columns_of(frame), room)
     print_prose(said, console, "bold")
     for heading, part in parts:

@@ -17,7 +17,7 @@ from tomserve.causal.backend import Prompt
 from tomserve.causal.checkpoints import resolve
 from tomserve.causal.hf import loading
 from tomserve.causal.hf.loading import Loaded, load
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError, MachineError, StoppedError
 
 SHIPPED = ROOT / "launch/reference/model"
 MADE = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
@@ -88,6 +88,23 @@ def test_devices_that_there_are_not(device: str) -> None:
 def test_a_gpu_that_there_is_not_is_told() -> None:
     with pytest.raises(MachineError, match=r"torch sees \d+ GPUs here"):
         load(resolve("reference"), device="cuda:9")
+
+
+@pytest.mark.parametrize("changed", [{"num_hidden_layers": 6}, {"intermediate_size": 64}])
+def test_weights_that_are_not_there_are_never_random(folder: Path, changed: dict[str, int]) -> None:
+    config = orjson.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_bytes(orjson.dumps({**config, **changed}))
+    with pytest.raises(ConfigError, match=r"of its weights are not in its files, or of another shape \(model\."):
+        load(resolve(str(folder)), device="cpu")
+
+
+def test_a_signal_while_it_loads_is_no_fault_of_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(**_: object) -> None:
+        raise StoppedError("stopped by SIGTERM", 143)
+
+    monkeypatch.setattr(loading.transformers.AutoTokenizer, "from_pretrained", stop)
+    with pytest.raises(StoppedError):
+        load(resolve("reference"), device="cpu")
 
 
 def test_pickles_are_not_read(folder: Path) -> None:
