@@ -46,7 +46,13 @@ def main() -> None:
     tables: dict[str, pl.DataFrame] = tomserve.analyze(run.scores(), "accuracy")
     foreign: pl.DataFrame = tomserve.score([{"item": "q1", "text": "tea"}], [item], model="theirs")
     flips: pl.DataFrame = tomserve.compare(run, tomserve.Run.open("example"), common=True).flips
-    print(failed, turns, page, tables, foreign, flips, tomserve.load_scores(run), asyncio.run(several()))
+    inside: tomserve.Run = tomserve.examine("reference", "worlds", limit=200, layers=[4], run=Path("runs/inside"))
+    layers: dict[str, pl.DataFrame] = dict(
+        tomserve.functional("mine", weights=Path("mine"), formula=[0.4, 0.4, 0.2]).tables
+    )
+    print(
+        inside, layers, failed, turns, page, tables, foreign, flips, tomserve.load_scores(run), asyncio.run(several())
+    )
 
 
 main()
