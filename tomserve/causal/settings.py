@@ -54,7 +54,7 @@ class Settings:
     fewest: int = FEWEST
 
     def __post_init__(self) -> None:
-        if not self.alphas or not all(map(_is_strength, self.alphas)):
+        if not self.alphas or any(not 0 < alpha < float("inf") for alpha in self.alphas):
             raise ConfigError(f"alphas are {list(self.alphas)}; expected numbers above 0, such as 0.001,0.01")
         if len(set(self.alphas)) != len(self.alphas):
             raise ConfigError(f"alphas are {list(self.alphas)}; each may stand there once")
@@ -90,11 +90,6 @@ class Settings:
             "seed": self.seed,
             "fewest": self.fewest,
         }
-
-
-def _is_strength(value: object) -> bool:
-    """Whether that is a number above 0, and not an infinite one."""
-    return isinstance(value, Real) and 0 < float(value) < float("inf")
 
 
 def layers_of(text: str) -> tuple[int, ...]:
