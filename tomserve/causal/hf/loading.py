@@ -22,7 +22,7 @@ import transformers
 from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.hf.model import HfBackend
 from tomserve.content.files import one_line
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError, MachineError, StoppedError
 from tomserve.serving.hardware import machine_gb
 from tomserve.serving.sizing import BYTES
 
@@ -82,6 +82,8 @@ def load(
         )
     except torch.OutOfMemoryError:
         raise MachineError(_too_little(checkpoint, needed, device, chosen)) from None
+    except StoppedError:  # a signal, which arrives as an error wherever the program is
+        raise
     except Exception as error:  # transformers raises errors of many kinds for files that it cannot read
         lines = str(error).strip().splitlines()
         reason = one_line(f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}")[:200]
