@@ -175,3 +175,21 @@ def test_models_and_weights_that_do_not_fit_are_refused_in_one_line(cli: Cli) ->
         done = cli("functional", *wrong)
         assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
         assert said in done.err
+
+
+def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
+    subject: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    from tomserve.causal.running import measure
+    from tomserve.causal.settings import Settings
+    from tomserve.errors import StoppedError
+
+    def stopped(*given: object, **named: object) -> None:
+        raise StoppedError("stopped by SIGTERM", 143)
+
+    weights, items = subject
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", stopped)
+    with pytest.raises(StoppedError):
+        measure(Settings(model=str(weights), items=str(items), limit=20))

@@ -90,7 +90,7 @@ def load(
         )
     except torch.OutOfMemoryError:
         raise MachineError(_too_little(checkpoint, needed, device, chosen)) from None
-    except TomserveError:  # somebody stopped it meanwhile
+    except TomserveError:  # a signal arrives as an error, wherever the program is
         raise
     except Exception as error:  # transformers raises errors of many kinds for files that it cannot read
         words = " ".join(str(error).split()) or "no reason given"
