@@ -265,3 +265,10 @@ def test_a_measurement_that_is_killed_goes_on_and_ends_in_the_same_table(
     one, other = (scores_of(place).drop("run") for place in (measured, folder))
     assert one.drop("gap").equals(other.drop("gap"))
     assert (one["gap"] - other["gap"]).abs().max() < 1e-4  # type: ignore[operator]
+
+
+def test_several_processes_of_torchrun_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"without torchrun, with --device auto"):
+        measure(Settings(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

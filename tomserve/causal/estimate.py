@@ -71,7 +71,8 @@ class Machine:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if device == "cpu":
             return cls(_measured_rate(), memory, f"CPU, {os.cpu_count()} cores", 4)
-        return cls(GPU_RATE * max(1, gpus), memory, f"{max(1, gpus)} GPU" + "s" * (gpus > 1), 2)
+        several = f"{gpus} GPUs, of which one computes at a time"  # a model is spread over them block by block
+        return cls(GPU_RATE, memory, several if gpus > 1 else "one GPU", 2)
 
     @property
     def for_steps(self) -> int:

@@ -7,6 +7,7 @@ Interrupted at any moment, the same call goes on after the last batch of states,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,11 @@ def measure(
     loaded.
     """
     on, listener = on or On(), listener or Unheard()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "several processes of torchrun would write into one run; start one without torchrun, with --device auto to "
+            "spread the model over all GPUs"
+        )
     found = find(settings, on)
     settings.chosen(found.checkpoint.layers)
     for reason, count in found.left_out.most_common():
