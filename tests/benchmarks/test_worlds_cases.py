@@ -110,7 +110,7 @@ def test_a_file_makes_the_cases_of_its_worlds_under_its_own_ids(tmp_path: Path) 
     assert found
     assert found == [case for case in direct if isinstance(case, Case)]
     usual = list(benchmarks.get("worlds").found_cases(path))
-    assert [case.f.factors["kind"] for case in usual] == ["belief"]
+    assert [case.f.factors["kind"] for case in usual] == ["belief", "action"]
 
 
 def test_an_item_that_is_told_otherwise_than_its_record_is_refused(tmp_path: Path) -> None:

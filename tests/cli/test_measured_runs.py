@@ -108,8 +108,14 @@ def test_a_table_of_it_cannot_be_compared(cli, runs: Path) -> None:
 
 def test_answers_and_measurements_are_not_mixed(cli, runs: Path) -> None:
     shutil.copytree(ROOT / "runs/example", runs / "example")
-    assert "which no study counts together; give one kind" in refused(cli, "analyze", "example", "deep")
-    assert "which no study counts together; give one kind" in refused(cli, "report", "deep", "example")
+    assert (
+        "some of these hold answers and some a measurement; for a study of both choose --study functional, or give one kind"
+        in refused(cli, "analyze", "example", "deep")
+    )
+    assert (
+        "some of these hold answers and some a measurement; for a study of both choose --study functional, or give one kind"
+        in refused(cli, "report", "deep", "example")
+    )
     said = refused(cli, "analyze", "example", "--study", "depths")
     assert "the study 'depths' reads a measurement, and this table holds answers; give a measured run" in said
 
