@@ -16,10 +16,7 @@ from tomserve import content
 from tomserve.benchmarks.case import Case
 from tomserve.causal.backend import Answers, Floats, Ints, Prompt
 from tomserve.causal.table import FALSE, ROLES, TOLD
-from tomserve.causal.tokens import CasePrompts
-
-ORDERS = (0, 1)
-"""The orders of the choices: as the item lists them, and reversed."""
+from tomserve.causal.tokens import ORDERS, CasePrompts
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,12 @@ class Asked:
             places.append(of_case)
         shape = (len(kept), len(TOLD), len(ORDERS))
         return cls(tuple(kept), tuple(prompts), np.asarray(places, np.int64).reshape(shape), left_out)
+
+    @property
+    def clusters(self) -> Ints:
+        """The scenario of each case, as a number: int64 [n], in the order of the scenarios' names."""
+        names = [case.scenario for case in self.cases]
+        return np.unique(np.asarray(names, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
 
     @property
     def choices(self) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from tomserve.causal.asked import ORDERS, Asked, one_of, said
+from tomserve.causal.asked import Asked, one_of, said
 from tomserve.causal.backend import Answers
 from tomserve.causal.moving import rows
 from tomserve.causal.table import ANSWER, ROLES, TOLD
+from tomserve.causal.tokens import ORDERS
 
 
 def answered(asked: Asked, answers: Answers) -> pl.DataFrame:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tomserve.causal.asked import ORDERS
 from tomserve.causal.checkpoints import Checkpoint
 from tomserve.causal.moving import cells_of
 from tomserve.causal.table import TOLD
+from tomserve.causal.tokens import ORDERS
 
 GPU_RATE = 3e14
 """Multiplications and additions a second that one GPU of today's large ones does in bfloat16, at 30% of its peak."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tomserve import benchmarks
 from tomserve.benchmarks.case import Case
+from tomserve.benchmarks.cases import limited
 from tomserve.causal import checkpoints
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Backend
@@ -26,7 +27,6 @@ from tomserve.content import digest
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.items.draw import limited
 from tomserve.prompting.strategy import Strategy
 
 FILES = (".jsonl", ".json", ".yaml", ".yml")
@@ -116,10 +116,8 @@ def find(settings: Settings, on: On) -> Found:
     benchmark = benchmarks.get(name)
     left_out: Counter[str] = Counter()
     cases = list(benchmark.found_cases(path, settings.where, left_out))
-    if settings.limit is not None:
-        draw = benchmarks.draw_of(benchmark, {case.f.benchmark for case in cases})
-        drawn = {item.id for item in limited([case.f for case in cases], settings.limit, draw)}
-        cases = [case for case in cases if case.f.id in drawn]
+    draw = benchmarks.draw_of(benchmark, {case.f.benchmark for case in cases})
+    cases = limited(cases, settings.limit, draw)
     strategy = Strategy.load(settings.strategy)
     if cases:
         check_strategy(strategy, cases[0].f)

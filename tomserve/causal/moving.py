@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tomserve.causal.asked import ORDERS, Asked, one_of, said
+from tomserve.causal.asked import Asked, one_of, said
 from tomserve.causal.backend import Backend, Floats, Ints
 from tomserve.causal.states import States
 from tomserve.causal.steering import TRANSFER_LEAST, FitRow, LayerStates, Step, steps
@@ -32,6 +32,7 @@ from tomserve.causal.table import (
     SCHEMA,
     TWIN,
 )
+from tomserve.causal.tokens import ORDERS
 from tomserve.content import files
 
 PART = 4
@@ -56,13 +57,12 @@ class Moves:
     def layer_states(self, layer: int) -> LayerStates:
         """The states of all cases after that block, averaged over both orders, in float64."""
         found = self.states.layer(layer)
-        clusters = {name: number for number, name in enumerate(sorted({case.scenario for case in self.asked.cases}))}
         return LayerStates(
             false=self.asked.mean(found, FALSE),
             own=self.asked.mean(found, OWN),
             own_twin=self.asked.mean(found, OWN_TWIN),
             twin=self.asked.mean(found, TWIN),
-            clusters=np.array([clusters[case.scenario] for case in self.asked.cases], np.int64),
+            clusters=self.asked.clusters,
             families=tuple(case.family for case in self.asked.cases),
         )
 

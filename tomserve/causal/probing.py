@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from tomserve.benchmarks.case import Case
-from tomserve.causal.asked import ORDERS, Asked
+from tomserve.benchmarks.case import IN_TWIN, Case
+from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Ints
 from tomserve.causal.moving import rows
 from tomserve.causal.probes import probe
 from tomserve.causal.states import States
 from tomserve.causal.table import FALSE, PROBE, PROBES, SHUFFLED_LABELS, TRUE_LABELS, TWIN
+from tomserve.causal.tokens import ORDERS
 
-TELLINGS = {FALSE: "", TWIN: "_in_twin"}
+TELLINGS = {FALSE: "", TWIN: IN_TWIN}
 """The tellings that a probe reads, with what ends the names of their holders."""
 
 
@@ -38,7 +39,7 @@ def probed(
 
     folds: int64 [n], the fold of each case. seed: of the shuffled labels. advance: told after every layer.
     """
-    scenarios = {name: number for number, name in enumerate(sorted({case.scenario for case in asked.cases}))}
+    scenarios = asked.clusters
     items = [
         (number, told, order, asked.place(number, order, told))
         for number in range(len(asked.cases))
@@ -47,7 +48,7 @@ def probed(
         if asked.place(number, order, told) >= 0
     ]
     places = np.array([place for *_, place in items], np.int64)
-    groups = np.array([scenarios[asked.cases[number].scenario] for number, *_ in items], np.int64)
+    groups = np.array([scenarios[number] for number, *_ in items], np.int64)
     own_folds = np.array([folds[number] for number, *_ in items], np.int64)
     words = {word: code for code, word in enumerate(sorted({word for case in asked.cases for word in case.f.choices}))}
     offered = np.zeros((len(items), len(words)), dtype=bool)

@@ -84,15 +84,12 @@ def selected(
         nothing = Interval(*UNDEFINED, method="undefined: fewer than two clusters")
         none = np.full(values[0].shape[1], np.nan)
         return Selected(nothing, dict.fromkeys(controls, nothing), nothing, nothing, NOTHING, none, none)
-    every = np.stack(values, axis=1)
-    sums = np.zeros((m, *every.shape[1:]))
-    np.add.at(sums, index, every)
-    rng = np.random.default_rng(seed)
-    halves = np.array([rng.permutation(m) < m // 2 for _ in range(splits)], dtype=float)
+    sums, rng = _summed(values, index, m), np.random.default_rng(seed)
+    halves = _halves(rng, m, splits)
     drawn = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
     held = held_out(sums, sizes.astype(float), drawn, halves)
     moved = [_moved(sums[:, k] / sizes[:, None]) for k in range(len(values))]
-    limit = 1.0 if np.abs(every).max() <= 1 else math.inf
+    limit = 1.0 if max(np.abs(one).max() for one in values) <= 1 else math.inf
     shown = {name: _interval(held.values[:, k], m, moved[k], limit) for k, name in enumerate(controls, start=1)}
     anything = np.any(moved, axis=0)
     apart = [moved[0], *(_moved((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, len(values)))]
@@ -125,6 +122,19 @@ def _columns(
         raise ValueError(f"a control is called {NOTHING!r}, which stands for doing nothing: expected another name")
     same_length(*values, names)
     return values, names
+
+
+def _summed(values: list[Floats], index: npt.NDArray[np.intp], m: int) -> Floats:
+    """The effects summed over clusters [m, 1 + controls, cells]. index: the cluster of each item [n]."""
+    every = np.stack(values, axis=1)
+    sums = np.zeros((m, *every.shape[1:]))
+    np.add.at(sums, index, every)
+    return sums
+
+
+def _halves(rng: np.random.Generator, m: int, splits: int) -> Floats:
+    """1 for the clusters of the first half, in so many random halvings [splits, m]."""
+    return np.array([rng.permutation(m) < m // 2 for _ in range(splits)], dtype=float)
 
 
 def _moved(means: Floats) -> npt.NDArray[np.bool_]:
@@ -244,11 +254,7 @@ def again(
     m, drawn = sizes.size, np.asarray(weights, dtype=float)
     if m < 2 or drawn.ndim != 2 or drawn.shape[1] != m:
         raise ValueError(f"weights of shape {drawn.shape} for {m} clusters: expected [draws, clusters], at least two")
-    every = np.stack(values, axis=1)
-    sums = np.zeros((m, *every.shape[1:]))
-    np.add.at(sums, index, every)
-    rng = np.random.default_rng(seed)
-    halves = np.array([rng.permutation(m) < m // 2 for _ in range(splits)], dtype=float)
-    found = held_out(sums, sizes.astype(float), drawn, halves)
+    sums = _summed(values, index, m)
+    found = held_out(sums, sizes.astype(float), drawn, _halves(np.random.default_rng(seed), m, splits))
     moved = np.any([_moved(sums[:, k] / sizes[:, None]) for k in range(len(values))], axis=0)
     return Again(found.values[:, 0], found.adjusted, int(moved.sum()))
