@@ -70,7 +70,7 @@ def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tm
     assert disk.startswith("disk: states ")
     assert not (tmp_path / "runs").exists()
     for_eight = cli(*plan, "--gpus", "8").out
-    assert "on 8 GPUs (at 2,400,000 billion operations a second)" in for_eight
+    assert "on 8 GPUs, of which one computes at a time (at 300,000 billion operations a second)" in for_eight
 
 
 @needs_extra
