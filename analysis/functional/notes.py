@@ -90,9 +90,8 @@ NOTES = {
     "source, so that people have no score.",
     "human_figures": "What authors print for people on their own benchmarks: quoted, raw, and not measured here.",
     "inputs": "What the numbers were made from: each run with its model and benchmark, what it holds, the strategy "
-    "that is counted in B and S, and a digest of its rows, which is the same whatever their order. C was measured with "
-    "the strategy that the measured run's manifest records (settings.strategy), since its rows do not say it: it has "
-    "to be the one that is counted here, or C speaks of another way of asking than B and S.",
+    "that is counted in B and S or by which a measurement asked, and a digest of its rows, which is the same whatever "
+    "their order. Where the strategies differ, C speaks of another way of asking than B and S, and a warning says so.",
     "published_behaviour": "Table 3 of the source (raw shares right), and ours: by the beginning of the task's name "
     "and by dimension. Other items, so that rows cannot be compared cell by cell.",
     "published_causal": "Table 4 of the source, and ours counted as the source does: in-sample, the likeliest choice, "

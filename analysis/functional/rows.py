@@ -1,8 +1,7 @@
 """What is counted: for each model the answers, pairs and net effects of its three layers, with their scenarios.
 
-C was measured with one strategy, which stands in the settings of the measurement and not in its rows. So each layer
-counts, of every benchmark, the answers of the strategy that asks for the answer alone, as measurements do unless
-somebody chose otherwise.
+Each layer counts, of every benchmark, the answers of the strategy that asks for the answer alone, as measurements do
+unless somebody chose otherwise; the rows of a measurement say by which strategy they were asked (`asked_by`).
 """
 
 from __future__ import annotations
@@ -198,7 +197,7 @@ def _inputs(
             "model", "run", "benchmark", maintain_order=True
         ):
             model, name, benchmark = map(str, key)
-            counted = plain.get((model, benchmark)) if what == "answers" else None
+            counted = plain.get((model, benchmark)) if what == "answers" else _asked_by(part)
             used = counted is not None if what == "answers" else known[model].arm["benchmark"] in (benchmark, "")
             yield {
                 **{"model": model, "run": name, "benchmark": benchmark, "holds": what, "strategy": counted},
@@ -206,6 +205,11 @@ def _inputs(
                    if "cluster" in part.columns else None},
                 "digest": _digest(part),
             }  # fmt: skip
+
+
+def _asked_by(part: pl.DataFrame) -> str | None:
+    """By which strategies the rows of a measurement were asked; None where they do not say."""
+    return ", ".join(part["asked_by"].drop_nulls().unique().sort()) or None
 
 
 def _digest(part: pl.DataFrame) -> str:

@@ -147,11 +147,14 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
                 "S do not count these answers; ask with vanilla"
             )
         if answers is not None and moved is not None:
-            counted = ", ".join(answers["strategy"].drop_nulls().unique(maintain_order=True))
-            yield (
-                f"{model}: B and S count the strategy {counted}; that C was measured with the same one stands only in "
-                f"the manifest of run {moved['run'][0] or '?'} (settings.strategy)"
+            counted, inside = (
+                ", ".join(part["strategy"].drop_nulls().unique(maintain_order=True)) for part in (answers, moved)
             )
+            if counted and counted != inside:
+                yield (
+                    f"{model}: B and S count the strategy {counted}, and C was measured with {inside or 'another one'}, "
+                    "so that they speak of different ways of asking; measure again with the same strategy"
+                )
     yield from _unmatched(frame)
 
 

@@ -51,7 +51,8 @@ def _with(row: Row, name: str) -> str:
 def _layers(row: Row, tables: Tables) -> Card:
     """The three layers with what stands beside each, and a verdict that is as good as the weakest of them."""
     figures = _figures(str(row["model"]), tables)
-    grounds, shown = [], []
+    grounds, unknown = [], []
+    shown: dict[str, bool] = {}
     for name, words, proof in (
         ("b", "behaviour", "over_rule"),
         ("c", "mechanism", ""),
@@ -59,9 +60,10 @@ def _layers(row: Row, tables: Tables) -> Card:
     ):
         if row[f"no_{name}"] is not None:
             grounds.append((f"{words} ({name.upper()})", f"Not known: {row[f'no_{name}']}."))
+            unknown.append(words)
             continue
         low = finite(row["c_low"]) if name == "c" else min((one[1] for one in figures.get(proof, [])), default=None)
-        shown.append(low is not None and low > 0)
+        shown[words] = low is not None and low > 0
         grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{_beside(name, row, figures)}."))
     remark = (
         "A layer is shown where its control is left behind: B above the best simple rule in every benchmark, C above 0 "
@@ -70,13 +72,16 @@ def _layers(row: Row, tables: Tables) -> Card:
     )
     if not shown:
         return Card(QUESTION, "Nothing is known", OPEN, tuple(grounds), remark)
-    if len(shown) < 3:
-        return Card(QUESTION, f"{sum(shown)} of the {len(shown)} known layers are shown", OPEN, tuple(grounds), remark)
-    if all(shown):
+    if all(shown.values()) and not unknown:
         return Card(QUESTION, "All three layers are shown", GOOD, tuple(grounds), remark)
-    return Card(
-        QUESTION, f"{sum(shown)} of three layers are shown", OPEN if any(shown) else BAD, tuple(grounds), remark
-    )
+    parted = {
+        "shown": [words for words, is_shown in shown.items() if is_shown],
+        "not shown": [words for words, is_shown in shown.items() if not is_shown],
+        "not known": unknown,
+    }
+    said = "; ".join(f"{how}: {', '.join(words)}" for how, words in parted.items() if words)
+    bad = not any(shown.values()) and not unknown
+    return Card(QUESTION, f"{said[:1].upper()}{said[1:]}", BAD if bad else OPEN, tuple(grounds), remark)
 
 
 def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, float]]]:

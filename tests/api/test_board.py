@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import islice
 from pathlib import Path
 
@@ -18,11 +17,12 @@ from tomserve.causal.settings import Settings
 from tomserve.errors import StoppedError
 from tomserve.runs.evaluation import EvalResult, evaluate
 from tomserve.runs.planning import EvalOptions
+from tomserve.runs.preflight import Servers
 from tomserve.stats.functional import FTOM_1
 
 
-def asked(options: EvalOptions) -> EvalResult:
-    return evaluate(options, drive=lambda one: asyncio.run(one.ask()))
+def asked(options: EvalOptions, servers: Servers) -> EvalResult:
+    return evaluate(options, servers=servers)
 
 
 def looked(settings: Settings, folder: Path, on: On) -> Measured:
@@ -58,9 +58,10 @@ def test_a_model_that_was_asked_something_else_is_listed_apart(endpoint: Endpoin
 
 
 def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, tmp_path: Path) -> None:
-    def stopped(options: EvalOptions) -> EvalResult:
+    def stopped(options: EvalOptions, servers: Servers) -> EvalResult:
         raise StoppedError("stopped", 130)
 
+    endpoint.models = ["one", "two"]
     wishes = {name: wish(endpoint, tmp_path, name, 8) for name in ("one", "two")}
     with pytest.raises(StoppedError):
         carry_out_all(wishes, Doing(stopped, looked), report=False)

@@ -163,6 +163,50 @@ def test_several_models_are_queued_and_only_what_is_comparable_is_ranked(
     assert len(endpoint.requests) == asked
 
 
+def test_models_that_are_measured_alike_are_ranked_by_all_three_layers(
+    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
+) -> None:
+    """Two models that answer alike and differ inside: in one a map carries the answer, in the other a control does."""
+    weights, items = subject
+    build("shared", tmp_path / "shared")
+    endpoint.models = ["mapped", "shared"]
+    command = ("functional", "--models", "shared", "mapped", "--base-url", endpoint.url, "--run", "board", "--quiet")
+    command += ("--weights", f"mapped={weights}", "--weights", f"shared={tmp_path / 'shared'}", "--items", items)
+    done = cli(*command, "--benchmark", worlds, *LIMIT, *INSIDE, "--no-report")
+    assert done.code == 0, done.err
+    folder = tmp_path / "runs/board"
+    ranked = pl.read_csv(folder / "leaderboard_ftom.csv")
+    first, second = ranked.to_dicts()
+    assert (first["model"], second["model"]) == ("mapped", "shared")
+    assert first["c"] > 0.5 > second["c"] >= 0
+    assert (first["b"], first["s"]) == (second["b"], second["s"])
+    assert first["p_first"] > 0.95
+    assert first["p_first"] + second["p_first"] == pytest.approx(1.0)
+    assert pl.read_csv(folder / "leaderboard_ftom_bs.csv").height == 2
+    assert not (folder / "not_ranked.csv").exists()
+
+
+def test_the_plan_says_what_each_layer_takes_and_asks_nothing(
+    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
+) -> None:
+    weights, items = subject
+    asked = ("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8)
+    with_weights = cli(*asked, "--weights", weights, "--items", items, *INSIDE, "--plan")
+    assert with_weights.code == 0, with_weights.err
+    assert "8 questions" in with_weights.out
+    assert "vanilla and cot" in with_weights.out
+    assert "million tokens of prompts" in " ".join(with_weights.out.split())
+    assert "60 cases x 2 orders x 1 layers x " in " ".join(with_weights.out.split())
+    without = cli(*asked, "--plan")
+    assert "no mechanism is measured, without --weights; the score is FToM_BS" in " ".join(without.out.split())
+    assert "by --weights none" in " ".join(cli(*asked, "--weights", "none", "--plan").out.split())
+    both = cli(*asked, "--models", "tiny", "other", "--plan")
+    assert both.code == 2, "a model that is not served is found out before anything is asked"
+    assert "other" in both.err
+    assert not endpoint.requests
+    assert not (tmp_path / "runs/functional-tiny").exists()
+
+
 def test_models_and_weights_that_do_not_fit_are_refused_in_one_line(cli: Cli) -> None:
     for wrong, said in (
         (("--models", "a", "a"), "named twice"),

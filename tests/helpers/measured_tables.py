@@ -60,6 +60,7 @@ def measured(
     parts = [made.answers(), *made.moves(), made.maps(), *made.probes()]
     frame = pl.concat([part.select(_typed(part)) for part in parts], how="diagonal")
     frame = frame.with_columns(run=pl.lit(f"run-{model}"), model=pl.lit(model), benchmark=pl.lit("worlds"))
+    frame = frame.with_columns(asked_by=pl.lit("vanilla"))
     return frame.select(
         (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
         for name, kind in t.SCHEMA.items()

@@ -87,7 +87,9 @@ def test_simple_rules_stand_beside_b_and_never_change_it() -> None:
     assert row(one)["b"] == row(other)["b"]
     beaten = other.tables["layers"].filter(figure="over_rule")["value"][0]
     assert beaten == pytest.approx(0)
-    assert cards(other)["How far does it reach, layer by layer?"].verdict == "1 of the 2 known layers are shown"
+    assert cards(other)["How far does it reach, layer by layer?"].verdict == (
+        "Shown: stability; not shown: behaviour; not known: mechanism"
+    )
 
 
 def test_s_is_the_mean_over_the_four_kinds_and_needs_all_of_them() -> None:
@@ -124,14 +126,14 @@ def test_what_a_control_reproduces_counts_for_nothing() -> None:
     assert other["c_low"] == 0
     assert other["c"] < 0.15
     said = cards(whole(), "n-7b")["How far does it reach, layer by layer?"]
-    assert (said.verdict, said.tone) == ("2 of three layers are shown", OPEN)
+    assert (said.verdict, said.tone) == ("Shown: behaviour, stability; not shown: mechanism", OPEN)
     assert cards(whole())["How far does it reach, layer by layer?"].tone == GOOD
 
 
 def test_nothing_shown_is_bad_news() -> None:
     found = compute(combined([answers(share(0.5), 0.5), small(moved.REPRODUCED)]), "functional")
     card = cards(found)["How far does it reach, layer by layer?"]
-    assert (card.verdict, card.tone) == ("0 of three layers are shown", BAD)
+    assert (card.verdict, card.tone) == ("Not shown: behaviour, mechanism, stability", BAD)
 
 
 def test_only_the_score_of_b_and_s_ranks_models_with_and_without_c() -> None:
@@ -160,7 +162,11 @@ def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
     assert row(alone)["b"] == row(whole())["b"]
     inputs = whole().tables["inputs"].filter(model="m")
     assert inputs.filter(holds="answers")["strategy"].unique().to_list() == ["vanilla"]
-    assert any("settings.strategy" in line and "run run-m" in line for line in whole().warnings)
+    assert inputs.filter(holds="measurement")["strategy"].to_list() == ["vanilla"]
+    assert not any("ways of asking" in line for line in whole().warnings)
+    step_by_step = small(moved.WORKS).with_columns(asked_by=pl.lit("cot_free"))
+    doubted = compute(combined([answers(share(0.8)), step_by_step]), "functional").warnings
+    assert any("count the strategy vanilla, and C was measured with cot_free" in line for line in doubted)
     other = compute(pl.concat([answers(strategy="mine"), answers(strategy="thine")]), "functional")
     assert row(other)["b"] is None
     assert any("none of which is known to ask for the answer alone" in line for line in other.warnings)
@@ -352,7 +358,7 @@ def test_the_commands_read_answers_and_a_measurement_together(tmp_path: Path) ->
     )
     assert page.returncode == 0, page.stderr
     text = (tmp_path / "r.html").read_text("utf-8")
-    for said in ("Behaviour, mechanism and stability", "measured rows", "What does this license", "settings.strategy"):
+    for said in ("Behaviour, mechanism and stability", "measured rows", "What does this license"):
         assert said in text, said
 
 

@@ -17,6 +17,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import EvalResult, Evaluation, evaluate, opened
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.planning import EvalOptions
+from tomserve.runs.preflight import Servers
 from tomserve.runs.stopping import INTERRUPTED, Stop
 
 Place = str | Path
@@ -148,15 +149,15 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
     return _run(answered(made, listener))
 
 
-def answered(options: EvalOptions, listener: Listener) -> EvalResult:
+def answered(options: EvalOptions, listener: Listener, servers: Servers | None = None) -> EvalResult:
     """Do what `evaluate` does, also in a notebook, where it is done in a thread beside the loop that runs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return evaluate(options, listener)
+        return evaluate(options, listener, servers=servers)
     stop = Stop()
     with ThreadPoolExecutor(1, thread_name_prefix="tomserve-ask") as pool:
-        asking = pool.submit(evaluate, options, listener, stop=stop)
+        asking = pool.submit(evaluate, options, listener, stop=stop, servers=servers)
         try:
             while not wait([asking], timeout=LOOK_EVERY).done:
                 pass

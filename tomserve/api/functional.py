@@ -50,7 +50,8 @@ class FunctionalOptions(TypedDict, total=False):
     transport
         "aiohttp", or "openai" to send requests by the openai package, for hosted models ["aiohttp"].
     weights
-        The model's weights: a folder, a preset or "ORG/NAME" on the hub [none, but for the reference model].
+        The model's weights: a folder, a preset or "ORG/NAME" on the hub; "none" for no mechanism [those of a server
+        that is started for this, else none].
     benchmarks
         Further benchmarks that are asked besides the generated worlds, as "NAME" or "NAME=PATH"; "worlds=FILE" asks
         worlds of your own [none].
@@ -96,7 +97,8 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     same call goes on where it was. A measurement that fails leaves C empty, and the table `score` says so.
 
     model
-        The model's id or the name of a preset [the model that the server serves].
+        The model's id or the name of a preset [the model that the server serves]. Where no server of a preset, of
+        "ORG/NAME" or of a "./FOLDER" runs, one is started on this machine for as long as it is asked.
     options
         Further options by name, listed in `FunctionalOptions`.
 
@@ -124,7 +126,10 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
         screen = Console(highlight=False)
         asking, measuring, say = Screen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
     doing = Doing(
-        lambda made: answered(made, asking), lambda settings, at, on: measure(settings, at, measuring, on), say, say
+        lambda made, servers: answered(made, asking, servers),
+        lambda settings, at, on: measure(settings, at, measuring, on),
+        say,
+        say,
     )
     told = carry_out(wish, doing, report=bool(given.get("report", True)))
     failures = {one.folder: one.failures for one in told.answers}

@@ -20,17 +20,18 @@ from tomserve import benchmarks
 from tomserve.causal import checkpoints
 from tomserve.causal.finding import On, find
 from tomserve.causal.running import Measured
-from tomserve.causal.settings import ITEMS, REFERENCE, Settings
+from tomserve.causal.settings import ITEMS, Settings
 from tomserve.content.places import runs_root
 from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.reporting.html.build import write_report
 from tomserve.runs.evaluation import EvalResult
-from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
+from tomserve.runs.preflight import Servers
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import Note
 from tomserve.serving import target
+from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
 from tomserve.stats.functional import FTOM_1, Formula
 from tomserve.studies import Analysis, compute, labelled, load_study
@@ -53,6 +54,9 @@ LIMIT = 300
 
 REPORT = "report.html"
 
+NO_WEIGHTS = "none"
+"""What is said instead of weights where no mechanism is to be measured."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
@@ -60,8 +64,9 @@ class Wish:
 
     asking: the model, its server and how it is asked; benchmark, strategies, variants and run are set for each part.
     benchmarks: those that are asked besides the generated worlds, NAME or NAME=PATH; worlds=FILE asks others. weights:
-    a preset, ORG/NAME or a folder; None where they are not at hand. inside: what is measured of them; its model is set.
-    on: the device and the like. run: the folder of all parts; None for ``functional-<model>``. formula: of the score.
+    a preset, ORG/NAME or a folder; None for those of a server that is started here, NO_WEIGHTS for none at all.
+    inside: what is measured of them; its model is set. on: the device and the like. run: the folder of all parts; None
+    for ``functional-<model>``. formula: of the score.
     """
 
     asking: EvalOptions = field(default_factory=EvalOptions)
@@ -81,6 +86,21 @@ class Wish:
             found[name] = Path(path).expanduser() if path else None
         return found
 
+    def asking_of(self, name: str, path: Path | None, folder: Path | None) -> EvalOptions:
+        """How one benchmark is asked. folder: of its run."""
+        strategies = self.asking.strategies or (STRATEGIES if name == ITEMS else ())
+        run = None if folder is None else str(folder.absolute())
+        return replace(
+            self.asking, benchmark=name, path=path, strategies=strategies, variants=VARIANTS, run=run, start=True
+        )
+
+    def weights_of(self, chosen: Target) -> str | None:
+        """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""
+        if self.weights is not None:
+            return None if self.weights == NO_WEIGHTS else self.weights
+        ours = chosen.embedded or (not self.asking.base_urls and chosen.model == target.REFERENCE)
+        return chosen.starts if ours else None
+
     def measuring(self, weights: str) -> Settings:
         """What is measured inside these weights: where nothing else is named, of the same worlds that are asked."""
         own = self.inside.items == ITEMS and self.inside.path is None
@@ -89,10 +109,11 @@ class Wish:
 
 @dataclass(frozen=True)
 class Doing:
-    """How the parts are done. ask: an evaluation. measure: a measurement in that folder. part: told which part begins,
-    such as "1 of 2: answers to worlds". note: told a sentence of what went otherwise than wished."""
+    """How the parts are done. ask: an evaluation, with what keeps its server for the next. measure: a measurement in
+    that folder. part: told which part begins, such as "1 of 2: answers to worlds". note: told a sentence of what went
+    otherwise than wished."""
 
-    ask: Callable[[EvalOptions], EvalResult]
+    ask: Callable[[EvalOptions, Servers], EvalResult]
     measure: Callable[[Settings, Path, On], Measured]
     part: Callable[[str], None] = lambda text: None
     note: Note = lambda text: None
@@ -127,8 +148,8 @@ def check(wish: Wish) -> None:
     names = [benchmarks.get(name).name for name in wish.asked]
     if INSIDE in names or len(set(names)) < len(names):
         raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none of them {INSIDE!r}")
-    if wish.weights is not None:
-        find(wish.measuring(wish.weights), wish.on)
+    if wish.weights not in (None, NO_WEIGHTS):
+        find(wish.measuring(str(wish.weights)), wish.on)
         checkpoints.require_extra()
 
 
@@ -141,19 +162,20 @@ def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
     Raises what `check` raises, and TomserveError where the model cannot be asked or somebody stops it.
     """
     check(wish)
-    folder = folder_of(wish, doing.note)
-    names, measured = wish.asked, wish.weights is not None
-    ours = not wish.asking.base_urls and wish.asking.model in (None, target.REFERENCE)
-    count = len(names) + (measured or ours)
+    chosen = chosen_for(wish, doing.note)
+    folder = run_path(wish.run) if wish.run is not None else runs_root() / default_name(STUDY, chosen.model)
+    names, weights = wish.asked, wish.weights_of(chosen)
+    count = len(names) + (weights is not None)
     answers = []
-    for number, (name, path) in enumerate(names.items(), 1):
-        called = benchmarks.get(name).name
-        doing.part(f"part {number} of {count}: answers to {called} and to its variants")
-        answers.append(doing.ask(_asking(wish, name, path, folder / called)))
-    manifest = Manifest.read(answers[0].folder)
-    weights = wish.weights or (REFERENCE if ours and manifest and manifest.model == target.REFERENCE else None)
+    with Servers() as servers:
+        for number, (name, path) in enumerate(names.items(), 1):
+            called = benchmarks.get(name).name
+            doing.part(f"part {number} of {count}: answers to {called} and to its variants")
+            answers.append(doing.ask(wish.asking_of(name, path, folder / called), servers))
     inside, failed = None, None
-    if weights is not None:
+    if weights is None:
+        doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
+    else:
         doing.part(f"part {count} of {count}: a measurement inside {weights}")
         try:
             inside = doing.measure(wish.measuring(weights), (folder / INSIDE).absolute(), wish.on).folder
@@ -162,8 +184,6 @@ def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
         except TomserveError as error:
             failed = error
             doing.note(f"no mechanism was measured: {error}")
-    else:
-        doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
     return _told(wish, folder, answers, inside, failed, doing, report=report)
 
 
@@ -208,19 +228,8 @@ def scored(told: Layered) -> pl.DataFrame:
     return labelled(combined(frames), [f"{INSIDE}={told.model}"] if told.inside is not None else [])
 
 
-def folder_of(wish: Wish, note: Note) -> Path:
-    """The folder of all parts; without a name the server is asked which model it is. Raises as `target.choose`."""
-    if wish.run is not None:
-        return run_path(wish.run)
+def chosen_for(wish: Wish, note: Note) -> Target:
+    """The server that is asked, or that will be started. Raises as `target.choose`."""
     options = wish.asking
     waiting = Waiting(note, patience=options.patience, policy=options.policy)
-    chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
-    return runs_root() / default_name(STUDY, chosen.model)
-
-
-def _asking(wish: Wish, name: str, path: Path | None, folder: Path) -> EvalOptions:
-    """The options of the answers to one benchmark."""
-    strategies = wish.asking.strategies or (STRATEGIES if name == ITEMS else ())
-    return replace(
-        wish.asking, benchmark=name, path=path, strategies=strategies, variants=VARIANTS, run=str(folder.absolute())
-    )
+    return target.choose(options.base_urls, options.model, options.revision, waiting, start=True)

@@ -113,12 +113,12 @@ def measured(
     listener.phase("probes", len(layers))
     read = probed(asked, states, folds, layers, settings.seed, listener.advance)
     listener.done()
-    _finish(run, found, pl.concat([answered(asked, states.answers), read]), parts)
+    _finish(run, found, settings.strategy, pl.concat([answered(asked, states.answers), read]), parts)
 
 
-def _finish(run: MeasuredRun, found: Found, first: pl.DataFrame, parts: Sequence[Path]) -> None:
+def _finish(run: MeasuredRun, found: Found, asked_by: str, first: pl.DataFrame, parts: Sequence[Path]) -> None:
     """Put the table together, without holding all of it in memory, and keep it."""
-    named = {"run": run.path.name, "model": found.checkpoint.name, "benchmark": found.benchmark}
+    named = {"run": run.path.name, "model": found.checkpoint.name, "benchmark": found.benchmark, "asked_by": asked_by}
 
     def whole(frame: pl.LazyFrame) -> pl.LazyFrame:
         return frame.with_columns(pl.lit(value).cast(SCHEMA[name]).alias(name) for name, value in named.items())

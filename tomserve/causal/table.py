@@ -81,6 +81,7 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "run": pl.String,
     "model": pl.String,
     "benchmark": pl.String,
+    "asked_by": pl.String,
     "item": pl.String,
     "cluster": pl.String,
     "family": pl.String,
@@ -111,7 +112,7 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chance": pl.Float32,
 }
 SCHEMA = pl.Schema(_COLUMNS)
-"""The columns. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are
+"""The columns. `asked_by`: the strategy whose prompt asked. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are
 drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the
 choices. `strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the
 true-belief choice minus that of the false-belief choice. `displacement`: norm of the step over the norm of the

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tomserve.causal.settings import Settings
     from tomserve.runs.evaluation import EvalResult
     from tomserve.runs.planning import EvalOptions
+    from tomserve.runs.preflight import Servers
     from tomserve.stats.functional import Formula
 
 
@@ -57,7 +58,7 @@ def functional(
         typer.Option(
             metavar="DIR|NAME",
             help="The model's weights, for the mechanism: a ./FOLDER, a preset, or ORG/NAME on the hub; with --models "
-            "MODEL=DIR, repeated. If left out: none, but those of `reference` where it is asked on this machine.",
+            "MODEL=DIR, repeated; `none` for no mechanism. If left out: those of a server that is started here.",
         ),
     ] = None,
     benchmark: Annotated[
@@ -106,6 +107,13 @@ def functional(
             metavar="B,C,S", help="Weights of the layers B, C and S; the score has another name with others than these."
         ),
     ] = ".5,.3,.2",
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print how many questions would be asked and what is measured, and end.")
+    ] = False,
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --plan: the mechanism on a machine with so many GPUs."),
+    ] = None,
     run: Annotated[
         str | None,
         typer.Option(help="Name of the folder of all parts, such as mine, or a path. If left out: functional-<model>."),
@@ -162,14 +170,20 @@ def functional(
         run=run,
         formula=_formula(weights_bcs),
     )
+    if gpus is not None and not plan:
+        raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
     if models:
         wishes = several(wish, [*models, *(more or ())], weights or (), one=model)
+        if plan:
+            return _plan(wishes, gpus)
         return _carry_out_all(wishes, wish, report=report, opened=opened, quiet=quiet)
     if more:
         raise ConfigError(f"{more[0]!r} is a surplus word; expected --model {more[0]}, or --models for several")
     if len(weights or ()) > 1:
         raise ConfigError("--weights is given more than once; expected one, or --models for several models")
     wish = replace(wish, weights=weights[0] if weights else None)
+    if plan:
+        return _plan({model or "": wish}, gpus)
     return _carry_out(wish, report=report, opened=opened, quiet=quiet)
 
 
@@ -179,15 +193,17 @@ def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: s
     models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
     what is given twice, or of a model that is not named.
     """
+    from tomserve.api.layering import NO_WEIGHTS
     from tomserve.runs.runfolder import default_name
 
     if one is not None:
         raise ConfigError(f"--model {one} and --models are both given; expected one of them")
     of: dict[str, str] = {}
-    for given in weights:
+    without = list(weights) == [NO_WEIGHTS]  # said once, for all models
+    for given in () if without else weights:
         name, equals, place = given.partition("=")
         if not equals or not place or name in of:
-            raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model")
+            raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model, or `none` for all")
         of[name] = place
     found: dict[str, Wish] = {}
     run = wish.run or "functional"
@@ -196,12 +212,30 @@ def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: s
             raise ConfigError(f"--models: {name!r} is named twice")
         asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
         folder = default_name("model", name).removeprefix("model-")
-        found[name] = replace(wish, asking=asking, weights=of.pop(name, None), run=f"{run.rstrip('/')}/{folder}")
+        found[name] = replace(
+            wish,
+            asking=asking,
+            weights=NO_WEIGHTS if without else of.pop(name, None),
+            run=f"{run.rstrip('/')}/{folder}",
+        )
     if of:
         raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
     if len({each.run for each in found.values()}) < len(found):
         raise ConfigError(f"--models: {', '.join(found)} would share a folder; run them one by one with --run")
     return found
+
+
+def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
+    """Print what each wish would do; returns the exit code."""
+    from tomserve.api.foreseeing import foreseen
+
+    screen = console()
+    for number, (name, wish) in enumerate(wishes.items(), 1):
+        if len(wishes) > 1:
+            screen.print(f"model {number} of {len(wishes)}: {name}", markup=False, highlight=False)
+        for line in foreseen(wish, gpus):
+            screen.print(line, markup=False, highlight=False)
+    return 0
 
 
 def _apart(given: str) -> tuple[str, str]:
@@ -230,8 +264,8 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     from tomserve.reporting.progress import Screen
     from tomserve.runs import evaluation
 
-    def ask(options: EvalOptions) -> EvalResult:
-        return evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
+    def ask(options: EvalOptions, servers: Servers) -> EvalResult:
+        return evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard, servers=servers)
 
     def look(settings: Settings, folder: Path, on: On) -> Measured:
         return measure(settings, folder, MeasureScreen(screen, quiet=quiet), on)

@@ -230,11 +230,17 @@ class Evaluation:
 
 
 @contextlib.contextmanager
-def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | None = None) -> Iterator[Evaluation]:
+def opened(
+    options: EvalOptions,
+    listener: Listener | None = None,
+    stop: Stop | None = None,
+    servers: preflight.Servers | None = None,
+) -> Iterator[Evaluation]:
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
 
-    options: what to ask of whom. listener: told what happens [nobody]. stop: ends the evaluation early.
-    Blocks while a server starts. Leaving the context stops that server and writes the manifest. Raises TomserveError.
+    options: what to ask of whom. listener: told what happens [nobody]. stop: ends the evaluation early. servers: keeps
+    a server that is started here for what comes next [it is stopped when the context is left].
+    Blocks while a server starts. Leaving the context writes the manifest. Raises TomserveError.
     """
     listener, stop, began = listener or Silent(), stop or Stop(), time.monotonic()
     waiting = Waiting(listener.message, stop.check, options.patience, options.policy)
@@ -248,7 +254,7 @@ def opened(options: EvalOptions, listener: Listener | None = None, stop: Stop | 
             stop.check()
             if evaluation.anything_left():
                 evaluation.save()
-                _reach(evaluation, stack, waiting)
+                _reach(evaluation, servers or stack.enter_context(preflight.Servers()), waiting)
             yield evaluation
         evaluation.save()
 
@@ -292,7 +298,7 @@ def _resumed(
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 
 
-def _reach(evaluation: Evaluation, stack: contextlib.ExitStack, waiting: Waiting) -> None:
+def _reach(evaluation: Evaluation, servers: preflight.Servers, waiting: Waiting) -> None:
     """Start a server where one is needed, and check that it can answer the questions."""
     made, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
     if made.target.embedded:
@@ -302,7 +308,7 @@ def _reach(evaluation: Evaluation, stack: contextlib.ExitStack, waiting: Waiting
             listener.message(message)
 
         preflight.need_engine(listener, setup=made.options.setup)
-        server, evaluation.target = preflight.start(stack, made.target, folder.path, note)
+        server, evaluation.target = servers.of(made.target, folder.path, note)
         evaluation.alive = server.gone
     evaluation.check_server()
     longest = preflight.check(evaluation.target, made.questions, made.sampling, made.options.timeout, waiting)
@@ -315,6 +321,7 @@ def evaluate(
     listener: Listener | None = None,
     drive: Callable[[Evaluation], None] = lambda evaluation: asyncio.run(evaluation.ask()),
     stop: Stop | None = None,
+    servers: preflight.Servers | None = None,
 ) -> EvalResult:
     """Open an evaluation, ask everything that is left, close it, and return what it did.
 
@@ -322,9 +329,10 @@ def evaluate(
     listener: told what happens [nobody].
     drive: runs `Evaluation.ask` to its end; a command line gives its own, which handles signals meanwhile.
     stop: ends the evaluation early.
+    servers: keeps a server that is started here for what comes next [it is stopped at the end].
 
     The calling thread must have no running event loop. Raises TomserveError.
     """
-    with opened(options, listener, stop) as evaluation:
+    with opened(options, listener, stop, servers) as evaluation:
         drive(evaluation)
     return evaluation.result()

@@ -51,6 +51,7 @@ class EvalOptions:
     noise_check: the share of the items that is asked again.
     variants: the kinds of variants that are asked besides the items, by their names; see tomserve.stability.
     setup: whether vLLM may be installed where it is needed and missing.
+    start: whether a server of the model may be started where none runs; that of the reference model always may.
     accept_change: whether to go on where another server or model answers than before.
     temperature: how much chance there is in the choice of a token; 0 for the likeliest token always.
     seed: the seed of the first sample; each further one has the next number.
@@ -80,6 +81,7 @@ class EvalOptions:
     noise_check: float | None = None
     variants: tuple[str, ...] = ()
     setup: bool = False
+    start: bool = False
     accept_change: bool = False
     temperature: float = 0.0
     seed: int = 0
@@ -173,7 +175,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     benchmark = _benchmark(options)
     every = Stock(_given(options.items) or benchmark.items(options.path, options.gold, benchmarks.ALL))
     every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
-    chosen = target.choose(options.base_urls, options.model, options.revision, waiting)
+    chosen = target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
     strategies = _strategies(options, benchmark, preset, thinking)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from tomserve.engine.request import Sampling
 from tomserve.prompting.turn import Message
 from tomserve.runs.listening import Listener
 from tomserve.runs.questions import Questions
-from tomserve.serving import install, keys, provenance, reference, target
-from tomserve.serving.command import vllm_command
+from tomserve.serving import install, keys, launching, provenance, target
 from tomserve.serving.ports import free_port
+from tomserve.serving.presets import Preset
 from tomserve.serving.probe import CHECKED_PROMPTS, Probe
 from tomserve.serving.server import Server
 from tomserve.serving.target import Target
@@ -28,30 +29,63 @@ def need_engine(listener: Listener, *, setup: bool) -> None:
     install.require_engine()
 
 
+class Servers:
+    """Servers that are started when the first run needs them, kept for the next, and stopped when this is left."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._kept: dict[str, tuple[Server, Target]] = {}
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._kept.clear()
+        self._stack.close()
+
+    def of(self, chosen: Target, folder: Path, note: Callable[[str], None]) -> tuple[Server, Target]:
+        """The server of that target, started unless it runs already; arguments and errors are those of `start`."""
+        kept = self._kept.get(chosen.starts)
+        if kept is None or kept[0].gone() is not None:
+            kept = self._kept[chosen.starts] = start(self._stack, chosen, folder, note)
+        return kept
+
+
 def start(
     stack: contextlib.ExitStack, chosen: Target, folder: Path, note: Callable[[str], None]
 ) -> tuple[Server, Target]:
-    """Start the embedded server, a small reference model on the CPU.
+    """Start a server on this machine: of the small reference model on the CPU, or of the model that was named.
 
     stack: stops the server when it is closed.
-    chosen: the target, whose preset is that of the reference model.
+    chosen: the target, which has no server yet.
     folder: the run's folder; the server writes its output to ``server.log`` there.
     note: called every few seconds with a sentence on how far the start is; an error that it raises ends the waiting.
 
     Returns the server, and the target with the server's address. Raises ServerError, MachineError.
     """
-    preset = chosen.preset
-    assert preset is not None  # an embedded target is the reference preset
-    port = free_port()
-    command = vllm_command(preset, str(reference.folder()), port=port)
-    command.env["VLLM_API_KEY"] = ""  # a key from the environment would lock tomserve out of its own server
-    note("starting the embedded server (vLLM on the CPU, reference model) ...")
-    server = stack.enter_context(Server(command, host="127.0.0.1", port=port, log=folder / "server.log"))
+    (replica,) = launching.prepare(launching.Wanted(chosen.starts, port=free_port()))
+    preset, command = replica.preset, replica.command
+    # A key from the environment would lock tomserve out of its own server.
+    command.env["VLLM_API_KEY"] = ""
+    command.secret.clear()
+    own = preset.model == target.REFERENCE
+    note(f"starting {'the embedded' if own else 'a'} server ({_named(preset)}) ...")
+    server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
     took = server.wait_healthy(lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
     reached = target.ask_endpoints([server.url], preset.served_name, chosen.revision)
-    reached.server |= provenance.started(preset, str(reference.folder()), command, (), revision=reached.revision)
-    return server, reached
+    model = command.argv[command.argv.index("serve") + 1]
+    reached.server |= provenance.started(preset, model, command, replica.gpus, revision=reached.revision)
+    if replica.own is not None:  # its name alone would not tell what it is
+        reached.server["preset"] = replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return server, replace(reached, preset=preset, starts=chosen.starts)
+
+
+def _named(preset: Preset) -> str:
+    """What a server is started of, in words."""
+    if preset.model == target.REFERENCE:
+        return "vLLM on the CPU, reference model"
+    return f"vLLM on {'the CPU' if preset.device == 'cpu' else 'GPUs'}, {preset.name}"
 
 
 def check(

@@ -28,6 +28,7 @@ class Target:
     model: the served name. revision: of the model, None where it is not known. preset: the model's, None where it has
     none. endpoints: the addresses of its replicas; without any, a server will be started once there is something to
     ask. context: tokens of the shortest context, None where no server tells. server: the manifest's description.
+    starts: what that server is to serve, in the words of `tomserve serve`: a preset, its file, a folder, or ORG/MODEL.
     """
 
     model: str
@@ -36,6 +37,7 @@ class Target:
     endpoints: list[str] = field(default_factory=list)
     context: int | None = None
     server: dict[str, Any] = field(default_factory=dict)
+    starts: str = REFERENCE
 
     @property
     def embedded(self) -> bool:
@@ -43,14 +45,22 @@ class Target:
         return not self.endpoints
 
 
-def choose(base_urls: Sequence[str], model: str | None, revision: str | None, waiting: Waiting | None = None) -> Target:
+def choose(
+    base_urls: Sequence[str],
+    model: str | None,
+    revision: str | None,
+    waiting: Waiting | None = None,
+    *,
+    start: bool = False,
+) -> Target:
     """Choose the server that will be asked, and ask running endpoints what they serve.
 
     base_urls: addresses that the user gave. model: the wanted model; None for whichever is served. revision: the
     model's revision as the user states it. waiting: how to wait for a server that is busy or still loads; by default
-    without a word. Without addresses only servers that this user started on this machine are asked, since they are sent
-    the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what to do, where no such server
-    can be used.
+    without a word. start: let a server of the model be started where none runs, whatever the model; otherwise only that
+    of the reference model. Without addresses only servers that this user started on this machine are asked, since they
+    are sent the API key (see tomserve.serving.records). Raises ConfigError or ServerError, with what to do, where no
+    such server can be used.
     """
     waiting = waiting or Waiting()
     if base_urls:
@@ -67,6 +77,8 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None, wa
     if running:
         serving = [record for record in running if model in (None, record.model, loading.asked_for(record))]
         names = sorted({record.model for record in running})
+        if not serving and start:
+            return _started(model, revision)
         if not serving:
             listed = ", ".join(f"{record.model} at {record.url}" for record in running)
             raise ConfigError(
@@ -78,7 +90,24 @@ def choose(base_urls: Sequence[str], model: str | None, revision: str | None, wa
         addresses = [record.url for record in serving]
         target = ask_endpoints(addresses, serving[0].model, revision or serving[0].revision, waiting)
         return _with_records(target, serving)
-    return _embedded(model, revision)
+    return _started(model, revision) if start else _embedded(model, revision)
+
+
+def _started(model: str | None, revision: str | None) -> Target:
+    """The target of a server that will be started for a model. Raises ConfigError, ContentError or MachineError where
+    it cannot be found or does not fit this machine."""
+    if model in (None, REFERENCE):
+        return _embedded(model, revision)
+    from tomserve.serving.deriving import resolve
+
+    assert model is not None
+    if revision is not None:
+        raise ConfigError(
+            "--revision is for endpoints that already run; write the revision into a preset (`tomserve serve "
+            f"{model} --save`), and name that"
+        )
+    preset, _ = resolve(model)
+    return Target(preset.served_name, preset.revision, preset, starts=model)
 
 
 def _embedded(model: str | None, revision: str | None) -> Target:
