@@ -36,8 +36,12 @@ def columns(name: str, found: Interval) -> Record:
             for key, value in zip((name, f"{name}_low", f"{name}_high"), ends, strict=True)}  # fmt: skip
 
 
-def by_model(found: Gathered, scored: Mapping[str, Scored], formula: Formula = FTOM_1) -> Iterator[Record]:
-    """The table `score`: a row for each model; those with a score of all layers first, by that, then by FToM_BS."""
+def by_model(
+    found: Gathered, scored: Mapping[str, Scored], formula: Formula = FTOM_1, why_no_c: str = ""
+) -> Iterator[Record]:
+    """The table `score`: a row for each model; those with a score of all layers first, by that, then by FToM_BS.
+
+    why_no_c: why nothing was measured, where it was tried."""
     rows = []
     for model, one in scored.items():
         row: Record = {"model": model, "formula": formula.name, "holds": holds(one)}
@@ -48,6 +52,8 @@ def by_model(found: Gathered, scored: Mapping[str, Scored], formula: Formula = F
         row |= {"adjusted": _known(one.adjusted), "ceiling": _known(one.ceiling)}
         row |= {"eligible": measured.chosen().height if measured is not None else None}
         row |= {f"no_{name}": one.lacking.get(name) for name in LAYERS}
+        if why_no_c and measured is None:
+            row["no_c"] = why_no_c
         row |= {"t0_asked": again(found, model), "scenarios": _scenarios(found, model)}
         row |= {"inputs": ", ".join(dict.fromkeys(each["run"] or "a table" for each in found.inputs
                                                   if each["model"] == model and each["counted"]))}  # fmt: skip

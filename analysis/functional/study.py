@@ -33,18 +33,21 @@ from .summary import summary, warnings
 from .verdicts import verdicts
 
 
-def tables(scores: pl.LazyFrame, intervals: str, formula: Formula = FTOM_1) -> dict[str, pl.DataFrame]:
+def tables(
+    scores: pl.LazyFrame, intervals: str, formula: Formula = FTOM_1, why_no_c: str = ""
+) -> dict[str, pl.DataFrame]:
     """Every table of the study, by name; those without rows are left out.
 
     scores: answers and measurements in one table (see tomserve.studies.together). intervals: the only way to count.
-    formula: other weights have another name. Raises ConfigError for a table that lacks a column.
+    formula: other weights have another name. why_no_c: why nothing was measured, where it was tried. Raises ConfigError
+    for a table that lacks a column.
     """
     del intervals
     found = gathered(scores)
     scored = score(found.models, formula)
     effects = pl.DataFrame(list(prompting.by_task(found)), infer_schema_length=None).fill_nan(None)
     listed = {
-        "score": counting.by_model(found, scored, formula),
+        "score": counting.by_model(found, scored, formula, why_no_c),
         "layers": counting.layers(found),
         "ranking": counting.ranking(scored),
         "sensitivity": counting.sensitivity(scored, formula),

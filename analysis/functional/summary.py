@@ -152,8 +152,8 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
             )
             if counted and counted != inside:
                 yield (
-                    f"{model}: B and S count the strategy {counted}, and C was measured with {inside or 'another one'}, "
-                    "so that they speak of different ways of asking; measure again with the same strategy"
+                    f"{model}: B and S count the strategy {counted}, and C was measured with {inside or 'another'}, so "
+                    "that they speak of different ways of asking; measure again with the same strategy"
                 )
     yield from _unmatched(frame)
 

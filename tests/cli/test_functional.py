@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import Endpoint, Outcome
+from tests.conftest import Endpoint, Outcome, completion
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import build
 from tomserve.benchmarks.worlds.benchmark import load
@@ -97,11 +97,60 @@ def test_a_measurement_that_fails_takes_nothing_from_the_other_layers(
     assert "no mechanism was measured: " in done.err
     assert "are eligible" in done.err
     assert "FToM_BS" in done.out
+    assert "C (mechanism) is missing (" in done.err
+    assert "not measured)" not in done.err, "the reason is the one why it failed"
+    asked = len(endpoint.requests)
+    command = ("functional", "--base-url", endpoint.url, "--run", "all", "--benchmark", worlds, *LIMIT)
+    more = cli(*command, "--weights", weights, "--items", items, *INSIDE)
+    assert more.code == 0, more.err
+    assert "another measurement is kept" in more.err
+    assert len(endpoint.requests) == asked, "what is tried otherwise inside asks nothing again"
+    runs = tmp_path / "runs/all"
+    assert run_of(runs / "inside-2")["complete"]
+    assert not run_of(runs / "inside")["complete"]
+    again = cli(*command)
+    assert again.code == 0, again.err
+    assert "the mechanism is the one that was measured before" in again.err
+    assert "no mechanism was measured" not in again.err
+    assert "inside-2" in (runs / "report.html").read_text("utf-8")
+    assert "FToM_BS" in cli(*command, "--weights", "none").out
+
+
+def test_weights_that_may_be_another_models_are_doubted(
+    cli: Cli, endpoint: Endpoint, subject: tuple[Path, Path], worlds: str, tmp_path: Path
+) -> None:
+    weights, items = subject
+    endpoint.models = ["tiny", "other"]
+    command = ("functional", "--base-url", endpoint.url, "--weights", weights, "--items", items, "--benchmark", worlds)
+    for name, doubted in (("tiny", False), ("other", True)):
+        done = cli(*command, *LIMIT, *INSIDE, "--model", name, "--run", name, "--no-report", "--quiet")
+        assert done.code == 0, done.err
+        assert (f"are measured as those of {name}" in done.err) is doubted
+
+
+def test_replies_that_cannot_be_read_are_said(cli: Cli, endpoint: Endpoint, worlds: str) -> None:
+    endpoint.script = lambda body, n: completion("lorem ipsum")
+    done = cli("functional", "--base-url", endpoint.url, "--benchmark", worlds, *LIMIT, "--no-report", "--quiet")
+    assert done.code == 1
+    assert "(100.0%) could not be read" in done.err
+
+
+def test_a_folder_of_parts_is_told_from_a_run(cli: Cli, endpoint: Endpoint, worlds: str, tmp_path: Path) -> None:
+    command = ("functional", "--base-url", endpoint.url, "--benchmark", worlds, "--limit", 8, "--no-report", "--quiet")
+    assert cli(*command, "--run", "mine").code == 0
+    done = cli("analyze", "mine")
+    assert done.code == 2
+    assert "is no run itself, but holds 1; name mine/worlds instead" in done.err
+    assert cli("analyze", "mine/worlds", "--study", "functional").code == 0
 
 
 def test_what_cannot_be_measured_is_said_before_anything_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
     for wrong, said in (
         (("--weights", "./nowhere"), "nowhere"),
+        (("--weights", "reference", "--layers", "99"), "layer 99"),
+        (("--layers", "3"), "needs --weights"),
+        (("--items", "nowhere.jsonl"), "needs --weights"),
+        (("--benchmark", "bigtom=nowhere.csv"), "nowhere.csv: there is no such file"),
         (("--benchmark", "nothing"), "nothing"),
         (("--benchmark", "worlds.py"), "worlds.py"),
         (("--weights-bcs", ".5,.5"), "2 weights are given"),

@@ -8,6 +8,7 @@ the same wish is carried out again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,15 +23,17 @@ from tomserve.causal.finding import On, find
 from tomserve.causal.running import Measured
 from tomserve.causal.settings import ITEMS, Settings
 from tomserve.content.places import runs_root
-from tomserve.errors import ConfigError, StoppedError, TomserveError
+from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
 from tomserve.reporting.html.build import write_report
 from tomserve.runs.evaluation import EvalResult
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import Note
 from tomserve.serving import target
+from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
 from tomserve.stats.functional import FTOM_1, Formula
@@ -146,10 +149,14 @@ def check(wish: Wish) -> None:
     measured, MachineError where they are given and torch or transformers are missing.
     """
     names = [benchmarks.get(name).name for name in wish.asked]
-    if INSIDE in names or len(set(names)) < len(names):
-        raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none of them {INSIDE!r}")
+    if any(name.startswith(INSIDE) for name in names) or len(set(names)) < len(names):
+        raise ConfigError(f"--benchmark: {', '.join(names)}; expected names that differ, none like {INSIDE!r}")
+    for name, path in wish.asked.items():
+        if path is not None and not path.exists():
+            raise ConfigError(f"--benchmark {name}={path}: there is no such file or folder")
     if wish.weights not in (None, NO_WEIGHTS):
-        find(wish.measuring(str(wish.weights)), wish.on)
+        found = find(wish.measuring(str(wish.weights)), wish.on)
+        wish.inside.chosen(found.checkpoint.layers)
         checkpoints.require_extra()
 
 
@@ -165,6 +172,7 @@ def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
     chosen = chosen_for(wish, doing.note)
     folder = run_path(wish.run) if wish.run is not None else runs_root() / default_name(STUDY, chosen.model)
     names, weights = wish.asked, wish.weights_of(chosen)
+    check_inside(wish, weights)
     count = len(names) + (weights is not None)
     answers = []
     with Servers() as servers:
@@ -174,17 +182,68 @@ def carry_out(wish: Wish, doing: Doing, *, report: bool = True) -> Layered:
             answers.append(doing.ask(wish.asking_of(name, path, folder / called), servers))
     inside, failed = None, None
     if weights is None:
-        doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
+        if wish.weights is None and (inside := finished(folder)) is not None:
+            doing.note(f"the mechanism is the one that was measured before ({inside})")
+        else:
+            doing.note("no mechanism was measured, as no weights are given (--weights); the score is FToM_BS")
     else:
         doing.part(f"part {count} of {count}: a measurement inside {weights}")
+        if not chosen.embedded and (doubt := other_weights(chosen, weights)):
+            doing.note(doubt)
         try:
-            inside = doing.measure(wish.measuring(weights), (folder / INSIDE).absolute(), wish.on).folder
+            inside = _inside(wish, weights, folder, doing)
         except StoppedError:
             raise
         except TomserveError as error:
             failed = error
             doing.note(f"no mechanism was measured: {error}")
     return _told(wish, folder, answers, inside, failed, doing, report=report)
+
+
+def check_inside(wish: Wish, weights: str | None) -> None:
+    """Raise ConfigError where options say how to measure inside, and there are no weights to measure."""
+    if weights is None and (wish.inside != Settings() or wish.on != On()):
+        raise ConfigError(
+            "--items, --cases, --layers, --alphas, --fewest, --device, --dtype and --revision say how the mechanism is "
+            "measured, which needs --weights; give them, or leave these options out"
+        )
+
+
+def other_weights(chosen: Target, weights: str) -> str:
+    """Why the weights may not be those of the model that is asked, as a sentence; empty where their names agree."""
+    preset, named = chosen.preset, Preset.lookup(weights)
+    asked = {chosen.model, str(chosen.server.get("root") or "")}
+    asked |= {preset.name, preset.model} if preset is not None else set()
+    given = {weights, *((named.name, named.model) if named is not None else ())}
+    asked, given = ({Path(name).name.lower() for name in names if name} for names in (asked, given))
+    if asked & given:
+        return ""
+    return (
+        f"the weights {weights} are measured as those of {chosen.model}, which nothing that the server tells of itself "
+        "confirms; C speaks of the weights, B and S of the model that answered"
+    )
+
+
+def finished(folder: Path) -> Path | None:
+    """The measurement below a folder of parts that is finished, the newest where there are several; None for none."""
+    found = []
+    for path in folder.glob(f"{INSIDE}*"):
+        manifest = Manifest.read(path) if path.is_dir() and not path.is_symlink() else None
+        if manifest is not None and manifest.measured and manifest.complete:
+            found.append((manifest.created, path.name, path))
+    return max(found)[-1] if found else None
+
+
+def _inside(wish: Wish, weights: str, folder: Path, doing: Doing) -> Path:
+    """Measure in the first of the folders `inside`, `inside-2` and so on that holds no other measurement, and return
+    it: what was measured with other settings is kept, and stops nobody."""
+    for number in itertools.count(1):
+        path = (folder / (INSIDE if number == 1 else f"{INSIDE}-{number}")).absolute()
+        try:
+            return doing.measure(wish.measuring(weights), path, wish.on).folder
+        except RunMismatchError as error:
+            doing.note(f"another measurement is kept, and this one gets a folder of its own: {error}")
+    raise AssertionError("there is always a next number")
 
 
 def _told(
@@ -201,8 +260,8 @@ def _told(
     runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
     frames = [scores_of(run, note=doing.note) for run in runs]
     model = str(frames[0]["model"][0])
-    labels = [f"{INSIDE}={model}"] if inside is not None else []
-    analysis = analysed(labelled(combined(frames), labels), wish.formula)
+    labels = [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
+    analysis = analysed(labelled(combined(frames), labels), wish.formula, str(failed or ""))
     told = Layered(folder, model, tuple(answers), inside, failed, analysis)
     if not report:
         return told
@@ -215,17 +274,19 @@ def _told(
     return replace(told, report=path)
 
 
-def analysed(scores: pl.DataFrame, formula: Formula) -> Analysis:
-    """The tables of the study with the weights of a formula. scores: answers, measurements, or both."""
+def analysed(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -> Analysis:
+    """The tables of the study with the weights of a formula. scores: answers, measurements, or both. why_no_c: why the
+    mechanism was not measured, where that was tried."""
     study = load_study(STUDY)
     tables = cast("Callable[..., Mapping[str, pl.DataFrame]]", study.tables)
-    return compute(scores, replace(study, tables=partial(tables, formula=formula)))
+    return compute(scores, replace(study, tables=partial(tables, formula=formula, why_no_c=why_no_c)))
 
 
 def scored(told: Layered) -> pl.DataFrame:
     """The rows of all parts of one model under its name."""
     frames = [scores_of(run) for run in told.runs]
-    return labelled(combined(frames), [f"{INSIDE}={told.model}"] if told.inside is not None else [])
+    labels = [f"{frames[-1]['run'][0]}={told.model}"] if told.inside is not None else []
+    return labelled(combined(frames), labels)
 
 
 def chosen_for(wish: Wish, note: Note) -> Target:

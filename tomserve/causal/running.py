@@ -27,7 +27,7 @@ from tomserve.causal.settings import ALPHAS, FEWEST, FOLDS, STRATEGY, Settings
 from tomserve.causal.states import States
 from tomserve.causal.table import SCHEMA
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.places import run_name, runs_root
 from tomserve.errors import ConfigError, MachineError
 from tomserve.runs.listening import MeasureListener, Unheard
 from tomserve.runs.measured import MeasuredRun
@@ -83,7 +83,7 @@ def check_eligible(asked: Asked, states: States, settings: Settings) -> int:
         raise ConfigError(
             f"{count} of {len(asked.cases)} false-belief items are eligible (answered by the false-belief choice in "
             f"both orders, the likeliest token being a choice); {settings.fewest} are needed. Use more cases, another "
-            "--strategy that this model answers, or --fewest N if wide intervals are wanted"
+            "strategy that this model answers, or --fewest N if wide intervals are wanted"
         )
     return count
 
@@ -118,7 +118,8 @@ def measured(
 
 def _finish(run: MeasuredRun, found: Found, asked_by: str, first: pl.DataFrame, parts: Sequence[Path]) -> None:
     """Put the table together, without holding all of it in memory, and keep it."""
-    named = {"run": run.path.name, "model": found.checkpoint.name, "benchmark": found.benchmark, "asked_by": asked_by}
+    named = {"run": run_name(run.path), "model": found.checkpoint.name, "benchmark": found.benchmark}
+    named["asked_by"] = asked_by
 
     def whole(frame: pl.LazyFrame) -> pl.LazyFrame:
         return frame.with_columns(pl.lit(value).cast(SCHEMA[name]).alias(name) for name, value in named.items())

@@ -112,11 +112,11 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "chance": pl.Float32,
 }
 SCHEMA = pl.Schema(_COLUMNS)
-"""The columns. `asked_by`: the strategy whose prompt asked. `item` is the id of the false-belief item, `cluster` its scenario, over which folds and intervals are
-drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: which choice has the highest logit among the
-choices. `strict`: the likeliest token of the whole vocabulary begins one of the choices. `gap`: logit of the
-true-belief choice minus that of the false-belief choice. `displacement`: norm of the step over the norm of the
-(order-averaged) state. `penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the leave-one-out error of
-W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median singular value; `norm`: the
-median norm of the states. `chance`: of a probe, the share of its fold that is right by
-the most frequent label, of a state's choices, among those the probe was trained on."""
+"""The columns. `asked_by`: the strategy whose prompt asked. `item` is the id of the false-belief item, `cluster` its
+scenario, over which folds and intervals are drawn. `order`: 0 as the item lists its choices, 1 reversed. `role`: which
+choice has the highest logit among the choices. `strict`: the likeliest token of the whole vocabulary begins one of the
+choices. `gap`: logit of the true-belief choice minus that of the false-belief choice. `displacement`: norm of the step
+over the norm of the (order-averaged) state. `penalty`: the ridge penalty lambda chosen by leave-one-out; `error`: the
+leave-one-out error of W relative to |y|, where 1 is no better than a map to zero; `rank`: of W; `gain`: the median
+singular value; `norm`: the median norm of the states. `chance`: of a probe, the share of its fold that is right by the
+most frequent label, of a state's choices, among those the probe was trained on."""

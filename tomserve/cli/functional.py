@@ -9,10 +9,11 @@ import typer
 
 from tomserve.cli import signals
 from tomserve.cli.options import console
-from tomserve.errors import ConfigError, one_of
+from tomserve.cli.wishes import formula, several
+from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from rich.console import Console
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tomserve.runs.evaluation import EvalResult
     from tomserve.runs.planning import EvalOptions
     from tomserve.runs.preflight import Servers
-    from tomserve.stats.functional import Formula
 
 
 def functional(
@@ -72,7 +72,9 @@ def functional(
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, help="At most this many questions of each benchmark, each asked with its variants. If left out: 300."
+            min=1,
+            help="At most this many questions of each benchmark, each asked with its variants and by two "
+            "strategies, about eleven requests a question. If left out: 300.",
         ),
     ] = None,
     items: Annotated[
@@ -100,6 +102,9 @@ def functional(
     ] = None,
     dtype: Annotated[
         str | None, typer.Option(metavar="NAME", help="float32, bfloat16 or float16, for the mechanism.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Revision of the weights on the hub. If left out: the preset's, or the newest.")
     ] = None,
     weights_bcs: Annotated[
         str,
@@ -140,7 +145,8 @@ def functional(
 
     Generated worlds are asked with variants, a perspective-taking map is measured inside, and one report says all.
     Each part is a run of its own below one folder; interrupted, the same command goes on where it was. The exit code is
-    1 where a request failed, or where the mechanism was wished and could not be measured.
+    1 where a request failed, where more than one in ten of the answers could not be read, or where the mechanism was
+    wished and could not be measured.
     """
     from tomserve.api.layering import LIMIT, Wish
     from tomserve.causal.finding import On
@@ -166,9 +172,9 @@ def functional(
             alphas=ALPHAS if alphas is None else alphas_of(alphas),
             fewest=fewest or FEWEST,
         ),
-        on=On(device=device, dtype=dtype),
+        on=On(device=device, dtype=dtype, revision=revision),
         run=run,
-        formula=_formula(weights_bcs),
+        formula=formula(weights_bcs),
     )
     if gpus is not None and not plan:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
@@ -187,44 +193,6 @@ def functional(
     return _carry_out(wish, report=report, opened=opened, quiet=quiet)
 
 
-def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: str | None) -> dict[str, Wish]:
-    """The wish of each model, by its name, with a folder of its own below that of all.
-
-    models: NAME or NAME@URL. weights: MODEL=DIR. one: what --model says, which must be nothing. Raises ConfigError for
-    what is given twice, or of a model that is not named.
-    """
-    from tomserve.api.layering import NO_WEIGHTS
-    from tomserve.runs.runfolder import default_name
-
-    if one is not None:
-        raise ConfigError(f"--model {one} and --models are both given; expected one of them")
-    of: dict[str, str] = {}
-    without = list(weights) == [NO_WEIGHTS]  # said once, for all models
-    for given in () if without else weights:
-        name, equals, place = given.partition("=")
-        if not equals or not place or name in of:
-            raise ConfigError(f"--weights {given!r}: expected MODEL=DIR, once for each model, or `none` for all")
-        of[name] = place
-    found: dict[str, Wish] = {}
-    run = wish.run or "functional"
-    for name, url in map(_apart, models):
-        if name in found:
-            raise ConfigError(f"--models: {name!r} is named twice")
-        asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
-        folder = default_name("model", name).removeprefix("model-")
-        found[name] = replace(
-            wish,
-            asking=asking,
-            weights=NO_WEIGHTS if without else of.pop(name, None),
-            run=f"{run.rstrip('/')}/{folder}",
-        )
-    if of:
-        raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
-    if len({each.run for each in found.values()}) < len(found):
-        raise ConfigError(f"--models: {', '.join(found)} would share a folder; run them one by one with --run")
-    return found
-
-
 def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
     """Print what each wish would do; returns the exit code."""
     from tomserve.api.foreseeing import foreseen
@@ -236,23 +204,6 @@ def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
         for line in foreseen(wish, gpus):
             screen.print(line, markup=False, highlight=False)
     return 0
-
-
-def _apart(given: str) -> tuple[str, str]:
-    """A model's name and its address, such as my-model@http://host:8000/v1; names may hold an @ themselves."""
-    at = max(given.find("@http://"), given.find("@https://"))
-    return (given, "") if at < 0 else (given[:at], given[at + 1 :])
-
-
-def _formula(given: str) -> Formula:
-    """The formula of an option such as .5,.3,.2. Raises ConfigError for what is no three numbers."""
-    from tomserve.api.functional import formula_of
-
-    try:
-        weights = [float(part) for part in given.split(",")]
-    except ValueError:
-        raise ConfigError(f"--weights-bcs {given!r}: expected three numbers such as .5,.3,.2") from None
-    return formula_of(weights)
 
 
 def doing(screen: Console, *, quiet: bool) -> Doing:
@@ -276,13 +227,15 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
 def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of one model and print what its report says in short; returns the exit code."""
     from tomserve.api.layering import carry_out
-    from tomserve.cli.rescore import warn
+    from tomserve.cli.rescore import tell_unread, warn, warn_gaps
     from tomserve.reporting import tables
+    from tomserve.runs.scores import scores_of
 
     screen = console()
     told = carry_out(wish, doing(screen, quiet=quiet), report=report)
     for doubt in told.analysis.warnings:
         warn(doubt)
+    lacking = [gap for part in told.answers for gap in warn_gaps(part.folder, scores_of(part.folder))]
     tables.show_analysis(told.analysis, screen)
     for folder in told.runs:
         screen.print(f"run: {folder}", soft_wrap=True, markup=False)
@@ -290,7 +243,7 @@ def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
         screen.print(f"report: {told.report}", soft_wrap=True, markup=False)
         if opened:
             typer.launch(str(told.report.resolve()))
-    return code_of(told, screen)
+    return max(code_of(told, screen), tell_unread(lacking))
 
 
 def _carry_out_all(wishes: Mapping[str, Wish], wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:

@@ -29,6 +29,7 @@ from tomserve.runs.manifest import Manifest, Session, portable
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.phases import Asker, Phase
 from tomserve.runs.planning import EvalOptions, Plan, plan
+from tomserve.runs.preflight import Servers
 from tomserve.runs.questions import begun, counted, finished
 from tomserve.runs.stopping import Stop
 from tomserve.serving.target import Target
@@ -40,8 +41,7 @@ from tomserve.status import FINAL, UNFINISHED
 class EvalResult:
     """What an evaluation did.
 
-    folder: the run's folder.
-    total: how many requests were wanted, one for each item and turn of each strategy.
+    folder: of the run. total: how many requests were wanted, one for each item and turn of each strategy.
     added: how many rows this evaluation added, those of questions asked again among them.
     failures: how many of the wanted rows are no answer, by status.
     seconds: how long the evaluation took.
@@ -231,10 +231,7 @@ class Evaluation:
 
 @contextlib.contextmanager
 def opened(
-    options: EvalOptions,
-    listener: Listener | None = None,
-    stop: Stop | None = None,
-    servers: preflight.Servers | None = None,
+    options: EvalOptions, listener: Listener | None = None, stop: Stop | None = None, servers: Servers | None = None
 ) -> Iterator[Evaluation]:
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
 
@@ -254,7 +251,7 @@ def opened(
             stop.check()
             if evaluation.anything_left():
                 evaluation.save()
-                _reach(evaluation, servers or stack.enter_context(preflight.Servers()), waiting)
+                _reach(evaluation, servers or stack.enter_context(Servers()), waiting)
             yield evaluation
         evaluation.save()
 
@@ -298,7 +295,7 @@ def _resumed(
     return Evaluation(made, folder, journal, manifest, known, listener, stop, began, made.target)
 
 
-def _reach(evaluation: Evaluation, servers: preflight.Servers, waiting: Waiting) -> None:
+def _reach(evaluation: Evaluation, servers: Servers, waiting: Waiting) -> None:
     """Start a server where one is needed, and check that it can answer the questions."""
     made, listener, folder = evaluation.plan, evaluation.listener, evaluation.folder
     if made.target.embedded:
@@ -321,17 +318,12 @@ def evaluate(
     listener: Listener | None = None,
     drive: Callable[[Evaluation], None] = lambda evaluation: asyncio.run(evaluation.ask()),
     stop: Stop | None = None,
-    servers: preflight.Servers | None = None,
+    servers: Servers | None = None,
 ) -> EvalResult:
     """Open an evaluation, ask everything that is left, close it, and return what it did.
 
-    options: what to ask of whom.
-    listener: told what happens [nobody].
-    drive: runs `Evaluation.ask` to its end; a command line gives its own, which handles signals meanwhile.
-    stop: ends the evaluation early.
-    servers: keeps a server that is started here for what comes next [it is stopped at the end].
-
-    The calling thread must have no running event loop. Raises TomserveError.
+    drive: runs `Evaluation.ask` to its end; a command line gives its own, which handles signals meanwhile. The other
+    parameters are those of `opened`. The calling thread must have no running event loop. Raises TomserveError.
     """
     with opened(options, listener, stop, servers) as evaluation:
         drive(evaluation)

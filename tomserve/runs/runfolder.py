@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from tomserve.content import files
-from tomserve.content.places import runs_root
+from tomserve.content.places import run_name, runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
@@ -96,6 +96,11 @@ def existing_run(run: str | None) -> Path:
         return folders[0]
     path = run_path(run)
     if not _is_run(path):
+        if below := [run_name(found) for found in runs_below(path)] if path.is_dir() else []:
+            raise ConfigError(
+                f"{path}: is no run itself, but holds {len(below)}; name {' and '.join(below[:3])} instead, with "
+                "--study functional for the three layers of one model"
+            )
         names = [found.relative_to(runs_root()).as_posix() for found in runs_below(runs_root())]
         raise ConfigError(f"{path}: no run there (manifest.json is missing); {one_of('run', run, names)}")
     check_files(path)
