@@ -173,6 +173,7 @@ def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], wo
         run=tmp_path / "mine", report=False, benchmarks=[worlds],
     )  # fmt: skip
     assert [run.folder.name for run in found.runs] == ["worlds", "inside"]
+    assert any("scenarios" in said for said in found.warnings)
     assert found.report is None
     (row,) = found.tables["score"].to_dicts()
     assert row["model"] == "tiny"
@@ -181,6 +182,8 @@ def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], wo
     assert isinstance(found.tables["inputs"], pl.DataFrame)
     with pytest.raises(tomserve.TomserveError, match="expected a list"):
         tomserve.functional(layers="1,2", base_url=endpoint.url)  # type: ignore[arg-type]
+    with pytest.raises(tomserve.TomserveError, match="--device anywhere: expected cpu"):
+        tomserve.functional(device="anywhere", base_url=endpoint.url)
     with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
         tomserve.functional(limits=3)  # type: ignore[call-arg]
 

@@ -157,7 +157,9 @@ class Reader:
         elif words[1] == "causal" and "--plan" not in words:
             words += ["--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03"]
         elif words[1] == "functional":
-            words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"]
+            words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"] + ["--limit", "24"] * (
+                "--plan" not in words
+            )
             words += ["--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24"] * ("--weights" in words)
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]

@@ -28,6 +28,8 @@ class Functional:
         The tables of the study `functional` by name, such as "score", "layers" and "by_variant".
     notes
         What each table means, by its name.
+    warnings
+        Every reason to doubt the numbers, as a sentence.
     runs
         The run of each benchmark, and last that of the measurement where there is one.
     report
@@ -37,6 +39,7 @@ class Functional:
     folder: Path
     tables: Mapping[str, pl.DataFrame]
     notes: Mapping[str, str]
+    warnings: tuple[str, ...]
     runs: tuple[Run, ...]
     report: Path | None
 
@@ -63,6 +66,10 @@ class FunctionalOptions(TypedDict, total=False):
         At most this many false-belief questions of the measurement [all usual ones].
     layers, alphas, fewest
         As for `examine` [all layers; nine strengths; 50].
+    device, dtype, revision
+        Where and how the weights are run, and which revision of them on the hub, as for `examine` [what is there].
+    concurrency, accept_change
+        As for `ask` [found while running; False].
     formula
         The weights of B, C and S [0.5, 0.3 and 0.2, which is ftom-1].
     run
@@ -83,6 +90,11 @@ class FunctionalOptions(TypedDict, total=False):
     layers: Sequence[int] | None
     alphas: Sequence[float] | None
     fewest: int | None
+    device: str | None
+    dtype: str | None
+    revision: str | None
+    concurrency: int | None
+    accept_change: bool | None
     formula: Sequence[float] | None
     run: Place | None
     report: bool
@@ -134,12 +146,13 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     told = carry_out(wish, doing, report=bool(given.get("report", True)))
     failures = {one.folder: one.failures for one in told.answers}
     runs = tuple(Run(folder, failures.get(folder, {})) for folder in told.runs)
-    return Functional(told.folder, told.analysis.tables, told.analysis.notes, runs, told.report)
+    return Functional(told.folder, told.analysis.tables, told.analysis.notes, told.analysis.warnings, runs, told.report)
 
 
 def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
     """The wish that the options say. Raises ConfigError for a value that cannot be one."""
     from tomserve.api.layering import LIMIT, Wish
+    from tomserve.causal.finding import On
     from tomserve.causal.settings import ALPHAS, FEWEST, ITEMS, Settings
     from tomserve.runs.planning import EvalOptions
 
@@ -161,12 +174,16 @@ def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
         base_urls=(urls,) if isinstance(urls, str) else tuple(cast("Sequence[str]", urls)),
         transport=cast("str", given.get("transport", "aiohttp")),
         limit=cast("int", given.get("limit", LIMIT)),
+        concurrency=cast("int | None", given.get("concurrency")),
+        accept_change=bool(given.get("accept_change", False)),
     )
+    device, dtype, revision = (cast("str | None", given.get(name)) for name in ("device", "dtype", "revision"))
     return Wish(
         asking=asking,
         benchmarks=tuple(cast("Sequence[str]", given.get("benchmarks", ()))),
         weights=weights,
         inside=inside,
+        on=On(device=device, dtype=dtype, revision=revision),
         run=run,
         formula=formula_of(cast("Sequence[float]", given.get("formula", (0.5, 0.3, 0.2)))),
     )
