@@ -173,7 +173,7 @@ def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], wo
         run=tmp_path / "mine", report=False, benchmarks=[worlds],
     )  # fmt: skip
     assert [run.folder.name for run in found.runs] == ["worlds", "inside"]
-    assert any("scenarios" in said for said in found.warnings)
+    assert any("C was measured on another benchmark" in said for said in found.warnings)
     assert found.report is None
     (row,) = found.tables["score"].to_dicts()
     assert row["model"] == "tiny"
@@ -249,6 +249,10 @@ def test_the_plan_says_what_each_layer_takes_and_asks_nothing(
     assert "vanilla and cot" in with_weights.out
     assert "million tokens of prompts" in " ".join(with_weights.out.split())
     assert "60 cases x 2 orders x 1 layers x " in " ".join(with_weights.out.split())
+    beliefs = cli(*asked, "--where", "task=belief", "--limit", 4, "--plan")
+    assert "4 questions" in beliefs.out
+    wrong = cli(*asked, "--where", "task=nothing", "--plan")
+    assert (wrong.code, "nothing" in wrong.err) == (2, True)
     without = cli(*asked, "--plan")
     assert "no mechanism is measured, without --weights; the score is FToM_BS" in " ".join(without.out.split())
     assert "by --weights none" in " ".join(cli(*asked, "--weights", "none", "--plan").out.split())

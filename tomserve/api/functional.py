@@ -58,6 +58,8 @@ class FunctionalOptions(TypedDict, total=False):
     benchmarks
         Further benchmarks that are asked besides the generated worlds, as "NAME" or "NAME=PATH"; "worlds=FILE" asks
         worlds of your own [none].
+    where
+        Conditions that the questions about generated worlds have to meet, such as ["task=belief,surprise"] [none].
     limit
         At most this many questions of each benchmark, each asked with its variants [300].
     items
@@ -84,6 +86,7 @@ class FunctionalOptions(TypedDict, total=False):
     transport: Literal["aiohttp", "openai"]
     weights: Place | None
     benchmarks: Sequence[str] | None
+    where: Sequence[str] | None
     limit: int | None
     items: Place | None
     cases: int | None
@@ -159,7 +162,7 @@ def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
     urls = given.get("base_url", ())
     weights, run, items = (_named(cast("Place | None", given.get(name))) for name in ("weights", "run", "items"))
     layers, alphas = (cast("Sequence[float] | None", given.get(name)) for name in ("layers", "alphas"))
-    for name in ("benchmarks", "layers", "alphas", "formula"):
+    for name in ("benchmarks", "where", "layers", "alphas", "formula"):
         if isinstance(given.get(name, ()), str) or not isinstance(given.get(name, ()), Sequence):
             raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list")
     inside = Settings(
@@ -173,6 +176,7 @@ def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
         model=model,
         base_urls=(urls,) if isinstance(urls, str) else tuple(cast("Sequence[str]", urls)),
         transport=cast("str", given.get("transport", "aiohttp")),
+        where=tuple(cast("Sequence[str]", given.get("where", ()))),
         limit=cast("int", given.get("limit", LIMIT)),
         concurrency=cast("int | None", given.get("concurrency")),
         accept_change=bool(given.get("accept_change", False)),

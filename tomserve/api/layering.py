@@ -93,9 +93,9 @@ class Wish:
         """How one benchmark is asked. folder: of its run."""
         strategies = self.asking.strategies or (STRATEGIES if name == ITEMS else ())
         run = None if folder is None else str(folder.absolute())
-        return replace(
-            self.asking, benchmark=name, path=path, strategies=strategies, variants=VARIANTS, run=run, start=True
-        )
+        where = self.asking.where if name == ITEMS else ()  # other benchmarks have other factors
+        asking = replace(self.asking, benchmark=name, path=path, strategies=strategies, where=where)
+        return replace(asking, variants=VARIANTS, run=run, start=True)
 
     def weights_of(self, chosen: Target) -> str | None:
         """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""

@@ -69,6 +69,13 @@ def functional(
             "reads; repeat it for several.",
         ),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACTOR=VALUE",
+            help="Ask only those questions about generated stories that meet it, such as task=belief; repeatable.",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -159,6 +166,7 @@ def functional(
             model=model,
             base_urls=tuple(base_url or ()),
             transport=transport,
+            where=tuple(where or ()),
             limit=limit or LIMIT,
             concurrency=concurrency,
             accept_change=accept_change,
