@@ -210,6 +210,7 @@ def test_what_the_readme_tells_the_reader_to_type_works(endpoint: Endpoint, tmp_
         "mine",
         "notebook",
         "example",
+        "functional-example",
     }
     assert (tmp_path / "tables/accuracy.csv").exists()
 
@@ -235,6 +236,27 @@ def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
     assert len(written) == 12
     assert written.pop("failures") == 1  # none failed
     assert all(count > 1 for count in written.values()), written
+
+
+def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path: Path) -> None:
+    """What is committed of it: answers that are scored again, and a measurement without its tellings."""
+    listed = subprocess.run(["git", "ls-files", "runs/functional-example"], cwd=ROOT, capture_output=True, text=True)
+    files = [ROOT / line for line in listed.stdout.splitlines()]
+    assert len(files) == 6
+    assert sum(path.stat().st_size for path in files) < 2_000_000
+    for path in files:
+        (tmp_path / path.parent.name).mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / path.parent.name)
+        assert path.suffix != ".json" or not re.search(r'"/|[^.~]/home/|/root/|/tmp/', path.read_text()), path
+    parts = (tmp_path / "worlds", tmp_path / "inside")
+    assert "570 rows scored" in cli("score", parts[0]).out
+    made = cli("analyze", *parts, "--study", "functional", "--format", "csv", "--out", tmp_path / "tables")
+    assert made.code == 0, made.err
+    score = (tmp_path / "tables/score.csv").read_text()
+    assert score.count("\n") == 2, "one model, with all three layers"
+    assert 'reference,ftom-1,"b, c, s"' in score
+    assert cli("report", *parts, "--study", "functional", "--out", tmp_path / "r.html").code == 0
+    assert "FToM" in (tmp_path / "r.html").read_text()
 
 
 def test_manifests_name_no_folder_of_the_machine() -> None:

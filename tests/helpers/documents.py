@@ -91,7 +91,8 @@ class Reader:
         """Make what every reader begins with, `perturbed-2-reference` and `perturbed-reference`, by first evaluations
         of a few questions; returns the folder of these runs."""
         reader = cls(folder, endpoint)
-        shutil.rmtree(reader.runs / "example")
+        for name in ("example", "functional-example"):
+            shutil.rmtree(reader.runs / name)
         first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
         for asked in (first, [*first, "--benchmark", "perturbed"]):
             reader._run([str(reader.venv / "bin/tomserve"), *asked], " ".join(asked))
@@ -110,9 +111,15 @@ class Reader:
         """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, files of others."""
         if self.begun is not None:
             shutil.copytree(self.begun, self.runs)
-        (self.runs / "example").mkdir(parents=True)
-        for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-            shutil.copy(ROOT / "runs/example" / name, self.runs / "example" / name)
+        answers = ("items.jsonl", "responses.jsonl", "manifest.json")
+        for run, names in {
+            "example": answers,
+            "functional-example/worlds": (*answers, "noise.jsonl"),
+            "functional-example/inside": ("manifest.json", "scores.parquet"),
+        }.items():
+            (self.runs / run).mkdir(parents=True)
+            for name in names:
+                shutil.copy(ROOT / "runs" / run / name, self.runs / run / name)
         shutil.copytree(ROOT / "prompts", self.folder / "prompts")
         theirs = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
         (self.folder / "theirs.jsonl").write_text(json.dumps(theirs))
