@@ -13,6 +13,7 @@ from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.hf.blocks import Blocks
 from tomserve.causal.hf.head import make_exact
 from tomserve.causal.hf.memory import Pieces
+from tomserve.causal.hf.precision import float32_products
 from tomserve.causal.hf.rerunning import Method, Rerunner
 
 PROMPTS_CPU, PROMPTS_GPU = 4, 64
@@ -61,7 +62,7 @@ class HfBackend:
         self._exact = make_exact(model)
         self._prompts = Pieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
         self._rows = Pieces(ROWS_GPU if self._gpu else ROWS_CPU)
-        with torch.inference_mode():
+        with torch.inference_mode(), float32_products():
             self._again = Rerunner(model, self.blocks, self.device, method)
             self._pads = _padding_changes_nothing(self)
 
@@ -120,6 +121,7 @@ class HfBackend:
         }
 
     @torch.inference_mode()
+    @float32_products()
     def run(self, prompts: Sequence[Prompt]) -> Readings:
         """Run all prompts, the longest first, in batches with padding on the left.
 
@@ -154,6 +156,7 @@ class HfBackend:
         return Readings(states, Answers(logits, top))
 
     @torch.inference_mode()
+    @float32_products()
     def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
         """Answer one prompt again, m times, each time with another state at its last token.
 
