@@ -61,7 +61,7 @@ class HfBackend:
         self._gpu = self.device.type != "cpu"
         self._exact = make_exact(model)
         self._prompts = Pieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
-        self._rows = Pieces(ROWS_GPU if self._gpu else ROWS_CPU)
+        self.rows_at_once(None)
         with torch.inference_mode(), float32_products():
             self._again = Rerunner(model, self.blocks, self.device, method)
             self._pads = _padding_changes_nothing(self)
@@ -96,6 +96,11 @@ class HfBackend:
         """Run prompts again in this way from now on, and forget the prefix that is kept: for benches that compare
         them."""
         self._again.choose(method)
+
+    def rows_at_once(self, most: int | None) -> None:
+        """Run at most so many replaced states at a time from now on, None for a number that suits the device: for
+        benches."""
+        self._rows = Pieces(most or (ROWS_GPU if self._gpu else ROWS_CPU))
 
     def describe(self) -> dict[str, Any]:
         """What the manifest of a measurement holds of the model, fit for JSON."""
