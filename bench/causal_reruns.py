@@ -1,7 +1,7 @@
 """Measures interventions a second: one token behind a cached prefix against full runs, interleaved, on one thread.
 
     python bench/causal_reruns.py [--model reference] [--tokens 400] [--rows 1170] [--rounds 7] [--threads 1]
-    python bench/causal_reruns.py --config tests/data/model_configs/qwen3-8b.json --device cuda
+    python bench/causal_reruns.py --config tests/data/model_configs/qwen3-8b.json --device cuda [--at-once 1024]
 
 In each round every way runs one new random prompt of so many tokens again with moved states, in turn over all layers:
 the prefix is computed anew each time, and its time counts. stacked: all rows are tokens of one sequence; batched: each
@@ -9,7 +9,9 @@ is a sequence; full: the whole prompt for each row (of which only as many are ru
 with the lowest and the highest round in brackets, ratios to full runs of the same round, and the largest difference of
 a logit from full runs. `--config` measures random weights of a real size: what they cost does not depend on their
 values. Aim: 5,000 a second for the reference model on one thread, where seconds are those of the CPU, so that other
-programs count for little. Exit code 1 where logits differ by more than rounding.
+programs count for little. Below stand how many operations a second whole prompts come to, which on a GPU is to be
+compared with GPU_RATE of `tomserve.causal.estimate`, and the most memory that a GPU gave. Exit code 1 where logits
+differ by more than rounding.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from tomserve.causal.checkpoints import require_extra, resolve
 
 FULL_TOKENS = 1 << 14
 """How many tokens the full runs of a round come to, about: enough to be timed."""
+PROMPTS = 16
+"""How many whole prompts are run to tell how fast the machine multiplies."""
 ROUNDING = {"float32": 1e-3, "bfloat16": 1.0}
 """How far a logit may lie from that of a full run."""
 
@@ -63,6 +67,16 @@ def timed(backend: Any, prompt: Prompt, layers: Any, states: Any, clock: Callabl
     return len(layers) / (clock() - began), logits
 
 
+def multiplied(backend: Any, tokens: int, parameters: int) -> float:
+    """Operations a second of whole prompts, two for each parameter and token."""
+    drawn = np.random.default_rng(1).integers(0, backend.vocabulary, (PROMPTS, tokens))
+    prompts = [Prompt(tuple(row.tolist()), (5, 6, 7)) for row in drawn]
+    backend.run(prompts)
+    began = time.perf_counter()
+    backend.run(prompts)
+    return 2 * parameters * PROMPTS * tokens / (time.perf_counter() - began)
+
+
 def said(values: list[float]) -> str:
     """Median, lowest and highest."""
     form = ",.0f" if max(values) > 10 else ",.2f"
@@ -77,6 +91,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--rows", type=int, default=1170, help="5 layers x 9 strengths x 13 maps x 2 targets")
+    parser.add_argument("--at-once", type=int, help="so many rows at a time; tomserve's own number unless you say")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -84,6 +99,7 @@ def main() -> int:
     from tomserve.causal.hf.rerunning import METHODS
 
     backend = loaded(options)
+    backend.rows_at_once(options.at_once)
     ways = METHODS[METHODS.index(backend.method) :]
     on_one_core = options.threads == 1 and backend.device.type == "cpu"
     clock = time.process_time if on_one_core else time.perf_counter
@@ -113,6 +129,12 @@ def main() -> int:
     for way in ways:
         ratios = [one / full for one, full in zip(rates[way], rates["full"], strict=True)][1:]
         print(f"{way:<9}{said(rates[way][1:]):<32}{said(ratios):<28}{apart[way]:.1e}")
+    rate = multiplied(backend, options.tokens, told["parameters"])
+    print(f"\nwhole prompts: {rate / 1e9:,.0f} billion operations a second")
+    if backend.device.type == "cuda":
+        import torch
+
+        print(f"at most {torch.cuda.max_memory_allocated() / 1e9:.1f} GB of the GPU's memory")
     return int(max(apart.values()) > ROUNDING[told["dtype"]])
 
 

@@ -31,7 +31,7 @@ def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(
     capfd.readouterr()
 
     async def cell() -> tomserve.Run:
-        return tomserve.examine(folder, items, layers=[3], alphas=[0.1], run=tmp_path / "mine")
+        return tomserve.examine(folder, items, layers=[3], alphas=[0.1], device="cpu", run=tmp_path / "mine")
 
     run = asyncio.run(cell())
     assert capfd.readouterr() == ("", "")
@@ -41,10 +41,10 @@ def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(
     assert (row["items"], row["eligible"], row["layer"], row["alpha"]) == (60, 60, 3, 0.1)
     assert row["adjusted_low"] > 0
     before = (tmp_path / "mine/scores.parquet").stat().st_mtime_ns
-    tomserve.examine(str(folder), str(items), layers=[3], alphas=[0.1], run=tmp_path / "mine")
+    tomserve.examine(str(folder), str(items), layers=[3], alphas=[0.1], device="cpu", run=tmp_path / "mine")
     assert (tmp_path / "mine/scores.parquet").stat().st_mtime_ns == before, "what is there is not measured again"
     with pytest.raises(RunMismatchError, match=r"settings\.seed of this run is 0, now it would be 1"):
-        tomserve.examine(folder, items, layers=[3], alphas=[0.1], seed=1, run=tmp_path / "mine")
+        tomserve.examine(folder, items, layers=[3], alphas=[0.1], seed=1, device="cpu", run=tmp_path / "mine")
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tomserve.causal import checkpoints
-from tomserve.causal.estimate import Machine, Work, estimate
+from tomserve.causal.estimate import FITTING, FITTING_ALPHA, Machine, Work, estimate
 
 WORK = Work(cases=200, tokens=400, layers=80, alphas=9, others=0)
-GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2)
+GPUS = Machine(rate=8e14, memory=10**12, device="8 GPUs", weight=2, processor=1e12)
 
 
 def llama_70b() -> checkpoints.Checkpoint:
@@ -31,13 +31,15 @@ def test_a_model_of_70_billion_parameters_takes_hours_and_says_how_many() -> Non
     found = estimate(llama_70b(), WORK, GPUS)
     prefixes = (WORK.prompts + found.groups * 400) * 400 * 2 * llama_70b().active
     reruns = WORK.reruns * (2 * llama_70b().active + 4 * 80 * 8192 * 400)
-    assert found.seconds == pytest.approx((prefixes + reruns) / 8e14)
+    maps = 80 * 200**2 * 8192 * (FITTING + 9 * FITTING_ALPHA) / 1e12
+    assert (found.seconds, found.fitting) == (pytest.approx((prefixes + reruns) / 8e14 + maps), pytest.approx(maps))
     assert found.weights == 2 * llama_70b().parameters
     assert found.states == 1600 * 80 * 8192 * 4
     told = " ".join(found.lines())
     assert "6,496,000 re-runs" in told
     assert "weights 141 GB" in told
     assert "disk: states 4.19 GB" in told
+    assert "of which this CPU fits maps for about 30 s" in told
 
 
 def test_steps_that_do_not_fit_are_taken_in_groups_of_layers() -> None:
@@ -53,6 +55,8 @@ def test_this_machine_has_a_rate_and_a_memory() -> None:
     here = Machine.here("cpu", 0)
     assert here.rate > 1e8
     assert here.memory > 10**8
+    assert here.processor == here.rate
     one, eight = Machine.here("cuda", 1), Machine.here("cuda", 8)
+    assert one.processor > 1e8, "maps are fitted by the CPU there, too"
     assert one.rate == eight.rate, "a model that is spread over GPUs block by block is computed by one at a time"
     assert "one computes at a time" in eight.device

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,9 @@ from tests.helpers.subjects import Kind, build
 from tomserve.causal import moving
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
-from tomserve.causal.running import measure, run_states
+from tomserve.causal.finding import On
+from tomserve.causal.running import measure as measured_on
+from tomserve.causal.running import run_states
 from tomserve.causal.settings import ALPHAS as STRENGTHS
 from tomserve.causal.settings import Settings
 from tomserve.causal.states import States
@@ -51,6 +54,9 @@ from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
 
 CASES, ALPHAS = 120, (0.01, 0.1)
+
+measure = partial(measured_on, on=On(device="cpu"))
+"""What is expected here are the CPU's numbers, also where there is a GPU."""
 
 
 @pytest.fixture(scope="module")
@@ -232,9 +238,10 @@ PROGRAM = """
 import sys
 from tomserve.causal.asked import Asked
 from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
-from tomserve.causal.running import measure, run_states
+from tomserve.causal.finding import On
+from tomserve.causal.running import measure
 from tomserve.causal.settings import Settings
-measure(Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(2, 3)), sys.argv[3])
+measure(Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(2, 3)), sys.argv[3], on=On(device="cpu"))
 """
 
 

@@ -60,7 +60,7 @@ def test_the_help_says_what_is_used_where_nothing_is_said(cli: Cli) -> None:
 
 
 def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tmp_path: Path) -> None:
-    plan = ("causal", "--items", items, "--plan")
+    plan = ("causal", "--items", items, "--plan", "--device", "cpu")
     found = cli(*plan, "--layers", "4,5", "--alphas", "0.01", "--limit", "40")
     assert found.code == 0, found.err
     work, time, memory, disk = found.out.splitlines()
@@ -69,13 +69,27 @@ def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tm
     assert "weights 5.32 MB" in memory  # four bytes for each of its parameters: the estimate reads no weights
     assert disk.startswith("disk: states ")
     assert not (tmp_path / "runs").exists()
+    assert "weights 2.66 MB" in cli(*plan, "--dtype", "bfloat16").out
     for_eight = cli(*plan, "--gpus", "8").out
     assert "on 8 GPUs, of which one computes at a time (at 300,000 billion operations a second)" in for_eight
 
 
 @needs_extra
 def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, subject: Path, items: Path, tmp_path: Path) -> None:
-    command = ("causal", subject, "--items", items, "--layers", "2,3", "--alphas", "0.01,0.1", "--run", "mine")
+    command = (
+        "causal",
+        subject,
+        "--items",
+        items,
+        "--layers",
+        "2,3",
+        "--alphas",
+        "0.01,0.1",
+        "--run",
+        "mine",
+        "--device",
+        "cpu",
+    )
     found = cli(*command, "--quiet")
     assert found.code == 0, found.err
     assert "60 of 60 false-belief questions are eligible" in found.out

@@ -58,8 +58,8 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def tiny(name: str, dtype: str = "float32", seed: int = 0, **changed: Any) -> Any:
-    """A random model of that architecture; `changed` are fields of its configuration."""
+def tiny(name: str, dtype: str = "float32", seed: int = 0, device: str = "cpu", **changed: Any) -> Any:
+    """A random model of that architecture, the same on every device; `changed` are fields of its configuration."""
     import torch
     import transformers
 
@@ -68,4 +68,4 @@ def tiny(name: str, dtype: str = "float32", seed: int = 0, **changed: Any) -> An
     config = getattr(transformers, kind)(**{**fields, **changed})
     attention = "eager" if name == "gemma2" else None
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
-    return model.to(getattr(torch, dtype)).eval()
+    return model.to(device, getattr(torch, dtype)).eval()

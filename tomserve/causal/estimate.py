@@ -18,7 +18,13 @@ from tomserve.causal.table import TOLD
 from tomserve.causal.tokens import ORDERS
 
 GPU_RATE = 3e14
-"""Multiplications and additions a second that one GPU of today's large ones does in bfloat16, at 30% of its peak."""
+"""Multiplications and additions a second that one GPU of today's large ones does in bfloat16, at 30% of its peak: a
+guess, as no GPU was at hand to measure it."""
+
+FITTING, FITTING_ALPHA = 500, 70
+"""What the maps and controls of a layer cost the CPU, for each pair of cases and unit of width: multiplications and
+additions, or what takes as long, and so many more for each strength. From 100 to 400 cases at widths from 1024 to 8192
+one core took between .8 and 1.4 times as long as that (2026-11-23)."""
 
 SHARE = 0.25
 """The share of a machine's memory that the steps of a group of layers may take."""
@@ -58,21 +64,23 @@ class Work:
 @dataclass(frozen=True)
 class Machine:
     """What the measurement runs on. rate: multiplications and additions a second. memory: bytes of the main memory.
-    device: in words. weight: bytes of one parameter there."""
+    device: in words. weight: bytes of one parameter there. processor: the same as rate, of the CPU, which fits the
+    maps whatever runs the model."""
 
     rate: float
     memory: int
     device: str
     weight: int
+    processor: float
 
     @classmethod
     def here(cls, device: str, gpus: int) -> Machine:
         """This machine. device: cpu or cuda. gpus: how many GPUs are used."""
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory, processor = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _measured_rate()
         if device == "cpu":
-            return cls(_measured_rate(), memory, f"CPU, {os.cpu_count()} cores", 4)
+            return cls(processor, memory, f"CPU, {os.cpu_count()} cores", 4, processor)
         several = f"{gpus} GPUs, of which one computes at a time"  # a model is spread over them block by block
-        return cls(GPU_RATE, memory, several if gpus > 1 else "one GPU", 2)
+        return cls(GPU_RATE, memory, several if gpus > 1 else "one GPU", 2, processor)
 
     @property
     def for_steps(self) -> int:
@@ -81,8 +89,9 @@ class Machine:
 
 
 def _measured_rate() -> float:
-    """Multiplications and additions a second of this CPU in float32, of which a model reaches about half: by the
-    quickest of the products of two matrices in a fifth of a second, as what else the machine does slows down some."""
+    """Multiplications and additions a second of this CPU in float32, of which a model reaches about half, as do maps in
+    float64: by the quickest of the products of two matrices in a fifth of a second, as what else the machine does slows
+    down some."""
     left = np.ones((512, 512), np.float32)
     begun, quickest = time.perf_counter(), float("inf")
     while (now := time.perf_counter()) - begun < 0.2:
@@ -93,13 +102,15 @@ def _measured_rate() -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a measurement takes. seconds: of time. weights, cache, steps, states: bytes of the model's weights, of one
-    prompt's cache for a batch of re-runs, of the steps of a group of layers, and of the states on disk. table: bytes of
-    the table and its parts. groups: in how many groups the layers are taken."""
+    """What a measurement takes. seconds: of time. fitting: seconds of it in which maps are fitted. weights, cache,
+    steps, states: bytes of the model's weights, of one prompt's cache for a batch of re-runs, of the steps of a group
+    of layers, and of the states on disk. table: bytes of the table and its parts. groups: in how many groups the layers
+    are taken."""
 
     work: Work
     machine: Machine
     seconds: float
+    fitting: float
     weights: int
     cache: int
     steps: int
@@ -114,7 +125,8 @@ class Estimate:
             f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps = "
             f"{work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
             f"time: about {_time(self.seconds)} on {self.machine.device} "
-            f"(at {self.machine.rate / 1e9:,.0f} billion operations a second)",
+            f"(at {self.machine.rate / 1e9:,.0f} billion operations a second), of which this CPU fits maps for about "
+            f"{_time(self.fitting)}",
             f"memory: weights {_bytes(self.weights)}, cache of one prompt {_bytes(self.cache)}, steps "
             f"{_bytes(self.steps)} (layers in {self.groups} group{'s' * (self.groups > 1)})",
             f"disk: states {_bytes(self.states)}, table {_bytes(self.table)}",
@@ -126,7 +138,7 @@ def estimate(checkpoint: Checkpoint, work: Work, machine: Machine) -> Estimate:
 
     A prompt costs two operations for each parameter that is active and token; a re-run the same for one token and, for
     its attention to the prefix, four for each layer, unit of width and token. Each group of layers runs every prefix
-    once more.
+    once more. The maps of a layer cost what FITTING says.
     """
     one = max(1, work.cells * work.cases * checkpoint.width * 4)
     size = max(1, machine.for_steps // one)
@@ -134,10 +146,13 @@ def estimate(checkpoint: Checkpoint, work: Work, machine: Machine) -> Estimate:
     per_token = 2.0 * checkpoint.active
     prefixes = (work.prompts + groups * work.cases * len(ORDERS)) * work.tokens * per_token
     reruns = work.reruns * (per_token + 4.0 * checkpoint.layers * checkpoint.width * work.tokens)
+    pairs = work.layers * work.cases**2 * checkpoint.width
+    fitting = pairs * (FITTING + FITTING_ALPHA * work.alphas) / machine.processor
     return Estimate(
         work,
         machine,
-        (prefixes + reruns) / machine.rate,
+        (prefixes + reruns) / machine.rate + fitting,
+        fitting,
         checkpoint.parameters * machine.weight,
         int(checkpoint.bytes_per_token_of_cache * work.tokens),
         min(size, work.layers) * one,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
+from tomserve.serving.sizing import BYTES
 
 FILES = (".jsonl", ".json", ".yaml", ".yml")
 """How the names of files of items end."""
@@ -177,11 +178,13 @@ def planned(settings: Settings, on: On, gpus: int | None = None) -> Estimate:
 def machine(on: On, gpus: int | None = None) -> Machine:
     """What the measurement runs on. gpus: for a machine with so many; None for this one."""
     if gpus is not None:
-        return Machine.here("cuda", gpus)
-    from tomserve.serving.hardware import gpus as there
+        here = Machine.here("cuda", gpus)
+    else:
+        from tomserve.serving.hardware import gpus as there
 
-    count = 0 if on.device == "cpu" else len(there())
-    return Machine.here("cuda" if count else "cpu", count if on.device == "auto" else min(1, count))
+        count = 0 if on.device == "cpu" else len(there())
+        here = Machine.here("cuda" if count else "cpu", count if on.device == "auto" else min(1, count))
+    return here if on.dtype is None else replace(here, weight=int(BYTES[on.dtype]))
 
 
 def estimated(found: Found, settings: Settings, tokens: float, on: Machine) -> Estimate:

@@ -164,7 +164,8 @@ def _moved(
     """The rows of one case: each of its steps, in both orders."""
     case, own = moves.asked.cases[number], _there(cells, number)
     layers = np.array([cell.layer for cell in own], np.int64)
-    deltas = np.stack([cell.step.delta[number] for cell in own]).astype(np.float32)
+    known, which = np.unique(layers, return_inverse=True)  # so that a state is read once, however often it is moved
+    deltas = np.stack([cell.step.delta[number] for cell in own]).astype(np.float32, copy=False)
     replaces = np.array([cell.step.replaces for cell in own])
     displacement = _displacement(moves, layers, deltas, replaces, number)
     frames = []
@@ -172,8 +173,9 @@ def _moved(
         place = moves.asked.place(number, order)
         prompt = moves.asked.prompts[place]
         before = said(case, prompt, one_of(moves.states.answers, place))
-        at = np.stack([moves.states.layer(int(layer))[place] for layer in layers])
-        wanted = np.where(replaces[:, None], deltas, at + deltas).astype(np.float32)
+        wanted = np.stack([moves.states.layer(int(layer))[place] for layer in known])[which]
+        wanted += deltas
+        wanted[replaces] = deltas[replaces]
         after = said(case, prompt, backend.rerun(prompt, layers, wanted))
         advance(len(own))
         frames.append(
@@ -208,14 +210,12 @@ def _displacement(
 ) -> Floats:
     """How far each step goes, over the norm of the state averaged over both orders."""
     places = [moves.asked.place(number, order) for order in ORDERS]
-    mean = {
-        int(layer): np.mean([moves.states.layer(int(layer))[place] for place in places], axis=0, dtype=np.float64)
-        for layer in set(layers.tolist())
-    }
-    at = np.stack([mean[int(layer)] for layer in layers])
-    gone = np.where(replaces[:, None], deltas - at, deltas)
-    norms = np.linalg.norm(at, axis=1)
-    return np.asarray(np.linalg.norm(gone, axis=1) / np.where(norms > 0, norms, np.nan), np.float32)
+    known, which = np.unique(layers, return_inverse=True)
+    mean = np.stack([np.mean(moves.states.layer(int(layer))[places], axis=0, dtype=np.float64) for layer in known])
+    gone = np.sqrt(np.einsum("ij,ij->i", deltas, deltas, dtype=np.float64))  # no array of float64 for every step
+    gone[replaces] = np.linalg.norm(deltas[replaces] - mean[which[replaces]], axis=1)
+    norms = np.linalg.norm(mean, axis=1)[which]
+    return np.asarray(gone / np.where(norms > 0, norms, np.nan), np.float32)
 
 
 def _fit_rows(found: Sequence[tuple[int, FitRow]]) -> pl.DataFrame:

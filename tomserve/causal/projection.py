@@ -53,4 +53,6 @@ class Map:
         wanted = target @ self.left - (x @ self.right) * self.gains
         strengths = np.asarray(alphas, dtype=np.float64)[:, None]
         factors = self.gains / (self.gains**2 + strengths)
-        return np.asarray((wanted * factors[:, None, :]) @ self.right.T)
+        inside = wanted * factors[:, None, :]
+        rows = inside.reshape(strengths.size * x.shape[0], self.rank)  # one product is quicker than one a strength
+        return np.asarray((rows @ self.right.T).reshape(strengths.size, *x.shape))

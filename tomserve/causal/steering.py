@@ -200,7 +200,7 @@ def _controlled(
     y, every = layer.target(target), np.ones(len(layer.families), dtype=bool)
     partner = elsewhere(layer.clusters, _stream(seed, TARGETS))
     moved = _folded(layer, held, alphas, lambda part: part.perspective.map, y)
-    norms = np.linalg.norm(moved, axis=2)
+    norms = lengths(moved)
     yield from _stored(PPT, target, alphas, HELD_OUT, moved, every)
     instead = layer.false + moved
     for alpha, delta in zip(alphas, instead, strict=True):
@@ -224,9 +224,14 @@ def budgeted(displacements: Floats, norms: Floats) -> Floats:
 
     displacements: [alphas or 1, n, d]. norms: [alphas, n].
     """
-    sizes = np.linalg.norm(displacements, axis=2)
+    sizes = lengths(displacements)
     factors = np.divide(norms, sizes, out=np.zeros_like(norms), where=sizes > 0)
     return np.asarray(displacements * factors[:, :, None])
+
+
+def lengths(displacements: Floats) -> Floats:
+    """The norms [alphas, n] of displacements [alphas, n, d], without an array of their squares."""
+    return np.asarray(np.sqrt(np.einsum("ijk,ijk->ij", displacements, displacements)))
 
 
 def _folded(
@@ -302,7 +307,7 @@ def _transferred(layer: LayerStates, source: _Fitted, alphas: Sequence[float]) -
     for target in (TO_TRUE, TO_FALSE):
         y = layer.target(target)
         moved = _moved(source.perspective.map, layer, to, y, alphas)
-        norms = np.linalg.norm(moved, axis=2)
+        norms = lengths(moved)
         shuffled = _moved(source.shuffled.map, layer, to, y, alphas)
         yield from _stored(PPT, target, alphas, source.name, moved, to)
         yield from _stored(SHUFFLED_PAIRS, target, alphas, source.name, budgeted(shuffled, norms), to)

@@ -42,6 +42,20 @@ def test_what_is_too_large_for_one_thing_is_one_line_and_other_errors_are_themse
     assert Pieces(4).each(0, full) == []
 
 
-def test_which_errors_are_of_memory() -> None:
-    assert is_out_of_memory(MemoryError())
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    ],
+)
+def test_which_errors_are_of_memory(error: Exception) -> None:
+    assert is_out_of_memory(error)
+
+
+def test_which_errors_are_of_something_else() -> None:
+    assert not is_out_of_memory(ValueError("CUDA error: out of memory"))
     assert not is_out_of_memory(RuntimeError("CUDA error: device-side assert"))

@@ -27,14 +27,14 @@ def prompts(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> list[Prompt]:
 def shown(model: Any, prompt: Prompt) -> tuple[np.ndarray, np.ndarray]:
     """What transformers itself shows: hidden_states[1:] [layers, width] and logits [vocabulary] at the last token."""
     with torch.inference_mode():
-        output = model(torch.tensor([prompt.tokens]), output_hidden_states=True, use_cache=False)
-    states = np.stack([one[0, -1].float().numpy() for one in output.hidden_states[1:]])
-    return states, output.logits[0, -1].float().numpy()
+        output = model(torch.tensor([prompt.tokens], device=model.device), output_hidden_states=True, use_cache=False)
+    states = np.stack([one[0, -1].float().cpu().numpy() for one in output.hidden_states[1:]])
+    return states, output.logits[0, -1].float().cpu().numpy()
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_states_are_bit_for_bit_those_of_transformers(name: str) -> None:
-    model = tiny(name)
+def test_states_are_bit_for_bit_those_of_transformers(name: str, device: str) -> None:
+    model = tiny(name, device=device)
     backend = HfBackend(model, name=name)
     (prompt,) = prompts((21,))
     found = backend.run([prompt])
@@ -44,7 +44,7 @@ def test_states_are_bit_for_bit_those_of_transformers(name: str) -> None:
     assert np.array_equal(found.states[0, :-1], states[:-1])
     norm = model.get_submodule(NORMS.get(name, "model.norm"))
     with torch.inference_mode():
-        after = norm(torch.from_numpy(found.states[0, -1])[None, None])[0, 0].numpy()
+        after = norm(torch.from_numpy(found.states[0, -1]).to(device)[None, None])[0, 0].cpu().numpy()
     assert np.allclose(after, states[-1], atol=1e-6)  # transformers shows its last state after the norm
     assert not np.allclose(found.states[0, -1], states[-1], atol=1e-2)
     assert np.allclose(found.answers.logits[0], logits[[5, 6, 7]], atol=1e-6)
@@ -52,8 +52,8 @@ def test_states_are_bit_for_bit_those_of_transformers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_batch_padded_on_the_left_gives_what_single_prompts_give(name: str) -> None:
-    backend = HfBackend(tiny(name), name=name, batch=3)
+def test_a_batch_padded_on_the_left_gives_what_single_prompts_give(name: str, device: str) -> None:
+    backend = HfBackend(tiny(name, device=device), name=name, batch=3)
     asked = prompts()
     assert min(LENGTHS) < WINDOW < max(LENGTHS)
     together = backend.run(asked)
@@ -84,8 +84,8 @@ def test_prompts_with_fewer_choices_have_no_logits_in_their_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "dbrx", "gemma3_text"])
-def test_half_precision_reads_what_the_model_holds_and_computes_logits_in_float32(name: str) -> None:
-    model = tiny(name, "bfloat16")
+def test_half_precision_reads_what_the_model_holds_and_computes_logits_in_float32(name: str, device: str) -> None:
+    model = tiny(name, "bfloat16", device=device)
     (prompt,) = prompts((21,))
     states, rounded = shown(model, prompt)
     backend = HfBackend(model, name=name)

@@ -27,13 +27,15 @@ def by_hand(model: Any, prompt: Prompt, layer: int, state: np.ndarray) -> np.nda
 
     def replace(module: Any, inputs: Any, output: Any) -> Any:
         hidden = hidden_of(output).clone()
-        hidden[:, -1] = torch.from_numpy(state)
+        hidden[:, -1] = torch.from_numpy(state).to(hidden)
         return hidden if isinstance(output, torch.Tensor) else (hidden, *output[1:])
 
     handle = find(model)[layer - 1].register_forward_hook(replace)
     try:
         with torch.inference_mode():
-            return model(torch.tensor([prompt.tokens]), use_cache=False).logits[0, -1].numpy()
+            return (
+                model(torch.tensor([prompt.tokens], device=model.device), use_cache=False).logits[0, -1].cpu().numpy()
+            )
     finally:
         handle.remove()
 
@@ -49,8 +51,8 @@ def moved(backend: HfBackend, prompt: Prompt, rows: int = 10) -> tuple[np.ndarra
 
 @pytest.mark.parametrize("prompt", [PROMPT, SHORT], ids=["beyond the window", "within it"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_way_gives_what_a_full_run_gives(name: str, prompt: Prompt) -> None:
-    model = tiny(name)
+def test_every_way_gives_what_a_full_run_gives(name: str, prompt: Prompt, device: str) -> None:
+    model = tiny(name, device=device)
     automatic = HfBackend(model, name=name)
     assert automatic.method == "stacked"  # of this architecture the fastest is known to work
     layers, states = moved(automatic, prompt)
@@ -65,8 +67,8 @@ def test_every_way_gives_what_a_full_run_gives(name: str, prompt: Prompt) -> Non
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_unchanged_state_changes_nothing(name: str) -> None:
-    backend = HfBackend(tiny(name), name=name)
+def test_the_unchanged_state_changes_nothing(name: str, device: str) -> None:
+    backend = HfBackend(tiny(name, device=device), name=name)
     before = backend.run([PROMPT])
     after = backend.rerun(PROMPT, np.arange(1, LAYERS + 1), before.states[0])
     assert np.abs(after.logits - before.answers.logits).max() < CLOSE
@@ -74,8 +76,8 @@ def test_the_unchanged_state_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_of_several_layers_are_the_same_as_calls_of_one(method: Method) -> None:
-    backend = HfBackend(tiny("qwen3"), name="qwen3", method=method)
+def test_rows_of_several_layers_are_the_same_as_calls_of_one(method: Method, device: str) -> None:
+    backend = HfBackend(tiny("qwen3", device=device), name="qwen3", method=method)
     layers, states = moved(backend, PROMPT)
     together = backend.rerun(PROMPT, layers, states)
     for row in range(len(layers)):
@@ -97,8 +99,8 @@ def test_pieces_are_put_together_in_the_order_of_the_rows(method: Method, monkey
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method) -> None:
-    backend = HfBackend(tiny("gemma3_text"), name="gemma3_text", method=method)
+def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method, device: str) -> None:
+    backend = HfBackend(tiny("gemma3_text", device=device), name="gemma3_text", method=method)
     other = Prompt((*PROMPT.tokens[:-3], 11, 12), PROMPT.choices)
     layers, states = moved(backend, PROMPT)
     first = backend.rerun(PROMPT, layers, states)
@@ -107,7 +109,7 @@ def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method) -> 
     backend.rerun(PROMPT, layers[:3], states[:3] * 100)
     assert np.array_equal(backend.rerun(PROMPT, layers, states).logits, first.logits)
     assert np.array_equal(backend.run([PROMPT, other]).states, plain.states)
-    fresh = HfBackend(tiny("gemma3_text"), name="gemma3_text", method=method)
+    fresh = HfBackend(tiny("gemma3_text", device=device), name="gemma3_text", method=method)
     assert np.array_equal(fresh.rerun(other, layers, states).logits, backend.rerun(other, layers, states).logits)
 
 
@@ -164,11 +166,11 @@ HYBRID = {"layer_types": ["conv", "full_attention", "conv", "full_attention"], "
     ],
 )
 def test_models_that_cannot_be_run_in_the_fast_way_are_run_in_the_next(
-    kind: str, fields: dict[str, Any], method: Method
+    kind: str, fields: dict[str, Any], method: Method, device: str
 ) -> None:
     torch.manual_seed(0)
     fields = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "initializer_range": 0.2, **fields}
-    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**fields)).eval()
+    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, kind)(**fields)).eval().to(device)
     backend = HfBackend(model, name=kind)
     assert backend.method == method
     layers, states = moved(backend, PROMPT)
@@ -180,8 +182,8 @@ def test_models_that_cannot_be_run_in_the_fast_way_are_run_in_the_next(
 
 
 @pytest.mark.parametrize("name", ["llama", "mixtral"])
-def test_half_precision_is_rerun_in_the_fast_way_and_answers_alike(name: str) -> None:
-    model = tiny(name, "bfloat16")
+def test_half_precision_is_rerun_in_the_fast_way_and_answers_alike(name: str, device: str) -> None:
+    model = tiny(name, "bfloat16", device=device)
     backend = HfBackend(model, name=name)
     assert backend.method == "stacked"
     layers, states = moved(backend, PROMPT)
@@ -189,6 +191,40 @@ def test_half_precision_is_rerun_in_the_fast_way_and_answers_alike(name: str) ->
         one.rerun(PROMPT, layers, states).logits for one in (backend, HfBackend(model, name=name, method="full"))
     )
     assert np.median(np.abs(fast - full)) < 0.05 * full.std()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_same_twice_is_the_same_bit_for_bit(dtype: str, device: str) -> None:
+    backend = HfBackend(tiny("llama", dtype, device=device), name="llama")
+    first, second = (backend.run([PROMPT, SHORT]) for _ in range(2))
+    assert np.array_equal(first.states, second.states)
+    layers, states = moved(backend, PROMPT, 200)
+    one, other = (backend.rerun(PROMPT, layers, states).logits for _ in range(2))
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "gpt2"])
+def test_the_state_that_is_there_already_flips_nothing(name: str, dtype: str, device: str) -> None:
+    backend = HfBackend(tiny(name, dtype, device=device), name=name)
+    for prompt in (PROMPT, SHORT):
+        before = backend.run([prompt])
+        layers = np.repeat(np.arange(1, LAYERS + 1), 20)
+        after = backend.rerun(prompt, layers, before.states[0][layers - 1])
+        assert set(after.logits.argmax(axis=1)) == {before.answers.logits[0].argmax()}
+
+
+def test_logits_in_half_precision_are_those_of_float64(device: str) -> None:
+    """What the last matrix makes of the states that go into it, which are of half precision themselves."""
+    model = tiny("llama", "bfloat16", device=device)
+    backend = HfBackend(model, name="llama")
+    seen: list[torch.Tensor] = []
+    head = model.get_output_embeddings()
+    head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    states = backend.run([PROMPT]).states[0]
+    found = backend.rerun(PROMPT, np.arange(LAYERS) + 1, states).logits
+    exact = (seen[-1].double() @ head.weight.double().T).reshape(LAYERS, -1)[:, list(PROMPT.choices)]
+    assert np.abs(found - exact.cpu().numpy()).max() < 1e-5
 
 
 @pytest.mark.parametrize(

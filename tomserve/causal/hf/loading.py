@@ -160,9 +160,7 @@ def _check_memory(checkpoint: Checkpoint, needed: int, device: str, dtype: str, 
 
 
 def _too_little(checkpoint: Checkpoint, needed: int, device: str, dtype: str) -> str:
-    out = (
-        "bfloat16 halves them (--dtype bfloat16)" if dtype == "float32" else "more GPUs hold them together (device_map)"
-    )
+    out = "bfloat16 halves them (--dtype bfloat16)" if dtype == "float32" else "several GPUs hold them (--device auto)"
     return (
         f"{one_line(checkpoint.name)}: its weights take {needed / 1e9:.1f} GB in {dtype}, more than {device} has free; "
         f"{out}, or choose a smaller model"

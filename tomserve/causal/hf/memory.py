@@ -11,6 +11,10 @@ from tomserve.errors import MachineError
 
 Result = TypeVar("Result")
 
+ALLOCATING = ("DefaultCPUAllocator", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+"""What stands in errors of no class of their own that say the same: torch's allocator of main memory; the driver, where
+another program took what was left; cuBLAS and cuDNN, which take room beside torch's."""
+
 
 class Pieces:
     """How many things are done at a time."""
@@ -39,8 +43,8 @@ class Pieces:
                     raise
                 if last - first == 1:
                     raise MachineError(
-                        "the memory does not suffice for a single prompt: take a device with more memory, several of "
-                        "them (device_map), or a smaller model"
+                        "the memory does not suffice for a single prompt: take a device with more memory, spread the "
+                        "model over all GPUs (--device auto), or choose a smaller one"
                     ) from None
                 self.most = (last - first) // 2
             else:
@@ -53,7 +57,7 @@ class Pieces:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory has run out: torch has a class for that on GPUs only."""
+    """Whether an error says that memory has run out: torch has a class for that on GPUs only, and not for all of it."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in ALLOCATING)

@@ -13,6 +13,7 @@ from tomserve.causal.backend import Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.hf.blocks import Blocks
 from tomserve.causal.hf.head import make_exact
 from tomserve.causal.hf.memory import Pieces
+from tomserve.causal.hf.precision import float32_products
 from tomserve.causal.hf.rerunning import Method, Rerunner
 
 PROMPTS_CPU, PROMPTS_GPU = 4, 64
@@ -60,8 +61,8 @@ class HfBackend:
         self._gpu = self.device.type != "cpu"
         self._exact = make_exact(model)
         self._prompts = Pieces(batch or (PROMPTS_GPU if self._gpu else PROMPTS_CPU))
-        self._rows = Pieces(ROWS_GPU if self._gpu else ROWS_CPU)
-        with torch.inference_mode():
+        self.rows_at_once(None)
+        with torch.inference_mode(), float32_products():
             self._again = Rerunner(model, self.blocks, self.device, method)
             self._pads = _padding_changes_nothing(self)
 
@@ -96,6 +97,11 @@ class HfBackend:
         them."""
         self._again.choose(method)
 
+    def rows_at_once(self, most: int | None) -> None:
+        """Run at most so many replaced states at a time from now on, None for a number that suits the device: for
+        benches."""
+        self._rows = Pieces(most or (ROWS_GPU if self._gpu else ROWS_CPU))
+
     def describe(self) -> dict[str, Any]:
         """What the manifest of a measurement holds of the model, fit for JSON."""
         places = sorted({str(one.device) for one in self.model.parameters()})
@@ -120,6 +126,7 @@ class HfBackend:
         }
 
     @torch.inference_mode()
+    @float32_products()
     def run(self, prompts: Sequence[Prompt]) -> Readings:
         """Run all prompts, the longest first, in batches with padding on the left.
 
@@ -154,6 +161,7 @@ class HfBackend:
         return Readings(states, Answers(logits, top))
 
     @torch.inference_mode()
+    @float32_products()
     def rerun(self, prompt: Prompt, layers: Ints, states: Floats) -> Answers:
         """Answer one prompt again, m times, each time with another state at its last token.
 

@@ -1,0 +1,106 @@
+"""What can only be seen on a GPU: the same answers as on a CPU, memory that really runs out, and layouts.
+
+Written where no GPU was at hand: its tolerances are what rounding should need, and have not met a GPU yet.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, tiny
+from tomserve.causal.backend import Prompt
+from tomserve.causal.checkpoints import resolve
+from tomserve.causal.hf.loading import load
+from tomserve.causal.hf.model import HfBackend
+from tomserve.errors import MachineError
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+DEVICES_APART = 1e-3
+"""How far states and logits of the order of 1 to 10 may lie apart in float32 on another device; TF32, which keeps 10
+bits, would move them by more."""
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """A GPU of which this process may take 600 MB."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(6e8 / torch.cuda.get_device_properties(0).total_memory)
+    yield
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_gpu_gives_what_a_cpu_gives(name: str) -> None:
+    here, there = (HfBackend(tiny(name, device=device), name=name) for device in ("cpu", "cuda"))
+    assert here.method == there.method
+    drawn = np.random.default_rng(0)
+    asked = [Prompt(tuple(drawn.integers(3, VOCABULARY, length).tolist()), (5, 6, 7)) for length in (21, 8, 14)]
+    expected, found = here.run(asked), there.run(asked)
+    assert np.abs(found.states - expected.states).max() < DEVICES_APART
+    assert np.abs(found.answers.logits - expected.answers.logits).max() < DEVICES_APART
+    layers = np.arange(LAYERS) + 1
+    moved = expected.states[0] * np.float32(1.5)
+    again = [one.rerun(asked[0], layers, moved).logits for one in (here, there)]
+    assert np.abs(again[0] - again[1]).max() < DEVICES_APART
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_memory_that_runs_out_halves_the_batch() -> None:
+    drawn = np.random.default_rng(0)
+    asked = [Prompt(tuple(drawn.integers(3, VOCABULARY, 500).tolist()), (5, 6)) for _ in range(64)]
+    backend = HfBackend(tiny("gemma2", device="cuda"), name="gemma2", batch=64)  # keeps whole matrices of attention
+    found = backend.run(asked)
+    assert backend._prompts.most < 64
+    alone = backend.run(asked[:1])
+    assert np.abs(found.states[0] - alone.states[0]).max() < DEVICES_APART
+    long = Prompt(tuple(drawn.integers(3, VOCABULARY, 20_000).tolist()), (5, 6))
+    with pytest.raises(MachineError, match="single prompt"):
+        backend.run([long])
+    assert torch.cuda.memory_allocated() < 1e8  # nothing of what failed is kept
+    assert np.isfinite(backend.run(asked[:1]).states).all()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_memory_that_runs_out_halves_the_rows() -> None:
+    drawn = np.random.default_rng(0)
+    prompt = Prompt(tuple(drawn.integers(3, VOCABULARY, 400).tolist()), (5, 6))
+    backend = HfBackend(tiny("llama", device="cuda", intermediate_size=200_000), name="llama")
+    states = np.repeat(backend.run([prompt]).states[0][:1], 1000, axis=0)
+    backend.rows_at_once(1000)
+    found = backend.rerun(prompt, np.ones(1000, np.int64), states).logits
+    assert backend._rows.most < 1000
+    assert np.ptp(found, axis=0).max() < DEVICES_APART
+
+
+@pytest.mark.parametrize("layout", [{"device": "cuda"}, {"device": "cuda:0"}, {"device_map": "auto"}, {}])
+def test_every_layout_gives_the_same(layout: dict[str, str]) -> None:
+    expected = load(resolve("reference"), device="cpu").backend
+    backend = load(resolve("reference"), dtype="float32", **layout).backend
+    told = backend.describe()
+    assert (told["devices"], told["dtype"], told["reruns"]) == (["cuda:0"], "float32", "stacked")
+    assert told["hardware"]
+    prompt = Prompt(tuple(range(100, 300)), (5, 6, 7))
+    states = expected.run([prompt]).states[0]
+    assert np.abs(backend.run([prompt]).states[0] - states).max() < DEVICES_APART
+    layers = np.arange(backend.layers) + 1
+    one, other = (way.rerun(prompt, layers, states * 1.5).logits for way in (expected, backend))
+    assert np.abs(one - other).max() < DEVICES_APART
+
+
+def test_a_gpu_computes_in_bfloat16_unless_it_is_told_otherwise() -> None:
+    told = load(resolve("reference")).backend.describe()
+    assert (told["dtype"], told["logits"], told["reruns"]) == ("bfloat16", "float32", "stacked")
+
+
+def test_a_model_larger_than_the_gpu_is_refused_before_it_is_read() -> None:
+    with pytest.raises(MachineError, match="more than cuda has free"):
+        load(replace(resolve("reference"), parameters=10**12), device="cuda")
