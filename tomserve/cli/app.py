@@ -75,7 +75,9 @@ def main() -> None:
         if hasattr(error, "format_message"):  # click's own usage errors
             context = getattr(error, "ctx", None)
             hint = f" Try `{context.command_path} --help`." if context is not None else ""
-            _fail(f"{error.format_message()}{hint}", 2)
+            said = error.format_message().strip()
+            end = "" if said.endswith((".", "?", "!")) else "."  # some end with a full stop, and some do not
+            _fail(f"{said}{end}{hint}", 2)
         raise
     finally:
         _SIGNALS.forget()
