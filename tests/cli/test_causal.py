@@ -76,7 +76,7 @@ def test_the_plan_says_what_it_takes_and_makes_nothing(cli: Cli, items: Path, tm
 @needs_extra
 def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, subject: Path, items: Path, tmp_path: Path) -> None:
     command = ("causal", subject, "--items", items, "--layers", "2,3", "--alphas", "0.01,0.1", "--run", "mine")
-    found = cli(*command, "--quiet")
+    found = cli(*command)
     assert found.code == 0, found.err
     assert "60 of 60 false-belief questions are eligible" in found.out
     assert "Does it cause the answer? A map takes the perspective and causes the answer." in found.out
@@ -93,6 +93,13 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, subject: Path,
     again = cli(*command, "--no-report")
     assert again.code == 0
     assert again.out.startswith("nothing left to measure\n")
+    quiet = cli(*command[:-1], "quiet", "--no-report", "--quiet")
+    assert quiet.code == 0, quiet.err
+    assert "at the edge of those tried" in quiet.err, "warnings stay"
+    way = ("loading ", "states: ", "re-runs: ", "probes: ", "disk: ")
+    assert not [line for line in quiet.out.splitlines() if line.startswith(way) or "questions are eligible" in line]
+    assert "Does it cause the answer?" in quiet.out
+    assert "run: " in quiet.out
     other = refused(cli, subject, "--items", items, "--layers", "2", "--run", "mine")
     assert "settings.layers of this run is [2,3], now it would be [2]; use --run NEW" in other
 
