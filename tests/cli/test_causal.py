@@ -90,7 +90,7 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, subject: Path,
         "--device",
         "cpu",
     )
-    found = cli(*command, "--quiet")
+    found = cli(*command)
     assert found.code == 0, found.err
     assert "60 of 60 false-belief questions are eligible" in found.out
     assert "Does it cause the answer? A map takes the perspective and causes the answer." in found.out
@@ -107,6 +107,13 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, subject: Path,
     again = cli(*command, "--no-report")
     assert again.code == 0
     assert again.out.startswith("nothing left to measure\n")
+    quiet = cli(*command[:-1], "quiet", "--no-report", "--quiet")
+    assert quiet.code == 0, quiet.err
+    assert "at the edge of those tried" in quiet.err, "warnings stay"
+    way = ("loading ", "states: ", "re-runs: ", "probes: ", "disk: ")
+    assert not [line for line in quiet.out.splitlines() if line.startswith(way) or "questions are eligible" in line]
+    assert "Does it cause the answer?" in quiet.out
+    assert "run: " in quiet.out
     other = refused(cli, subject, "--items", items, "--layers", "2", "--run", "mine")
     assert "settings.layers of this run is [2,3], now it would be [2]; use --run NEW" in other
 

@@ -498,6 +498,11 @@ def test_mistakes_in_content_files(cli, endpoint: Endpoint, monkeypatch: pytest.
     assert_refused(cli("serve", "mine", "--dry-run"), "mine.yaml:3: broken YAML")
 
 
+def test_a_wrong_number_is_told_in_whole_sentences(cli) -> None:
+    done = cli("functional", "--limit", 0)
+    assert re.search(r"'--limit'.*[a-z0-9]\. Try `.* --help`\.$", done.err.strip()), done.err
+
+
 def test_port_in_use(cli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

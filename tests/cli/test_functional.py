@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from tests.conftest import Endpoint, Outcome, completion
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import build
 from tomserve.benchmarks.worlds.benchmark import load
+from tomserve.cli.functional import doing
 from tomserve.runs.manifest import Manifest
 
 Cli = Callable[..., Outcome]
@@ -79,6 +82,9 @@ def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
     )
     assert done.code == 0, done.err
     assert "no mechanism was measured" in done.err
+    way = ("part 1 of 1", "limit ", "rows in", "answers to", "noise check", "left to ask")
+    assert not [line for line in done.out.splitlines() if line.startswith(way) or " rows in " in line]
+    assert "run: " in done.out
     assert not (tmp_path / "runs/functional-tiny/inside").exists()
     assert not (tmp_path / "runs/functional-tiny/report.html").exists()
     assert "FToM_BS" in done.out
@@ -293,3 +299,10 @@ def test_a_signal_while_weights_are_loaded_is_no_mistake_of_the_weights(
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", stopped)
     with pytest.raises(StoppedError):
         measure(Settings(model=str(weights), items=str(items), limit=20))
+
+
+def test_the_name_of_a_part_cannot_control_the_terminal() -> None:
+    for quiet, said in ((False, "model 1 of 2: m\\x1b[31m\n"), (True, "")):
+        file = io.StringIO()
+        doing(Console(file=file, width=80), quiet=quiet).part("model 1 of 2: m\x1b[31m")
+        assert file.getvalue() == said

@@ -53,8 +53,21 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds() -> None:
     assert lines[10:] == ["the map of layer 3 is [none] at all", *END]
 
 
-def test_quiet_leaves_the_ends_of_phases_and_the_notes() -> None:
-    assert shown(quiet=True).splitlines() == ["the map of layer 3 is [none] at all", *END]
+def test_quiet_leaves_warnings_alone() -> None:
+    assert shown(quiet=True) == ""
+    file = io.StringIO()
+    MeasureScreen(Console(file=file), quiet=True).note("warning: the disk is nearly full")
+    assert file.getvalue() == "warning: the disk is nearly full\n"
+
+
+def test_a_name_cannot_control_the_terminal() -> None:
+    file = io.StringIO()
+    screen = MeasureScreen(Console(file=file, width=80))
+    screen.note("loading m\x1b[31m\rodel")
+    screen.phase("state\x1b[2Js", 1)
+    screen.done()
+    assert "\x1b" not in file.getvalue()
+    assert file.getvalue().startswith(r"loading m\x1b[31m\rodel")
 
 
 def test_a_terminal_shows_a_bar_with_the_rate_and_the_time_left() -> None:

@@ -12,7 +12,7 @@ from tomserve.cli import options
 from tomserve.engine.observe import Status
 from tomserve.engine.request import Identity
 from tomserve.reporting import progress
-from tomserve.reporting.progress import RunProgress
+from tomserve.reporting.progress import RunProgress, Screen
 
 ROW = {"status": "ok", "reused": False, "attempts": 2, "usage": {"prompt": 300, "completion": 9, "cached": 200}}
 
@@ -91,3 +91,24 @@ def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
 def test_a_pipe_is_wide_enough_for_any_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert options.console().width == options.PIPE
+
+
+def test_quiet_shows_warnings_and_what_answers_a_signal_alone() -> None:
+    file = io.StringIO()
+    screen = Screen(Console(file=file, width=300), quiet=True)
+    screen.message("3 of 4 questions left")
+    screen.started(4, 1)
+    screen.row(ROW)
+    screen.finished()
+    assert file.getvalue() == ""
+    said = ["warning: torn", "stopping: waiting", "change: another model", "accepted change: another model"]
+    for text in said:
+        screen.message(text)
+    assert file.getvalue().splitlines() == said
+
+
+def test_a_name_cannot_control_the_terminal(shown: io.StringIO) -> None:
+    Screen(Console(file=shown, width=300)).message("serving m\x1b[31model")
+    watch(shown, oldest=(Identity("C1\x1b[2J", "cot", 0), 31.0))
+    assert "\x1b" not in shown.getvalue()
+    assert r"serving m\x1b[31model" in shown.getvalue()

@@ -8,7 +8,6 @@ It starts quickly because every command imports what it needs only when it runs.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import Annotated
 
@@ -16,6 +15,7 @@ import typer
 
 from tomserve import __version__
 from tomserve.cli import causal, dataset, evaluate, functional, generate, items, runs, serve, stability, study
+from tomserve.cli.insisting import Insisted, Insisting, stopped
 from tomserve.cli.options import ContentOption, with_content
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
 
@@ -39,17 +39,22 @@ VARIABLES = {
     "TOMSERVE_RUNS",
 }
 
+_SIGNALS = Insisting()
+
 
 def main() -> None:
     """Entry point: expected failures end in one line on stderr and their exit code, never in a traceback."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _terminate)
+    _SIGNALS.listen()
     try:
         _check_variables()
         ours, extra = _split(_counted(sys.argv[1:]))
         serve.EXTRA[:] = extra
         code = app(args=ours, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except (StoppedError, Insisted) as error:
+        _SIGNALS.arrived()
+        ended = stopped(error.number) if isinstance(error, Insisted) else error
+        _fail(str(ended), ended.exit_code)
     except TomserveError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -70,8 +75,12 @@ def main() -> None:
         if hasattr(error, "format_message"):  # click's own usage errors
             context = getattr(error, "ctx", None)
             hint = f" Try `{context.command_path} --help`." if context is not None else ""
-            _fail(f"{error.format_message()}{hint}", 2)
+            said = error.format_message().strip()
+            end = "" if said.endswith((".", "?", "!")) else "."  # some end with a full stop, and some do not
+            _fail(f"{said}{end}{hint}", 2)
         raise
+    finally:
+        _SIGNALS.forget()
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -103,12 +112,6 @@ def _fail(message: str, code: int) -> None:
     else:
         print(f"tomserve: {line}", file=sys.stderr)
     sys.exit(code)
-
-
-def _terminate(number: int, frame: object) -> None:
-    """Turn a signal into an error, which `main` ends with the exit code of that signal."""
-    del frame
-    raise StoppedError(f"stopped by {signal.Signals(number).name}; repeat the command to go on", 128 + number)
 
 
 def _check_variables() -> None:

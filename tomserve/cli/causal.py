@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tomserve.cli.options import PathOption, console
+from tomserve.cli.options import (
+    AlphasOption,
+    DeviceOption,
+    DtypeOption,
+    FewestOption,
+    LayersOption,
+    PathOption,
+    QuietOption,
+    console,
+)
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,37 +55,17 @@ def causal(
         str | None,
         typer.Option(help="Strategy whose prompt asks; its reply has to begin with the answer. If left out: vanilla."),
     ] = None,
-    layers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
-    ] = None,
-    alphas: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. If left out: nine, "
-            "from 0.0001 to 1.",
-        ),
-    ] = None,
+    layers: LayersOption = None,
+    alphas: AlphasOption = None,
     folds: Annotated[
         int | None,
         typer.Option(min=2, help="Into how many parts the stories are divided for holding out. If left out: 5."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the parts and of all that is random.")] = 0,
-    fewest: Annotated[
-        int | None,
-        typer.Option(min=2, help="How many questions must be answered by the false belief, at least. If left out: 50."),
-    ] = None,
+    fewest: FewestOption = None,
     revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="cpu, cuda, cuda:1, or auto to spread a model over all GPUs. If left out: found."
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="float32, bfloat16 or float16. If left out: float32, on a GPU bfloat16."),
-    ] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Prompts that run at once. If left out: as many as the memory holds.")
     ] = None,
@@ -94,7 +83,7 @@ def causal(
     ] = None,
     report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: QuietOption = False,
 ) -> int:
     """Look for a perspective-taking map inside a model, and test whether it causes the answer.
 

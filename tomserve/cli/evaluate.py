@@ -14,6 +14,7 @@ from tomserve.cli.options import (
     BenchmarkOption,
     GoldOption,
     PathOption,
+    QuietOption,
     StrategyOption,
     VariantsOption,
     WhereOption,
@@ -130,7 +131,7 @@ def evaluate_command(
     ] = False,
     report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress while asking.")] = False,
+    quiet: QuietOption = False,
 ) -> int:
     """Ask a model a benchmark's questions and score its answers.
 
@@ -201,7 +202,7 @@ def asked(
 ) -> int:
     """Ask what the options say, score the answers, print tables, write the report; returns the exit code.
 
-    report, opened: whether to write the report, and to open it. quiet: whether to show no progress. show: prints what
+    report, opened: whether to write the report, and to open it. quiet: show no progress. show: prints what
     is to be seen of the analysis, None for all of it. Raises TomserveError.
     """
     from tomserve.cli.rescore import tell_unread, warn
@@ -215,9 +216,9 @@ def asked(
     screen = console()
     result = evaluation.evaluate(options, Screen(screen, quiet=quiet), signals.heard)
     scores = scores_of(result.folder, note=warn)
-    if result.added:
+    if result.added and not quiet:
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
-    else:
+    elif not result.added:
         screen.print("nothing left to ask", highlight=False)
     lacking = gaps.of_source(result.folder, scores)
     for gap in gaps.sentences(lacking):

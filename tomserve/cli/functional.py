@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tomserve.cli import options as shared
 from tomserve.cli import signals
 from tomserve.cli.options import console
 from tomserve.cli.wishes import formula, several
@@ -92,24 +93,16 @@ def functional(
         ),
     ] = None,
     cases: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="At most this many false-belief questions inside.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="At most this many false-belief questions inside. If left out: all of them."
+        ),
     ] = None,
-    layers: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
-    ] = None,
-    alphas: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Strengths of the change, such as 0.001,0.01.")
-    ] = None,
-    fewest: Annotated[
-        int | None, typer.Option(min=2, help="How many questions must be answered by the false belief, at least.")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Where the mechanism is measured: cpu, cuda, cuda:1, or auto for all GPUs."),
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(metavar="NAME", help="float32, bfloat16 or float16, for the mechanism.")
-    ] = None,
+    layers: shared.LayersOption = None,
+    alphas: shared.AlphasOption = None,
+    fewest: shared.FewestOption = None,
+    device: shared.DeviceOption = None,
+    dtype: shared.DtypeOption = None,
     revision: Annotated[
         str | None, typer.Option(help="Revision of the weights on the hub. If left out: the preset's, or the newest.")
     ] = None,
@@ -146,7 +139,7 @@ def functional(
     ] = False,
     report: Annotated[bool, typer.Option(help="Whether to write report.html into the folder at the end.")] = True,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: shared.QuietOption = False,
 ) -> int:
     """Measure behaviour, stability and, where weights are at hand, mechanism of a model, and compute its score.
 
@@ -204,23 +197,25 @@ def functional(
 def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
     """Print what each wish would do; returns the exit code."""
     from tomserve.api.foreseeing import foreseen
+    from tomserve.reporting.terminal import inert
 
     screen = console()
     for number, (name, wish) in enumerate(wishes.items(), 1):
         if len(wishes) > 1:
-            screen.print(f"model {number} of {len(wishes)}: {name}", markup=False, highlight=False)
+            screen.print(inert(f"model {number} of {len(wishes)}: {name}"), markup=False, highlight=False)
         for line in foreseen(wish, gpus):
-            screen.print(line, markup=False, highlight=False)
+            screen.print(inert(line), markup=False, highlight=False)
     return 0
 
 
 def doing(screen: Console, *, quiet: bool) -> Doing:
-    """How parts are done on a command line: each shows its own progress, and hears Ctrl-C."""
+    """How parts are done on a command line: each shows its own progress unless `quiet`, and hears Ctrl-C."""
     from tomserve.api.layering import Doing
     from tomserve.causal.running import measure
     from tomserve.cli.rescore import warn
     from tomserve.reporting.measuring import MeasureScreen
     from tomserve.reporting.progress import Screen
+    from tomserve.reporting.terminal import inert
     from tomserve.runs import evaluation
 
     def ask(options: EvalOptions, servers: Servers) -> EvalResult:
@@ -229,7 +224,11 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     def look(settings: Settings, folder: Path, on: On) -> Measured:
         return measure(settings, folder, MeasureScreen(screen, quiet=quiet), on)
 
-    return Doing(ask, look, lambda text: screen.print(text, markup=False, highlight=False), warn)
+    def part(text: str) -> None:
+        if not quiet:
+            screen.print(inert(text), markup=False, highlight=False)
+
+    return Doing(ask, look, part, warn)
 
 
 def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:

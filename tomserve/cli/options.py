@@ -124,6 +124,37 @@ ByOption = Annotated[
         "further ones.",
     ),
 ]
+LayersOption = Annotated[
+    str | None, typer.Option(metavar="LIST", help="Layers to change, such as 1,4-6. If left out: all of them.")
+]
+AlphasOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Strengths of the change, such as 0.001,0.01; a smaller one moves further. If left out: nine, from "
+        "0.0001 to 1.",
+    ),
+]
+FewestOption = Annotated[
+    int | None,
+    typer.Option(min=2, help="How many questions must be answered by the false belief, at least. If left out: 50."),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Where weights are measured: cpu, cuda, cuda:1, or auto to spread a model over all GPUs. If left out: "
+        "a GPU where there is one.",
+    ),
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Numbers of the weights: float32, bfloat16 or float16. If left out: float32, on a GPU bfloat16.",
+    ),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress, but only warnings, results and paths.")]
 RunArgument = Annotated[
     list[str] | None,
     typer.Argument(

@@ -9,6 +9,9 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from tomserve.reporting.terminal import inert
+from tomserve.runs.listening import LOUD
+
 PLAIN_EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
@@ -19,8 +22,8 @@ SETTLED = 2.0
 class MeasureScreen:
     """A MeasureListener (see tomserve.runs.listening) that writes to a console.
 
-    console: where to write. quiet: leave out the progress within phases; what is noted, and a line at the end of each
-    phase, are written all the same. clock: the time in seconds, for tests.
+    console: where to write. quiet: write only what is noted and begins as one of LOUD. clock: the time in seconds, for
+    tests.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +62,8 @@ class MeasureScreen:
 
     def note(self, text: str) -> None:
         """Print a line for the user, above the bar where there is one."""
-        self._line(text)
+        if not self._quiet or text.startswith(LOUD):
+            self._line(text)
 
     def done(self) -> None:
         """End the display of the phase with a line that says what was done in which time; nothing where there is none,
@@ -68,7 +72,7 @@ class MeasureScreen:
         if live is not None:
             live.stop()
         name, self._name = self._name, ""
-        if name:
+        if name and not self._quiet:
             counted = f"{self._done:,}" if self._done >= self._total else f"{self._done:,} of {self._total:,}"
             failed = f", {self._failures:,} failed" if self._failures else ""
             self._line(f"{name}: {counted} in {duration(self._seconds)} ({self._rate:.3g}/s){failed}")
@@ -91,7 +95,8 @@ class MeasureScreen:
         return ", ".join(parts)
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=not self._console.is_terminal)
+        # It may quote a stranger's file, so it must not be able to control the terminal.
+        self._console.print(inert(text), markup=False, highlight=False, soft_wrap=not self._console.is_terminal)
 
 
 def duration(seconds: float) -> str:

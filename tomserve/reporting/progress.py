@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from tomserve.engine.observe import Status
+from tomserve.reporting.terminal import inert
+from tomserve.runs.listening import LOUD
 from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0
@@ -25,8 +27,7 @@ SLOW = 30.0
 class Screen:
     """A Listener of an evaluation (see tomserve.runs.listening) that writes to a console.
 
-    console: where to write. quiet: leave out the progress while requests are out; messages, and the line at the end,
-    are written all the same.
+    console: where to write. quiet: write only the messages that begin as one of LOUD.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -35,7 +36,9 @@ class Screen:
 
     def message(self, text: str) -> None:
         """Print a message of the evaluation."""
-        self._console.print(text, markup=False, highlight=False)
+        if not self._quiet or text.startswith(LOUD):
+            # It may quote a stranger's file or server, so it must not be able to control the terminal.
+            self._console.print(inert(text), markup=False, highlight=False)
 
     def started(self, total: int, done: int) -> None:
         """Begin to show progress: `total` rows in all, of which `done` were answered before."""
@@ -57,7 +60,7 @@ class Screen:
         progress, self._progress = self._progress, None
         if progress is not None:
             progress.__exit__(None, None, None)
-            if progress.written:
+            if progress.written and not self._quiet:
                 self._console.print(progress.summary(), markup=False, highlight=False)
 
 
@@ -155,7 +158,7 @@ class RunProgress:
         if self.failures:
             parts.append(listed(self.failures))
         if now.oldest and (slow := now.oldest[1]) > SLOW:
-            parts.append(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s")
+            parts.append(inert(f"slowest {now.oldest[0].item} ({now.oldest[0].strategy}) {slow:.0f} s"))
         return ", ".join(parts)
 
     def summary(self) -> str:

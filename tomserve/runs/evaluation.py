@@ -288,7 +288,7 @@ def _resumed(
     known = runfolder.keep_items(folder.path, made.questions.items, fresh=not journal.asked)
     if journal.torn:
         folder.log(f"the last line was torn; moved to {journal.torn.name}")
-        listener.message(f"the journal's last line was torn by a crash; moved to {journal.torn.name}")
+        listener.message(f"warning: the journal's last line was torn by a crash; moved to {journal.torn.name}")
     manifest.note_variants(made.varied.record())
     for said in filter(None, (made.drawn, made.varied.described())):
         listener.message(said)

@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from tomserve.engine.observe import Status
 
+LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
+"""How those lines begin that are shown to a user who wants to see no progress."""
+
 
 class Listener(Protocol):
     """Something that is told what an evaluation does. Its methods are called from the thread that evaluates.
@@ -16,7 +19,7 @@ class Listener(Protocol):
     """
 
     def message(self, text: str) -> None:
-        """Called with one line for the user: what happens now, or a warning."""
+        """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
         ...
 
     def started(self, total: int, done: int) -> None:
@@ -48,7 +51,7 @@ class MeasureListener(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """Called with one line for the user: what happens now, or a warning."""
+        """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
         ...
 
     def done(self) -> None:

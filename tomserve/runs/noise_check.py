@@ -181,5 +181,5 @@ class NoiseCheck:
         noise = Journal(self.folder / NOISE, {"concurrency": level})
         if noise.torn:
             torn = f"the last line was torn by a crash; moved to {noise.torn.name}"
-            self.listener.message(f"{noise.path.name}: {torn}")
+            self.listener.message(f"warning: {noise.path.name}: {torn}")
         return noise

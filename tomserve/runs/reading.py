@@ -141,7 +141,9 @@ class Job:
             what="to read",
         )
         note = self.listener.message
-        names = Answering(journal.models, lambda at, before, new: note(f"{at}: the reader now calls itself {new!r}"))
+        names = Answering(
+            journal.models, lambda at, before, new: note(f"warning: {at}: the reader now calls itself {new!r}")
+        )
         common = (self.listener, self.stop, self.log, lambda: None, 600.0)
         try:
             await Asker(chosen.endpoints, chosen.model, *common, policy=self.policy, answering=names).ask(phase)

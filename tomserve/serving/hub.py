@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tomserve.content.files import one_line
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError, MachineError, StoppedError
 from tomserve.serving.checkpoint import json_object, size_gb, snapshot, weight_names
 
 SMALL = (
@@ -90,6 +90,8 @@ def fetch(model: str, revision: str | None) -> Copy:
         ) from None
     except errors.RevisionNotFoundError:
         raise ConfigError(f"{model}: the hub has no revision {one_line(str(revision))!r} of it") from None
+    except StoppedError:
+        raise
     except Exception as error:  # the errors of the network differ between versions of huggingface_hub
         if found is not None and _told(found):
             return Copy(found, found.name)

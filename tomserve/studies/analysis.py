@@ -9,7 +9,7 @@ from typing import TypeVar
 import polars as pl
 
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError, one_of
+from tomserve.errors import ConfigError, StoppedError, one_of
 from tomserve.studies import by as factors
 from tomserve.studies import noise, people
 from tomserve.studies.checking import check, measured
@@ -239,7 +239,7 @@ def _guarded(study: Study, compute: Callable[[], Made]) -> Made:
     how it was called."""
     try:
         return compute()
-    except ConfigError:
+    except (ConfigError, StoppedError):
         raise
     except Exception as error:
         if study.path is None:
