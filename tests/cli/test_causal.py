@@ -107,7 +107,7 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, subject: Path,
     again = cli(*command, "--no-report")
     assert again.code == 0
     assert again.out.startswith("nothing left to measure\n")
-    quiet = cli(*command[:-1], "quiet", "--no-report", "--quiet")
+    quiet = cli(*command[:-3], "quiet", "--device", "cpu", "--no-report", "--quiet")
     assert quiet.code == 0, quiet.err
     assert "at the edge of those tried" in quiet.err, "warnings stay"
     way = ("loading ", "states: ", "re-runs: ", "probes: ", "disk: ")
