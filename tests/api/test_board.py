@@ -1,24 +1,41 @@
-"""The leaderboard ranks only what can be compared."""
+"""The leaderboard ranks only what can be compared, and says what it leaves out, and how sure it is."""
 
 from __future__ import annotations
 
-from itertools import islice
+import io
+import itertools
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import orjson
+import polars as pl
 import pytest
+from aiohttp import web
+from rich.console import Console
 
-from tests.conftest import Endpoint
-from tomserve.api.board import ALL, APART, BS, boards, carry_out_all, write
-from tomserve.api.layering import Doing, Wish
+import tomserve
+from tests.conftest import Endpoint, Outcome, completion, fill, running
+from tomserve.api.board import ALL, APART, BS, TOGETHER, Board, Queue, boards, carry_out_all
+from tomserve.api.boardfacts import Facts, alike, difference, facts
+from tomserve.api.boardpage import NOTES, PAGE, show, write
+from tomserve.api.layering import Doing, Layered, Wish, analysed, scored
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.causal.finding import On
 from tomserve.causal.running import Measured, measure
 from tomserve.causal.settings import Settings
-from tomserve.errors import StoppedError
+from tomserve.errors import ConfigError, StoppedError
+from tomserve.reporting.tables import render
 from tomserve.runs.evaluation import EvalResult, evaluate
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
-from tomserve.stats.functional import FTOM_1
+from tomserve.stats.functional import FTOM_1, weighted
+
+Cli = Callable[..., Outcome]
+HOSTILE = "[<b>x](javascript:alert(1))"
+UNREAD, REFUSED = "babbler", "refused"
 
 
 def asked(options: EvalOptions, servers: Servers) -> EvalResult:
@@ -29,39 +46,346 @@ def looked(settings: Settings, folder: Path, on: On) -> Measured:
     return measure(settings, folder, None, on)
 
 
-def wish(endpoint: Endpoint, tmp_path: Path, name: str, limit: int) -> Wish:
+def answer(body: dict[str, Any], n: int) -> web.StreamResponse | dict[str, Any] | None:
+    """Every model answers alike, but one guesses, one says nothing that can be read, and one mostly declines."""
+    model = body["model"]
+    if "preflight" in body:
+        return None
+    if model == UNREAD:
+        return completion("I would rather not say.", model)
+    if model == REFUSED and zlib.crc32(body["messages"][-1]["content"].encode()) % 4:
+        return completion(None, model, refusal="I must not.")
+    if model == "guesser" and "response_format" in body:
+        said = orjson.loads(fill(schema := body["response_format"]["json_schema"]["schema"]))
+        for name, part in schema["properties"].items():
+            if "enum" in part:
+                said[name] = part["enum"][zlib.crc32(body["messages"][-1]["content"].encode()) % len(part["enum"])]
+        return completion(orjson.dumps(said).decode(), model)
+    return None
+
+
+def wish(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int | None = None) -> Wish:
     asking = EvalOptions(model=name, base_urls=(endpoint.url,), limit=limit)
-    return Wish(asking=asking, benchmarks=(f"worlds={tmp_path / 'worlds.jsonl'}",), run=str(tmp_path / name))
+    return Wish(asking=asking, benchmarks=(f"worlds={worlds}",), run=str(folder / name.translate({47: "-", 60: "-"})))
 
 
-def test_a_model_that_was_asked_something_else_is_listed_apart(endpoint: Endpoint, tmp_path: Path) -> None:
-    (tmp_path / "worlds.jsonl").write_bytes(b"".join(item.to_json() + b"\n" for item in islice(load(), 120)))
-    endpoint.models = ["one", "<b>two</b>", "three"]
-    wishes = {name: wish(endpoint, tmp_path, name, 24) for name in ("one", "three")}
-    wishes["two"] = wish(endpoint, tmp_path, "<b>two</b>", 8)
-    said: list[str] = []
-    queue = carry_out_all(wishes, Doing(asked, looked, said.append), report=False)
-    assert [line for line in said if line.startswith("model")] == [
-        "model 1 of 3: one",
-        "model 2 of 3: three",
-        "model 3 of 3: two",
-    ]
-    found = boards(queue, FTOM_1)
-    assert ALL not in found, "nothing was measured inside"
-    assert set(found[BS]["model"]) == {"one", "three"}
-    assert found[BS]["p_first"].sum() == pytest.approx(1.0), "both answer alike, and share the first rank"
-    apart = found[APART].filter(table=BS)
-    assert apart.to_dicts() == [{"model": "<b>two</b>", "table": BS, "why": "was asked or measured something else"}]
-    page = write(found, tmp_path / "board")[-1].read_text("utf-8")
-    assert "&lt;b&gt;two" in page
-    assert "<b>two" not in page
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two questions of each of nine stories."""
+    stories = itertools.groupby(load(), lambda item: item.cluster)
+    kept = [item for _, items in itertools.islice(stories, 9) for item in itertools.islice(items, 2)]
+    path = tmp_path_factory.mktemp("worlds") / "worlds.jsonl"
+    path.write_bytes(b"".join(item.to_json() + b"\n" for item in kept))
+    return path
 
 
-def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def few(worlds: Path) -> Path:
+    """The questions of the first three stories."""
+    path = worlds.with_name("few.jsonl")
+    path.write_bytes(b"".join(worlds.read_bytes().splitlines(keepends=True)[:6]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Endpoint]:
+    with running() as endpoint:
+        endpoint.models = ["one", "two", "three", "guesser", HOSTILE, UNREAD, REFUSED]
+        endpoint.script = answer
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def told(
+    served: Endpoint, worlds: Path, few: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Layered, ...]]:
+    """What came of models that were asked about all stories, about few, or about one, by that word."""
+    folder = tmp_path_factory.mktemp("told")
+    found = {}
+    for word, path, limit, names in (
+        ("all", worlds, None, ["one", "two", "guesser"]),
+        ("few", few, None, ["three", HOSTILE, UNREAD, REFUSED]),
+    ):
+        wishes = {name: wish(served, folder, name, path, limit) for name in names}
+        found[word] = carry_out_all(wishes, Doing(asked, looked), report=False).done
+    return found
+
+
+def board_of(*done: Layered, folder: Path | None = None) -> Board:
+    return boards(Queue(done, {}), FTOM_1, folder)
+
+
+def weighted_otherwise(done: tuple[Layered, ...]) -> Board:
+    """The leaderboard by the weights of C alone."""
+    formula = weighted(0, 1, 0)
+    anew = tuple(replace(one, analysis=analysed(scored(one), formula)) for one in done)
+    return boards(Queue(anew, {}), formula)
+
+
+def printed(board: Board, width: int = 80) -> str:
+    screen = Console(file=io.StringIO(), width=width, highlight=False)
+    show(board, screen)
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+def in_a_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def one(told: dict[str, tuple[Layered, ...]]) -> Facts:
+    return facts(told["all"][0])
+
+
+def test_models_that_were_asked_the_same_are_ranked(told: dict[str, tuple[Layered, ...]]) -> None:
+    board = board_of(*told["all"])
+    assert set(board.tables) == {BS}, "no model is measured inside, which one sentence says"
+    assert "No model has all three layers, so there is no ranking by FToM." in board.sentences
+    frame = board.tables[BS]
+    assert frame["p_first"].sum() == pytest.approx(1.0)
+    ranks = dict(frame.select("model", "rank").iter_rows())
+    assert ranks["one"] == ranks["two"], "both answer alike, and share a rank"
+    assert ranks["one"] in ("1=", "2=")
+    assert ranks["guesser"] in ("1", "3")
+    assert set(frame["scenarios"]) == {9}
+    assert set(frame["questions"]) == {18}
+    assert set(frame["unread"]) == set(frame["failed"]) == {0}
+    assert all(replies > 18 * 2 for replies in frame["replies"]), "both strategies, and variants"
+
+
+def test_a_model_that_was_asked_something_else_is_listed_apart(told: dict[str, tuple[Layered, ...]]) -> None:
+    board = board_of(*told["all"], told["few"][0])
+    assert set(board.tables[BS]["model"]) == {"one", "two", "guesser"}
+    (row,) = board.tables[APART].to_dicts()
+    assert row["model"] == "three"
+    assert row["why"] == "FToM_BS: was asked 6 questions, the ranked ones 18: repeat with the same --limit"
+    assert any("the largest group" in said for said in board.sentences)
+
+
+def test_of_groups_of_equal_size_that_with_most_questions_is_ranked(told: dict[str, tuple[Layered, ...]]) -> None:
+    for pair in ((told["few"][0], told["all"][0]), (told["all"][0], told["few"][0])):
+        board = board_of(*pair)
+        assert list(board.tables[BS]["model"]) == ["one"]
+        assert any("one of the largest groups" in said and "most questions" in said for said in board.sentences)
+        assert any("the only model that is ranked" in said for said in board.sentences)
+
+
+def test_what_differs_is_said(one: Facts) -> None:
+    more = frozenset([*one.items, ("worlds", "more")])
+    others = frozenset([*list(one.items)[1:], ("worlds", "more")])
+    inside = replace(one, on="a", cases=60, how={"alphas": [0.1]})
+    for other, base, said in (
+        (replace(one, asked="b", items=more), one, "was asked 19 questions, the ranked ones 18: repeat with the same --limit"),
+        (replace(one, asked="b", items=others), one, "other questions of the same number (another file or version)"),
+        (replace(one, asked="b"), one, "other variants of the same questions"),
+        (replace(one, asked="b", items=frozenset({("bigtom", "a")})), one, "was asked bigtom, the ranked ones worlds"),
+        (inside, replace(inside, on="b", cases=90), "was measured on 60 cases, the ranked ones on 90"),
+        (inside, replace(inside, on="b"), "other cases of the same number"),
+        (inside, replace(inside, how={"alphas": [0.2]}), "other settings (alphas)"),
+    ):  # fmt: skip
+        assert said in difference(other, base)
+        group, rest, tied = alike([base, other, base], cases=True)
+        assert (group, rest, tied) == ([base, base], [other], False)
+
+
+def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    board = board_of(told["few"][0], told["few"][1])
+    frame = board.tables[BS]
+    assert frame.height == 2
+    for name in ("p_first", "rank_low", "rank_high"):
+        assert frame[name].null_count() == 2
+    assert any("withheld (?)" in said and "3 scenarios" in said for said in board.sentences)
+    write(board, tmp_path)
+    assert "| ? | ? |" in (tmp_path / f"{BS}.md").read_text()
+    assert "withheld (?)" in (tmp_path / PAGE).read_text()
+    assert "chance of rank 1: over" not in (tmp_path / PAGE).read_text(), "nothing is explained that is not there"
+    assert "6 questions of 3 scenarios" in printed(board)
+
+
+def test_ranks_are_withheld_where_an_interval_is_not_known(
+    told: dict[str, tuple[Layered, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tomserve.api import board as module
+
+    def undefined(scores: pl.DataFrame, formula: Any) -> Any:
+        found = whole(scores, formula)
+        known = pl.when(pl.col("model") == "one").then(None).otherwise(pl.col("ftom_bs_low"))
+        return replace(found, tables={**found.tables, "score": found.tables["score"].with_columns(ftom_bs_low=known)})
+
+    whole = analysed
+    monkeypatch.setattr(module, "analysed", undefined)
+    board = board_of(*told["all"])
+    assert board.tables[BS]["p_first"].null_count() == 3
+    assert any("the score of one has no interval" in said for said in board.sentences)
+
+
+def test_a_model_whose_replies_are_lacking_is_not_ranked(told: dict[str, tuple[Layered, ...]]) -> None:
+    three, _, unread, refused = told["few"]
+    board = board_of(three, unread, refused)
+    assert list(board.tables[BS]["model"]) == ["three"]
+    why = dict(board.tables[APART].iter_rows())
+    assert "could not be read, more than half" in why[UNREAD]
+    assert "did not come, more than half" in why[REFUSED]
+    assert why[UNREAD].startswith("FToM and FToM_BS: ")
+    known = facts(unread)
+    assert (known.unread, known.failed) == (known.replies, 0)
+    assert facts(refused).failed > facts(refused).replies > 0
+    assert facts(refused).failed + facts(refused).replies == known.replies
+    assert board.unread == (UNREAD,)
+    assert any("could not be read; they count as wrong" in said for said in board.warnings[UNREAD])
+
+
+def test_warnings_stand_under_the_names_of_their_models(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    board = board_of(*told["all"], told["few"][2])
+    assert not any(said.startswith("one: ") for said in board.warnings.get(TOGETHER, ()))
+    shown = printed(board)
+    assert "warnings: one, two, guesser\n- C (mechanism) is missing" in shown, (
+        "models with the same ones stand together"
+    )
+    assert f"warnings: {UNREAD}\n- worlds: " in shown
+    write(board, tmp_path)
+    page, notes = (tmp_path / PAGE).read_text(), (tmp_path / NOTES).read_text()
+    assert f"<h3>{UNREAD}</h3>\n<ul>\n<li>worlds: " in page
+    assert page.index("<table") < page.index("<h2>Warnings</h2>")
+    assert f"### {UNREAD}\n\n- worlds: " in notes
+
+
+def test_a_score_without_weights_says_so(told: dict[str, tuple[Layered, ...]]) -> None:
+    board = weighted_otherwise(told["all"])
+    assert set(board.tables) == {APART}
+    assert any("weights of B and S are 0" in said for said in board.sentences)
+    why = board.tables[APART].filter(model="one")["why"]
+    assert any(said.startswith("FToM_BS: the weights of B and S are 0") for said in why)
+    assert any(said.startswith("FToM: no C (mechanism): ") for said in why)
+
+
+def test_an_error_is_told_in_short(told: dict[str, tuple[Layered, ...]]) -> None:
+    error = ConfigError("the server \x1b[2J is gone. " + "It was there before. " * 30)
+    board = boards(Queue(told["all"], {"gone": error, "long": ConfigError("x" * 400)}), FTOM_1)
+    why = dict(board.tables[APART].iter_rows())
+    assert why["gone"] == "not measured: the server [2J is gone"
+    assert len(why["long"]) <= len("not measured: ") + 160
+
+
+def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[Layered, ...]]) -> None:
+    shown = printed(board_of(*told["all"], *told["few"][:3]))
+    assert max(map(len, shown.splitlines())) <= 80
+    lines = shown.splitlines()
+    head = next(line for line in lines if line.split()[:2] == ["rank", "model"])
+    assert head.split() == ["rank", "model", "score", "B", "S", "p(1st)", "ranks", "unread"]
+    assert BS not in shown
+    first = next(number for number, line in enumerate(lines) if line.startswith("1"))
+    assert " to " in lines[first]
+    assert lines[first + 1].strip().startswith(("0.", "."))
+    assert "FToM_BS = (.5 B + .2 S)/.7." in in_a_line(shown)
+    assert "p(1st): over scenarios weighted anew" in in_a_line(shown)
+
+
+def test_the_page_says_all_and_reads_on_a_telephone(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    done = told["all"][0]
+    board = replace(board_of(*told["all"]), reports={"one": tmp_path / "a:b/report.html"})
+    page = write(board, tmp_path)[-1].read_text("utf-8")
+    assert f"tomserve {tomserve.__version__} on 20" in page
+    assert '<meta name="viewport"' in page
+    assert "prefers-color-scheme:dark" in page
+    assert "<script" not in page
+    assert "http" not in page
+    assert '<a href="./a%3Ab/report.html">one</a>' in page
+    for said in ("ftom_bs", "p_first", "rank_low"):
+        assert f">{said}<" not in page
+    for said in ("chance of rank 1", "questions", "scenarios", "replies", "unread", "failed"):
+        assert f'scope="col">{said}</th>' in page
+        assert f'data-label="{said}"' in page
+    (done.folder / "report.html").touch()
+    assert board_of(done).reports == {"one": done.folder / "report.html"}
+
+
+def test_where_c_was_measured_is_said(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    frame = board_of(*told["all"]).tables[BS].rename({"ftom_bs": "ftom", "ftom_bs_low": "ftom_low"})
+    more = {"c": 0.5, "c_low": 0.4, "c_high": 0.6}
+    frame = frame.rename({"ftom_bs_high": "ftom_high"}).with_columns(
+        *(pl.lit(value).alias(name) for name, value in more.items()), cases=60, c_measured_in=pl.lit("tiny<i>")
+    )
+    board = Board({ALL: frame}, FTOM_1.name, (), {}, {})
+    assert "one in tiny<i>" in in_a_line(printed(board))
+    assert max(map(len, printed(board).splitlines())) <= 80
+    write(board, tmp_path)
+    assert "<small>C measured in tiny&lt;i&gt;</small>" in (tmp_path / PAGE).read_text()
+    assert "C measured in tiny&lt;i>" in (tmp_path / f"{ALL}.md").read_text()
+
+
+def test_names_of_strangers_are_inert(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    board = board_of(*told["few"][:2])
+    page = write(board, tmp_path)[-1].read_text("utf-8")
+    assert "&lt;b&gt;x" in page
+    assert "<b>x" not in page
+    for name in (f"{BS}.md", NOTES):
+        told_in_it = (tmp_path / name).read_text()
+        assert r"\[&lt;b>x\](javascript" in told_in_it
+    odd = pl.DataFrame({"model": ["  =1+1", "a\x1b[2Jb", "\\[a](b)"]})
+    assert "'  =1+1" in render(odd, "csv")
+    assert "\x1b" not in render(odd, "csv") + render(odd, "md")
+    assert r"\\\[a\](b)" in render(odd, "md")
+    hostile = Board({APART: pl.DataFrame({"model": ["a\x1b[2J"], "why": ["no"]})}, "", (), {"b\x1b[2J": ("c",)}, {})
+    assert "\x1b[2J" not in printed(hostile)
+
+
+def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    write(board_of(*told["all"], *told["few"]), tmp_path)
+    assert (tmp_path / "not_ranked.md").exists()
+    (tmp_path / "mine.csv").touch()
+    write(weighted_otherwise(told["all"]), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"not_ranked.csv", "not_ranked.md", NOTES, PAGE, "mine.csv"}
+    with pytest.raises(ConfigError, match="choose another --run"):
+        write(board_of(*told["all"]), tmp_path / "mine.csv")
+
+
+def test_finished_models_that_are_not_named_are_said(told: dict[str, tuple[Layered, ...]]) -> None:
+    folder = told["all"][0].folder.parent
+    (said,) = (said for said in board_of(*told["all"], folder=folder).sentences if "Finished" in said)
+    assert HOSTILE in said
+    assert "three" in said
+    assert "guesser" not in said
+    assert not any("Finished" in said for said in board_of(*told["all"], *told["few"], folder=folder).sentences)
+
+
+def test_the_command_prints_it_and_keeps_a_board_that_it_cannot_replace(
+    cli: Cli, served: Endpoint, few: Path, tmp_path: Path
+) -> None:
+    command = ("functional", "--base-url", served.url, "--benchmark", f"worlds={few}", "--no-report", "--quiet")
+    done = cli(*command, "--run", "board", "--models", "one", UNREAD, "missing")
+    assert done.code == 1
+    assert max(len(line) for line in done.out.splitlines() if str(tmp_path) not in line) <= 100
+    assert done.err.count("unknown model 'missing'") == 1
+    assert done.out.count("unknown model 'missing'") == 1
+    assert "Served there" not in done.out, "the whole of it was said when it happened"
+    page = tmp_path / "runs/board" / PAGE
+    before = page.read_bytes()
+    again = cli(*command, "--run", "board", "--models", "missing")
+    assert again.code == 1
+    assert "is left as it was" in again.out
+    assert page.read_bytes() == before
+    alone = cli(*command, "--run", "board", "--models", UNREAD)
+    assert alone.code == 1, "more than one in ten replies could not be read"
+    assert "Finished in the same folder" in alone.out
+
+
+def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: Path) -> None:
     def stopped(options: EvalOptions, servers: Servers) -> EvalResult:
         raise StoppedError("stopped", 130)
 
     endpoint.models = ["one", "two"]
-    wishes = {name: wish(endpoint, tmp_path, name, 8) for name in ("one", "two")}
+    wishes = {name: wish(endpoint, tmp_path, name, few) for name in ("one", "two")}
+    said: list[str] = []
     with pytest.raises(StoppedError):
-        carry_out_all(wishes, Doing(stopped, looked), report=False)
+        carry_out_all(wishes, Doing(stopped, looked, said.append), report=False)
+    assert [line for line in said if line.startswith("model")] == ["model 1 of 2: one"]
+
+
+def test_a_wide_table_needs_no_scrolling(browser: Any, told: dict[str, tuple[Layered, ...]], tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.goto(write(board_of(*told["all"], told["few"][0]), tmp_path)[-1].as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    ends = page.evaluate("[...document.querySelectorAll('td')].map(one => one.getBoundingClientRect().right)")
+    assert max(ends) <= 400

@@ -208,8 +208,7 @@ def test_several_models_are_queued_and_only_what_is_comparable_is_ranked(
     assert {"p_first", "rank_low", "rank_high", "ftom_bs_low"} <= set(ranked.columns)
     assert not (folder / "leaderboard_ftom.csv").exists(), "no model has all three layers"
     apart = pl.read_csv(folder / "not_ranked.csv")
-    assert set(apart.filter(pl.col("table") == "leaderboard_ftom")["model"]) == {"first", "second"}
-    assert apart.filter(model="missing").height == 1
+    assert list(apart["model"]) == ["missing"], "that no model has a mechanism is said once"
     page = (folder / "leaderboard.html").read_text("utf-8")
     assert "second" in page
     assert "<script" not in page
@@ -230,7 +229,7 @@ def test_models_that_are_measured_alike_are_ranked_by_all_three_layers(
     endpoint.models = ["mapped", "shared"]
     command = ("functional", "--models", "shared", "mapped", "--base-url", endpoint.url, "--run", "board", "--quiet")
     command += ("--weights", f"mapped={weights}", "--weights", f"shared={tmp_path / 'shared'}", "--items", items)
-    done = cli(*command, "--benchmark", worlds, *LIMIT, *INSIDE, "--no-report")
+    done = cli(*command, "--benchmark", worlds, "--limit", 120, *INSIDE, "--no-report")  # of eight stories
     assert done.code == 0, done.err
     folder = tmp_path / "runs/board"
     ranked = pl.read_csv(folder / "leaderboard_ftom.csv")

@@ -255,26 +255,40 @@ def _carry_out(wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
 
 def _carry_out_all(wishes: Mapping[str, Wish], wish: Wish, *, report: bool, opened: bool, quiet: bool) -> int:
     """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
-    from tomserve.api.board import boards, carry_out_all, write
-    from tomserve.reporting import tables
+    from tomserve.api.board import boards, carry_out_all
+    from tomserve.api.boardpage import PAGE, show, write
+    from tomserve.content.files import one_line
     from tomserve.runs.runfolder import run_path
 
-    screen = console()
+    screen = _narrowed(console())
     queue = carry_out_all(wishes, doing(screen, quiet=quiet), report=report)
-    found = boards(queue, wish.formula)
-    tables.show(found, screen)
     folder = run_path(next(iter(wishes.values())).run or "").parent
-    written = write(found, folder)
     code = 0
-    for told in queue.done:
-        screen.print(f"{told.model}: {told.report or told.folder}", soft_wrap=True, markup=False)
-        code = max(code, code_of(told, screen))
-    screen.print(f"leaderboard: {written[-1]}", soft_wrap=True, markup=False)
-    if opened:
-        typer.launch(str(written[-1].resolve()))
-    for name, error in queue.failed.items():
-        screen.print(f"not measured: {name} ({error})", soft_wrap=True, markup=False)
+    if queue.done:
+        board = boards(queue, wish.formula, folder)
+        code = int(bool(board.unread))
+        show(board, screen)
+        page = write(board, folder)[-1]
+        for told in queue.done:
+            place = told.report or told.folder
+            screen.print(f"{one_line(told.model)}: {place}", soft_wrap=True, markup=False)
+            code = max(code, code_of(told, screen))
+        screen.print(f"leaderboard: {page}", soft_wrap=True, markup=False)
+        if opened:
+            typer.launch(str(page.resolve()))
+    else:
+        before = f"; {folder / PAGE} is left as it was" if (folder / PAGE).exists() else ""
+        screen.print(f"no leaderboard, as no model could be measured{before}", soft_wrap=True, markup=False)
+    if queue.failed:
+        screen.print(f"not measured: {', '.join(map(one_line, queue.failed))}", soft_wrap=True, markup=False)
     return 1 if queue.failed else code
+
+
+def _narrowed(screen: Console) -> Console:
+    """The console, which in a file or a pipe is no wider than a reader's screen, as a leaderboard is sentences, too."""
+    from rich.console import Console as Screen
+
+    return screen if screen.is_terminal else Screen(width=100, highlight=False)
 
 
 def code_of(told: Layered, screen: Console) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -102,10 +103,26 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
         return latex.render(frame, layout)
     if form == "md":
         head = ["| " + " | ".join(frame.columns) + " |", "|" + "---|" * frame.width]
-        escape = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
-        rows = ["| " + " | ".join(cell(value).translate(escape) for value in row) + " |" for row in frame.iter_rows()]
+        rows = ["| " + " | ".join(markdown(cell(value)) for value in row) + " |" for row in frame.iter_rows()]
         return "\n".join([*head, *rows]) + "\n"
     raise ConfigError(one_of("format", form, FORMATS))
+
+
+def markdown(text: str) -> str:
+    r"""The text so that it stays within one line of Markdown, or one cell of a table, and is no link and no HTML there.
+
+    >>> markdown("[m](javascript:x)|<b>")
+    '\\[m\\](javascript:x)\\|&lt;b>'
+    """
+    return re.sub(_HIDDEN, "\N{REPLACEMENT CHARACTER}", text).translate(_MARKDOWN)
+
+
+_MARKDOWN = str.maketrans(
+    {"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]": "\\]", "\n": " ", "\r": " ", "\t": " "}
+)
+
+_HIDDEN = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+"""What a terminal that prints a file would obey, and what turns the direction of text: no table needs them."""
 
 
 def render_all(
@@ -142,11 +159,13 @@ def _spelled(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inert(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with an apostrophe before each text that a spreadsheet would otherwise run as a formula."""
-    strings = [name for name, kind in frame.schema.items() if kind == pl.String]
-    return frame.with_columns(
-        pl.when(pl.col(name).str.contains(r"^[=+\-@\t\r]")).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
-        for name in strings
+    """The frame without hidden characters, and with an apostrophe before each text that a spreadsheet would otherwise
+    run as a formula; some do so behind blanks, too."""
+    strings = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
+    shown = frame.with_columns(text.str.replace_all(_HIDDEN, "\N{REPLACEMENT CHARACTER}") for text in strings)
+    formula = r"^(?:\s*[=+\-@＝＋－＠]|[\t\r])"  # wide letters, too, which some spreadsheets take alike
+    return shown.with_columns(
+        pl.when(text.str.contains(formula)).then("'" + text).otherwise(text).name.keep() for text in strings
     )
 
 
