@@ -274,6 +274,7 @@ def test_models_and_weights_that_do_not_fit_are_refused_in_one_line(cli: Cli) ->
         (("--models", "a", "b", "--weights", "./x"), "expected MODEL=DIR"),
         (("--models", "a", "b", "--weights", "c=./x"), "unknown model 'c'"),
         (("--models", "a", "--model", "b"), "both given"),
+        (("--models", "a", "b", "--weights", "b=./nowhere"), "b: ./nowhere"),
         (("a",), "surplus word"),
         (("--weights", "a", "--weights", "b"), "more than once"),
     ):

@@ -14,9 +14,9 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.api.boardfacts import Facts, alike, beside, difference, facts, lacks, listed, short
-from tomserve.api.layering import REPORT, Doing, Layered, Wish, analysed, carry_out
+from tomserve.api.layering import REPORT, Doing, Layered, Wish, analysed, carry_out, check
 from tomserve.content.files import one_line
-from tomserve.errors import StoppedError, TomserveError
+from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.stats.functional import Formula
 from tomserve.studies import Analysis
 from tomserve.studies.combining import combined
@@ -70,8 +70,14 @@ class Board:
 def carry_out_all(wishes: Mapping[str, Wish], doing: Doing, *, report: bool = True) -> Queue:
     """Carry out the wishes one after the other; one that fails does not stop the others.
 
-    wishes: by the name of the model. Raises StoppedError where somebody stops it; repeated, it goes on.
+    wishes: by the name of the model. Raises StoppedError where somebody stops it; repeated, it goes on. Raises
+    ConfigError, before anything is asked, for what cannot be wished of one of them.
     """
+    for name, wish in wishes.items():
+        try:
+            check(wish)
+        except ConfigError as error:
+            raise ConfigError(f"{one_line(name)}: {error}") from None
     done, failed = [], {}
     for number, (name, wish) in enumerate(wishes.items(), 1):
         doing.part(f"model {number} of {len(wishes)}: {one_line(name)}")

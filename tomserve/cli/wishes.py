@@ -42,9 +42,9 @@ def several(wish: Wish, models: Sequence[str], weights: Sequence[str], *, one: s
         asking = replace(wish.asking, model=name, base_urls=(url,) if url else wish.asking.base_urls)
         folder = default_name("model", name).removeprefix("model-")
         own = NO_WEIGHTS if without else of.pop(name, None)
-        # How to measure inside concerns those alone whose weights are named, where any are.
-        inside = {} if own or not weights or not asking.base_urls else {"inside": Settings(), "on": On()}
-        found[name] = replace(wish, asking=asking, weights=own, run=f"{run.rstrip('/')}/{folder}", **inside)
+        found[name] = replace(wish, asking=asking, weights=own, run=f"{run.rstrip('/')}/{folder}")
+        if not own and weights and asking.base_urls:  # how to measure inside concerns those whose weights are named
+            found[name] = replace(found[name], inside=Settings(), on=On())
     if of:
         raise ConfigError(f"--weights: {one_of('model', next(iter(of)), found)}")
     if len({each.run for each in found.values()}) < len(found):
