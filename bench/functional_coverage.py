@@ -132,9 +132,9 @@ COPIED = 0.9
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of two models: the shares of the replications in which the interval of the difference of FToM_BS holds
-    its truth, in which it leaves out 0 (wrong where both are equal), and in which the first is first with more than
-    .975 (sure); the mean probability that it is first; and the first two of percentile intervals."""
+    """What became of two models: the shares of the replications in which the interval of the difference of FToM_BS
+    holds its truth, in which it leaves out 0 (wrong where both are equal), and in which the first is first with more
+    than .975 (sure); the mean probability that it is first; and the first two of percentile intervals."""
 
     holds: float
     wrong: float
