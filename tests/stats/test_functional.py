@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.layers import KINDS, M, behaviour, names, stability
 from tomserve.stats.corrected import task_mean
 from tomserve.stats.functional import (
     FTOM_1,
@@ -27,24 +28,6 @@ from tomserve.stats.layers import Behaviour, Mechanism, Stability
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import again, selected
 from tomserve.stats.stability import weighted_share
-
-KINDS = ("T1", "T2", "T3", "T4")
-M = 60
-
-
-def names(count: int = M, each: int = 1) -> np.ndarray:
-    return np.array([f"s{number:03d}" for number in range(count)]).repeat(each)
-
-
-def behaviour(share: float = 0.8, seed: int = 0, count: int = M) -> Behaviour:
-    """Two questions of two tasks a scenario; chance is 1/2 in one task and 1/4 in the other."""
-    right = np.random.default_rng(seed).random(2 * count) < share
-    return Behaviour(right, np.tile([0.5, 0.25], count), np.tile(["a", "b"], count), names(count, 2))
-
-
-def stability(kept: float = 0.9, seed: int = 1, count: int = M, kinds: tuple[str, ...] = KINDS) -> Stability:
-    same = np.random.default_rng(seed).random(len(kinds) * count) < kept
-    return Stability(same, np.tile(kinds, count), names(count, len(kinds)), KINDS)
 
 
 def mechanism(works: float = 0.7, control: float = 0.1, ceiling: float = 0.9, seed: int = 2, **more: Any) -> Mechanism:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.stats.test_functional import KINDS, M, behaviour, names, stability
+from tests.helpers.layers import KINDS, M, behaviour, names, stability
 from tomserve.stats.functional import Layers, Scored, score
 from tomserve.stats.layers import Stability
 from tomserve.stats.proportions import Interval, square_and_add
