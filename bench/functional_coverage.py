@@ -1,8 +1,8 @@
 """Simulates what the intervals of the score over three layers are worth: how often they hold the truth.
 
-    python bench/functional_coverage.py                       # everything, about ten minutes on one core
+    python bench/functional_coverage.py                       # everything, about six minutes on one core
     python bench/functional_coverage.py --replications 20     # less, with more Monte-Carlo error
-    python bench/functional_coverage.py --only pairs          # only differences and ranks, about five minutes
+    python bench/functional_coverage.py --only pairs          # only differences and ranks, about three minutes
 
 Models of known behaviour answer questions about 24, 60 or 120 scenarios, with variants of each, and moves of a state
 flip their answers in some cells of layer and strength, more often than controls do. How easy a scenario is shifts all
@@ -132,7 +132,7 @@ COPIED = 0.9
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of two models: the shares of the replications in which the interval of the difference of FToM_BS
+    """What became of two models: the shares of the replications in which the interval of the difference of their scores
     holds its truth, in which it leaves out 0 (wrong where both are equal), and in which the first is first with more
     than .975 (sure); the mean probability that it is first; and the first two of percentile intervals."""
 
@@ -145,20 +145,29 @@ class Pair:
 
 
 def pairs_of(
-    names: tuple[str, str], scenarios: int, replications: int, *, copied: float = 0.0, weights: int = DRAWS
+    names: tuple[str, str],
+    scenarios: int,
+    replications: int,
+    *,
+    part: str = "ftom_bs",
+    copied: float = 0.0,
+    weights: int = DRAWS,
 ) -> Pair:
-    """Ask two models about the same scenarios. copied: the share of answers that the second has from the first."""
+    """Ask two models about the same scenarios. part: the score that is compared. copied: the share of answers that the
+    second has from the first."""
     one, other = names
     rng = np.random.default_rng([scenarios, round(100 * copied), *map(ord, one + other)])
-    true = truth(ANSWERERS[one])["ftom_bs"] - truth(ANSWERERS[other])["ftom_bs"]
+    true = truth(ANSWERERS[one])[part] - truth(ANSWERERS[other])[part]
     rows = []
     for _ in range(replications):
         ease = rng.normal(size=scenarios)
-        first, second = (replace(drawn(rng, ANSWERERS[name], scenarios, ease), c=None) for name in (one, other))
+        first, second = (drawn(rng, ANSWERERS[name], scenarios, ease) for name in (one, other))
+        if part == "ftom_bs":
+            first, second = replace(first, c=None), replace(second, c=None)
         second = _copy(rng, first, second, copied)
         found = score({"x": first, "y": second}, draws=weights)
-        draws = {name: each.draws["ftom_bs"] for name, each in found.items()}
-        both = compared({name: each.ftom_bs for name, each in found.items()}, draws)
+        draws = {name: each.draws[part] for name, each in found.items()}
+        both = compared({name: getattr(each, part) for name, each in found.items()}, draws)
         low, high, p = both.low[0, 1], both.high[0, 1], both.rank_probabilities()["x"][0]
         below, above = np.quantile(draws["x"] - draws["y"], (0.025, 0.975))
         used = low <= true <= high, not low <= 0 <= high, p > 0.975, p
@@ -185,19 +194,21 @@ def pairs(replications: int) -> bool:
     low = TARGET - ERRORS * math.sqrt(TARGET * (1 - TARGET) / replications)
     most = 0.05 + ERRORS * math.sqrt(0.05 * 0.95 / replications)
     titles = ("holds", "not 0", ">.975", "p 1st", "[perc. holds]", "[perc. not 0]")
-    print(f"{'pair':42} {'scenarios':>9} " + " ".join(f"{title:>6}" for title in titles))
-    for names in PAIRS:
-        alike = names[0] == names[1]
-        for copied in (0.0, COPIED) if alike else (0.0,):
-            for scenarios in SCENARIOS:
-                found = pairs_of(names, scenarios, replications, copied=copied)
-                bad = found.holds < low or (alike and found.sure > most)
-                passed &= not bad
-                name = f"{names[0]}, {'a copy' if copied else 'its equal' if alike else names[1]}"
-                told = (found.holds, found.wrong, found.sure, found.first)
-                shown = " ".join(f"{value:6.3f}" for value in told)
-                former = f"{found.percentile_holds:13.3f} {found.percentile:13.3f}"
-                print(f"{name:42} {scenarios:9} {shown} {former}{'  BAD' if bad else ''}", flush=True)
+    print(f"{'score':7} {'pair':42} {'scenarios':>9} " + " ".join(f"{title:>6}" for title in titles))
+    alike = [names for names in PAIRS if names[0] == names[1]]
+    cases = [(names, "ftom_bs", 0.0) for names in PAIRS] + [(names, "ftom_bs", COPIED) for names in alike]
+    cases += [(names, "ftom", 0.0) for names in PAIRS if "guesses" not in names]
+    for names, part, copied in cases:
+        equal = names[0] == names[1]
+        for scenarios in SCENARIOS:
+            found = pairs_of(names, scenarios, replications, part=part, copied=copied)
+            bad = found.holds < low or (equal and found.sure > most)
+            passed &= not bad
+            name = f"{names[0]}, {'a copy' if copied else 'its equal' if equal else names[1]}"
+            told = (found.holds, found.wrong, found.sure, found.first)
+            shown = " ".join(f"{value:6.3f}" for value in told)
+            former = f"{found.percentile_holds:13.3f} {found.percentile:13.3f}"
+            print(f"{part:7} {name:42} {scenarios:9} {shown} {former}{'  BAD' if bad else ''}", flush=True)
     return passed
 
 

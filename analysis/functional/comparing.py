@@ -18,7 +18,8 @@ import polars as pl
 from tomserve.causal.flips import Measured
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT
 from tomserve.content import digest
-from tomserve.stats.functional import FEW_SCENARIOS, LAYERS, Scored
+from tomserve.stats.functional import LAYERS, Scored
+from tomserve.stats.layers import FEW_SCENARIOS
 from tomserve.stats.proportions import Interval
 from tomserve.studies.contrasts import Record
 

@@ -117,9 +117,9 @@ def layers(found: Gathered) -> Iterator[Record]:
                 if row.get(figure) is not None:
                     yield {**key, **strategy, "figure": figure, "value": float(row[figure]), "low": low, "high": high}
     for model, own in found.models.items():
-        for (benchmark, strategy), part in _guessed(found, model) if own.b is not None else ():
-            told = {"layer": B_NAME, "model": model, "benchmark": benchmark, "strategy": strategy, "of": None}
-            yield {**told, "figure": "b_guesser", "value": part, "low": None, "high": None}
+        for (benchmark, name), value in _guessed(found, model) if own.b is not None else ():
+            told = {"layer": B_NAME, "model": model, "benchmark": benchmark, "strategy": name, "of": None}
+            yield {**told, "figure": "b_guesser", "value": value, "low": None, "high": None}
 
 
 def _guessed(found: Gathered, model: str) -> Iterator[tuple[tuple[str, str], float]]:

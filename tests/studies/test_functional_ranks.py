@@ -16,7 +16,7 @@ from tests.helpers.functional_tables import KINDS, answers, share
 from tests.helpers.measured_tables import measured
 from tomserve.stats.corrected import guesser
 from tomserve.stats.functional import FTOM_1, Formula, Scored, weighted
-from tomserve.stats.proportions import Interval
+from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.studies import Context
 from tomserve.studies.combining import combined
 
@@ -182,7 +182,7 @@ def test_a_layer_most_of_whose_replies_are_lacking_is_not_computed(status: str, 
 
 def test_a_score_of_zero_is_none_that_is_missing() -> None:
     zero = Interval(0.0, 0.0, 0.1, "")
-    nothing = Interval(*[float("nan")] * 3, "")
+    nothing = Interval(*UNDEFINED, "")
 
     def of(ftom: Interval, ftom_bs: Interval) -> Scored:
         return Scored(zero, zero, zero, ftom, ftom_bs, 0.0, 1.0, {}, {})
@@ -192,13 +192,22 @@ def test_a_score_of_zero_is_none_that_is_missing() -> None:
     assert [row["model"] for row in counting.by_model(found, scored)] == ["c", "b", "a"]
 
 
+def known(b: float, c: float, s: float) -> Scored:
+    """A model whose layers are known."""
+
+    def near(value: float) -> Interval:
+        return Interval(value, value - 0.1, value + 0.1, "")
+
+    full, without = near(FTOM_1.full(b, c, s)), near(FTOM_1.without_c(b, s))
+    return Scored(near(b), near(c), near(s), full, without, 0.0, 1.0, {"ftom": np.zeros(2), "ftom_bs": np.zeros(2)}, {})
+
+
 def test_the_ranking_of_the_formula_is_always_listed() -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
         made = {}
         for place, (b, c, s) in enumerate(0.6 + 0.05 * rng.standard_normal((7, 3))):
-            parts = [Interval(x, x - 0.1, x + 0.1, "") for x in (b, c, s, FTOM_1.full(b, c, s), FTOM_1.without_c(b, s))]
-            made[f"m{place}"] = Scored(*parts, 0.0, 1.0, {"ftom": np.zeros(2), "ftom_bs": np.zeros(2)}, {})
+            made[f"m{place}"] = known(b, c, s)
         listed = list(counting.sensitivity({"ftom": comparing.Group(made)}))
         assert len(listed) <= counting.MOST
         (now,) = (row for row in listed if row["at_these_weights"])
