@@ -27,20 +27,23 @@ _LAYERS = (
     "survive T1 to T4. "
 )
 _FTOM_1 = (
-    "FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only score that ranks all "
-    "models. "
+    "FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only score that ranks "
+    "models with and without C together. "
 )
 _WEIGHTED = (
     "FToM: their sum with the weights of B, C and S that its name says, only where all are known; FToM_BS: that of B "
-    "and S with their weights over their sum, the only one that ranks all models. Neither is comparable with ftom-1. "
+    "and S with their weights over their sum, the only one that ranks models with and without C together. Neither is "
+    "comparable with ftom-1. "
 )
 _SCORE = "Below each its 95% interval over scenarios. ?: not known; the reasons stand in the warnings."
 _RANKS = (
-    "p 1st: probability of the first rank over scenarios weighted anew; ranks: the middle 95% of them. Only ftom_bs "
-    "ranks models with and without C together."
+    "p 1st: probability of the first rank for further scenarios; ranks: the middle 95% of them. Only models that were "
+    "asked and measured alike are ranked, and only ftom_bs ranks models with and without C together."
 )
 _WEIGHTS = "share: of all possible weights of the layers, for which this ranking holds; now: by the formula's weights."
-_SWAPS = "ahead: over scenarios, the probability that A is above B; weights: the share of all weights for which it is."
+_SWAPS = (
+    "p ahead: probability that A is above B for further scenarios; weights: the share of all weights for which it is."
+)
 _COT = "Right with reasoning minus right without, over all tasks, in points, with its 95% interval."
 
 
