@@ -1,15 +1,21 @@
 """Simulates what the intervals of the score over three layers are worth: how often they hold the truth.
 
-    python bench/functional_coverage.py                       # everything, under three minutes on one core
+    python bench/functional_coverage.py                       # everything, about six minutes on one core
     python bench/functional_coverage.py --replications 20     # less, with more Monte-Carlo error
+    python bench/functional_coverage.py --only pairs          # only differences and ranks, about three minutes
 
 Models of known behaviour answer questions about 24, 60 or 120 scenarios, with variants of each, and moves of a state
 flip their answers in some cells of layer and strength, more often than controls do. How easy a scenario is shifts all
 three layers at once, so that they depend on each other. The truth of C is adjusted/ceiling at the best cell. The first
 rows are the functions that make the study's tables (tomserve.stats.functional), with the weights of scenarios drawn in
 either way; methods in brackets were tried and left: percentiles of the same draws, and Student's t times their spread.
-The exit code is 1 where an interval that is used holds the truth in less than .93 of the draws, by more than 2.5
-Monte-Carlo errors.
+Then two models answer about the same scenarios. How often does the interval of their difference hold its truth, and how
+often is one of them called first with more than .975: the wrong one, or either where both are equally good? Where they
+are equal, a copy in nine of ten answers is tried as well. [percentile] is the interval of the drawn differences, which
+was used before.
+
+The exit code is 1 where an interval that is used holds the truth in less than .93 of the draws, or where one of two
+equal models is called first in more than .05 for each side, by more than 2.5 Monte-Carlo errors.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import argparse
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
@@ -28,6 +34,7 @@ from scipy.stats import t as student
 
 from tomserve.stats.functional import FTOM_1, Layers, Scored, score
 from tomserve.stats.layers import Behaviour, Mechanism, Stability
+from tomserve.stats.ranks import compared
 
 Array = npt.NDArray[np.float64]
 SCENARIOS = (24, 60, 120)
@@ -66,9 +73,9 @@ def chances(of: float, ease: Array, spread: float) -> Array:
     return np.asarray(expit(math.log(of / (1 - of)) + spread * ease), dtype=float)
 
 
-def drawn(rng: np.random.Generator, of: Answerer, scenarios: int) -> Layers:
-    """The layers of one model that was asked once."""
-    ease = rng.normal(size=scenarios)
+def drawn(rng: np.random.Generator, of: Answerer, scenarios: int, ease: Array | None = None) -> Layers:
+    """The layers of one model that was asked once. ease: of the scenarios, where another model was asked the same."""
+    ease = rng.normal(size=scenarios) if ease is None else ease
     names = np.array([f"s{number:04d}" for number in range(scenarios)])
     right = np.concatenate([rng.random(scenarios) < chances(share, ease, of.spread) for share in of.right])
     b = Behaviour(right, np.repeat(CHANCE, scenarios), np.repeat(TASKS, scenarios), np.tile(names, len(TASKS)))
@@ -114,11 +121,113 @@ def intervals(found: Scored, scenarios: int, weights: str) -> Iterator[tuple[str
             yield part, f"[t, {weights}]", max(0.0, own.estimate - half), min(1.0, own.estimate + half)
 
 
+PAIRS = (
+    *(("nearly perfect", "nearly perfect"), ("good", "good"), ("guesses", "guesses")),
+    *(("nearly perfect", "good"), ("good", "reproduced by a control")),
+)
+"""Two models that answer about the same scenarios, the better one first."""
+COPIED = 0.9
+"""The share of its answers that a copy has from the other."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What became of two models: the shares of the replications in which the interval of the difference of their scores
+    holds its truth, in which it leaves out 0 (wrong where both are equal), and in which the first is first with more
+    than .975 (sure); the mean probability that it is first; and the first two of percentile intervals."""
+
+    holds: float
+    wrong: float
+    sure: float
+    first: float
+    percentile_holds: float
+    percentile: float
+
+
+def pairs_of(
+    names: tuple[str, str],
+    scenarios: int,
+    replications: int,
+    *,
+    part: str = "ftom_bs",
+    copied: float = 0.0,
+    weights: int = DRAWS,
+) -> Pair:
+    """Ask two models about the same scenarios. part: the score that is compared. copied: the share of answers that the
+    second has from the first."""
+    one, other = names
+    rng = np.random.default_rng([scenarios, round(100 * copied), *map(ord, one + other)])
+    true = truth(ANSWERERS[one])[part] - truth(ANSWERERS[other])[part]
+    rows = []
+    for _ in range(replications):
+        ease = rng.normal(size=scenarios)
+        first, second = (drawn(rng, ANSWERERS[name], scenarios, ease) for name in (one, other))
+        if part == "ftom_bs":
+            first, second = replace(first, c=None), replace(second, c=None)
+        second = _copy(rng, first, second, copied)
+        found = score({"x": first, "y": second}, draws=weights)
+        draws = {name: each.draws[part] for name, each in found.items()}
+        both = compared({name: getattr(each, part) for name, each in found.items()}, draws)
+        low, high, p = both.low[0, 1], both.high[0, 1], both.rank_probabilities()["x"][0]
+        below, above = np.quantile(draws["x"] - draws["y"], (0.025, 0.975))
+        used = low <= true <= high, not low <= 0 <= high, p > 0.975, p
+        rows.append((*used, below <= true <= above, not below <= 0 <= above))
+    return Pair(*map(float, np.mean(rows, axis=0)))
+
+
+def _copy(rng: np.random.Generator, first: Layers, second: Layers, share: float) -> Layers:
+    """The second model with so large a share of the first one's answers."""
+
+    def mixed(mine: npt.ArrayLike, theirs: npt.ArrayLike) -> Array:
+        return np.where(rng.random(np.shape(mine)) < share, theirs, mine)
+
+    if first.b is None or first.s is None or second.b is None or second.s is None:
+        return second
+    b = replace(second.b, right=mixed(second.b.right, first.b.right))
+    return replace(second, b=b, s=replace(second.s, same=mixed(second.s.same, first.s.same)))
+
+
+def pairs(replications: int) -> bool:
+    """Print what becomes of two models; whether the intervals that are used hold the truth often enough, and equal
+    models are seldom called first."""
+    passed = True
+    low = TARGET - ERRORS * math.sqrt(TARGET * (1 - TARGET) / replications)
+    most = 0.05 + ERRORS * math.sqrt(0.05 * 0.95 / replications)
+    titles = ("holds", "not 0", ">.975", "p 1st", "[perc. holds]", "[perc. not 0]")
+    print(f"{'score':7} {'pair':42} {'scenarios':>9} " + " ".join(f"{title:>6}" for title in titles))
+    alike = [names for names in PAIRS if names[0] == names[1]]
+    cases = [(names, "ftom_bs", 0.0) for names in PAIRS] + [(names, "ftom_bs", COPIED) for names in alike]
+    cases += [(names, "ftom", 0.0) for names in PAIRS if "guesses" not in names]
+    for names, part, copied in cases:
+        equal = names[0] == names[1]
+        for scenarios in SCENARIOS:
+            found = pairs_of(names, scenarios, replications, part=part, copied=copied)
+            bad = found.holds < low or (equal and found.sure > most)
+            passed &= not bad
+            name = f"{names[0]}, {'a copy' if copied else 'its equal' if equal else names[1]}"
+            told = (found.holds, found.wrong, found.sure, found.first)
+            shown = " ".join(f"{value:6.3f}" for value in told)
+            former = f"{found.percentile_holds:13.3f} {found.percentile:13.3f}"
+            print(f"{part:7} {name:42} {scenarios:9} {shown} {former}{'  BAD' if bad else ''}", flush=True)
+    return passed
+
+
 def main() -> int:
     """Print how often each interval holds the truth; 1 where one that is used does so too seldom."""
     parser = argparse.ArgumentParser(description="Simulates what the intervals of the score are worth.")
     parser.add_argument("--replications", type=int, default=150)
-    replications = parser.parse_args().replications
+    parser.add_argument("--only", choices=("layers", "pairs"), help="only intervals of models, or only of differences")
+    chosen = parser.parse_args()
+    fine = True
+    if chosen.only != "pairs":
+        fine &= layers(chosen.replications)
+    if chosen.only != "layers":
+        fine &= pairs(chosen.replications)
+    return int(not fine)
+
+
+def layers(replications: int) -> bool:
+    """Print how often each interval of one model holds the truth; whether those that are used do so often enough."""
     began, failed, undefined = time.perf_counter(), 0, 0
     pooled: dict[tuple[str, str], list[float]] = {}
     worst: dict[tuple[str, str], tuple[float, str]] = {}
@@ -152,7 +261,7 @@ def main() -> int:
     seconds = time.perf_counter() - began
     cases = len(ANSWERERS) * len(SCENARIOS)
     print(f"{cases} cases of {replications} draws in {seconds:.0f} s; {undefined} intervals were undefined")
-    return int(failed > 0)
+    return not failed
 
 
 if __name__ == "__main__":

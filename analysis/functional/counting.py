@@ -10,23 +10,28 @@ import numpy.typing as npt
 import polars as pl
 
 from tomserve.scoring.samples import PEOPLE
-from tomserve.stats.corrected import task_mean
-from tomserve.stats.functional import FTOM_1, LAYERS, Formula, Scored, rank_probabilities
+from tomserve.stats.corrected import guesser, task_mean
+from tomserve.stats.functional import FTOM_1, LAYERS, Formula, Scored, score
 from tomserve.stats.proportions import Interval
-from tomserve.stats.simplex import rankings, swap
+from tomserve.stats.ranks import EQUAL, Compared, compared
+from tomserve.stats.simplex import Ranking, ranking_share, rankings, swap
 from tomserve.studies import people, tasks
 from tomserve.studies.contrasts import Record, codes
 
+from .comparing import BS, FULL, PARTS, Group, estimate, few
+from .replies import Replies, explained, questions, readable, variants
 from .rows import B_NAME, C_NAME, COUNTED, S_NAME, Gathered, again
 
 Floats = npt.NDArray[np.float64]
 
-FULL, BS = "ftom", "ftom_bs"
-"""The two scores: that of all layers, and that of behaviour and stability."""
-PARTS: Mapping[str, tuple[str, ...]] = {FULL: LAYERS, BS: ("b", "s")}
-"""The layers of each score."""
 MOST = 20
-"""So many rankings are listed at most."""
+"""So many rankings are listed at most, and that of the formula's own weights in any case."""
+
+
+def counted(found: Gathered, formula: Formula = FTOM_1) -> dict[str, Scored]:
+    """The layers and scores of each model; a layer most of whose replies failed or could not be read is missing."""
+    layers, why = readable(found)
+    return explained(score(layers, formula), why)
 
 
 def columns(name: str, found: Interval) -> Record:
@@ -48,17 +53,35 @@ def by_model(
         for name in (*LAYERS, FULL, BS):
             row |= columns(name, {**dict(zip(LAYERS, (one.b, one.c, one.s), strict=True)), FULL: one.ftom,
                                   BS: one.ftom_bs}[name])  # fmt: skip
+        behaviour = found.models[model].b if "b" not in one.lacking else None
+        row["b_guesser"] = _known(guesser(behaviour.chance, behaviour.task)) if behaviour is not None else None
+        row |= _replies(found, model)
         measured = found.measured.get(model)
         row |= {"adjusted": _known(one.adjusted), "ceiling": _known(one.ceiling)}
         row |= {"eligible": measured.chosen().height if measured is not None else None}
         row |= {f"no_{name}": one.lacking.get(name) for name in LAYERS}
         if why_no_c and measured is None:
             row["no_c"] = why_no_c
-        row |= {"t0_asked": again(found, model), "scenarios": _scenarios(found, model)}
+        row |= {"no_interval": few(one) if one.few else None}
+        row |= {"t0_asked": again(found, model)}
+        row |= {f"w_{name}": weight for name, weight in zip(LAYERS, formula.weights, strict=True)}
         row |= {"inputs": ", ".join(dict.fromkeys(each["run"] or "a table" for each in found.inputs
                                                   if each["model"] == model and each["counted"]))}  # fmt: skip
         rows.append(row)
-    yield from sorted(rows, key=lambda row: (-(row[FULL] or -1), -(row[BS] or -1), row["model"]))
+    yield from sorted(rows, key=lambda row: (*(_descending(row[name]) for name in (FULL, BS)), row["model"]))
+
+
+def _descending(value: float | None) -> float:
+    """Sorts the highest value first and a missing one last; a score of 0 is none that is missing."""
+    return math.inf if value is None else -value
+
+
+def _replies(found: Gathered, model: str) -> Record:
+    """How much was asked, and which shares of the counted replies failed or could not be read."""
+    asked = Replies.of(questions(found, model))
+    every = asked + Replies.of(variants(found, model))
+    row: Record = {"questions": asked.count, "scenarios": _scenarios(found, model)}
+    return row | {name: getattr(every, name) / every.count if every.count else None for name in ("failed", "unread")}
 
 
 def holds(one: Scored) -> str:
@@ -93,6 +116,18 @@ def layers(found: Gathered) -> Iterator[Record]:
                 low, high = _ends(figure, row)
                 if row.get(figure) is not None:
                     yield {**key, **strategy, "figure": figure, "value": float(row[figure]), "low": low, "high": high}
+    for model, own in found.models.items():
+        for (benchmark, name), value in _guessed(found, model) if own.b is not None else ():
+            told = {"layer": B_NAME, "model": model, "benchmark": benchmark, "strategy": name, "of": None}
+            yield {**told, "figure": "b_guesser", "value": value, "low": None, "high": None}
+
+
+def _guessed(found: Gathered, model: str) -> Iterator[tuple[tuple[str, str], float]]:
+    """B that a blind guesser has on average on the questions of each benchmark, where their chances are known."""
+    for (benchmark, strategy), part in questions(found, model).group_by("benchmark", "strategy", maintain_order=True):
+        value = guesser(part["chance"].cast(pl.Float64).to_numpy(), part["task"].to_numpy())
+        if math.isfinite(value):
+            yield (str(benchmark), str(strategy)), value
 
 
 _ENDS = {"over_rule": "over", "minus_floor": "minus", "accuracy": "ci"}
@@ -103,64 +138,69 @@ def _ends(figure: str, row: Record) -> tuple[float | None, float | None]:
     return row.get(f"{stem}_low"), row.get(f"{stem}_high")
 
 
-def _having(scored: Mapping[str, Scored], score: str) -> dict[str, Scored]:
-    return {model: one for model, one in scored.items() if score in one.draws}
+def _compared(group: Group, name: str) -> Compared:
+    own = group.ranked
+    scores = {model: estimate(one, name) for model, one in own.items()}
+    return compared(scores, {model: one.draws[name] for model, one in own.items()})
 
 
-def _estimate(one: Scored, score: str) -> float:
-    return (one.ftom if score == FULL else one.ftom_bs).estimate
-
-
-def ranking(scored: Mapping[str, Scored]) -> Iterator[Record]:
-    """The table `ranking`: for each score the rank of each model that has it, and how probable ranks are."""
-    for score in PARTS:
-        own = _having(scored, score)
+def ranking(groups: Mapping[str, Group]) -> Iterator[Record]:
+    """The table `ranking`: for each score the rank of each model that can be compared, and how probable ranks are.
+    Equal scores have one rank, and the next one follows after as many as there are."""
+    for name, group in groups.items():
+        own = group.ranked
         if len(own) < 2:
             continue
-        chances = rank_probabilities({model: one.draws[score] for model, one in own.items()})
-        order = sorted(own, key=lambda model: (-_estimate(own[model], score), model))
-        for rank, model in enumerate(order, 1):
+        chances = _compared(group, name).rank_probabilities()
+        values = {model: estimate(one, name).estimate for model, one in own.items()}
+        for model in sorted(own, key=lambda model: (-values[model], model)):
+            rank = 1 + sum(other > values[model] + EQUAL for other in values.values())
             shares = chances[model]
             ends = np.searchsorted(np.cumsum(shares), (0.025, 0.975 - 1e-12)) + 1
-            row: Record = {"score": score, "rank": rank, "model": model, "value": _estimate(own[model], score)}
+            row: Record = {"score": name, "rank": rank, "model": model, "value": values[model]}
             row |= {"p_first": float(shares[0]), "p_this_rank": float(shares[rank - 1])}
             row |= {"expected_rank": float(shares @ np.arange(1, len(own) + 1))}
             row |= {"rank_low": int(ends[0]), "rank_high": int(min(ends[1], len(own)))}
             yield row
 
 
-def sensitivity(scored: Mapping[str, Scored], formula: Formula = FTOM_1) -> Iterator[Record]:
-    """The table `sensitivity`: every ranking that some weights give, and for which share of all weights."""
-    for score, names in PARTS.items():
-        own = sorted(_having(scored, score))
+def sensitivity(groups: Mapping[str, Group], formula: Formula = FTOM_1) -> Iterator[Record]:
+    """The table `sensitivity`: the rankings that some weights give, and for which share of all weights. The ranking of
+    the formula's weights is among them however rare it is."""
+    for name, group in groups.items():
+        own, names = sorted(group.ranked), PARTS[name]
         if len(own) < 2:
             continue
-        parts = _estimates(scored, own, names)
+        parts = _estimates(group.ranked, own, names)
         now = tuple(np.argsort(-np.round(parts @ _weights(formula, names), 12), kind="stable").tolist())
-        for found in rankings(parts)[:MOST]:
-            yield {"score": score, "ranking": " > ".join(own[k] for k in found.order), "share": found.share,
-                   "at_these_weights": found.order == now}  # fmt: skip
+        found = rankings(parts)
+        of_formula = next((one for one in found if one.order == now), None) or Ranking(now, ranking_share(parts, now))
+        listed = found[:MOST] if of_formula in found[:MOST] else [*found[: MOST - 1], of_formula]
+        for one in listed:
+            yield {"score": name, "ranking": " > ".join(own[k] for k in one.order), "share": one.share,
+                   "at_these_weights": one.order == now}  # fmt: skip
 
 
-def swaps(scored: Mapping[str, Scored], formula: Formula = FTOM_1) -> Iterator[Record]:
-    """The table `swaps`: for each pair of models how often, over all weights, the one that is ahead is ahead."""
-    for score, names in PARTS.items():
-        own = sorted(_having(scored, score), key=lambda model: (-_estimate(scored[model], score), model))
+def swaps(groups: Mapping[str, Group], formula: Formula = FTOM_1) -> Iterator[Record]:
+    """The table `swaps`: for each pair of models the difference of their scores with its interval, and how often, over
+    all weights, the one that is ahead is ahead."""
+    for name, group in groups.items():
+        values = {model: estimate(one, name).estimate for model, one in group.ranked.items()}
+        own, names = sorted(values, key=lambda model: (-values[model], model)), PARTS[name]
         if len(own) < 2:
             continue
-        parts, weights = _estimates(scored, own, names), _weights(formula, names)
+        parts, weights, pairs = _estimates(group.ranked, own, names), _weights(formula, names), _compared(group, name)
         for first in range(len(own)):
             for second in range(first + 1, len(own)):
                 found = swap(parts, first, second, weights.tolist())
                 a, b = own[first], own[second]
-                gap = scored[a].draws[score] - scored[b].draws[score]
-                low, high = np.quantile(gap, (0.025, 0.975))
+                i, j = pairs.names.index(a), pairs.names.index(b)
                 near = found.nearest or (None,) * len(names)
                 yield {
-                    **{"score": score, "ahead": a, "behind": b, "difference": _estimate(scored[a], score)
-                       - _estimate(scored[b], score), "low": float(low), "high": float(high)},
-                    **{"p_ahead": float((gap > 0).mean() + (gap == 0).mean() / 2), "share_of_weights": found.share},
-                    **{f"equal_at_{name}": value for name, value in zip(names, near, strict=True)},
+                    **{"score": name, "ahead": a, "behind": b, "difference": values[a] - values[b]},
+                    **{"low": float(pairs.low[i, j]), "high": float(pairs.high[i, j])},
+                    **{"p_ahead": pairs.ahead(a, b), "share_of_weights": found.share},
+                    **{f"equal_at_{part}": value for part, value in zip(names, near, strict=True)},
                     "distance": _known(found.distance),
                 }  # fmt: skip
 

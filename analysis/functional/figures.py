@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import altair as alt
 import numpy as np
+import polars as pl
 
 from tomserve.causal.table import CONTROLS, PATCH, PPT
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.panels import AbsentError, Axis, drawn, rows_of, short_names, small_multiples, values_of
 from tomserve.reporting.html.svg import INK, PALETTE, draw
-from tomserve.stats.functional import FTOM_1
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
@@ -35,7 +35,8 @@ DIMENSIONS = Figure(
     "functional-dimensions",
     "Behaviour by dimension of mind",
     DETAIL,
-    "The share right, corrected for chance (0: a guesser, 1: always right), with its 95% interval.",
+    "The share right, corrected for chance, with its 95% interval; 1 is always right. A share below chance is drawn at "
+    "0, so that 0 is chance or worse, and a blind guesser lies a little above 0 where a dimension has few questions.",
     ("by_dimension",),
 )
 VARIANTS = Figure(
@@ -59,12 +60,19 @@ WEIGHTS = Figure(
     "Which model is first, by the weights of the layers",
     SCORE,
     "Every point of the triangle is a way to weigh behaviour (bottom left), mechanism (top) and stability (bottom "
-    "right), and its colour and shape say which model is first with these weights; the cross marks .5, .3, .2. Only "
-    "models with all three layers are compared. Where the border runs close to the cross, the weights decide and not "
-    "the models.",
-    ("score", "sensitivity"),
+    "right), and its colour and shape say which model is first with these weights; the cross marks those of the "
+    "formula. Only models that have all three layers and a rank are compared. Where the border runs close to the "
+    "cross, the weights decide and not the models.",
+    ("score", "ranking", "sensitivity"),
 )
-PARTS = {"b": "behaviour B", "c": "mechanism C", "s": "stability S", "ftom": "FToM", "ftom_bs": "FToM_BS"}
+PARTS = {
+    "b": ("behaviour B", "corrected for chance"),
+    "c": ("mechanism C", "share of the ceiling"),
+    "s": ("stability S", "answered alike"),
+    "ftom": ("FToM", "weighted sum of B, C and S"),
+    "ftom_bs": ("FToM_BS", "weighted sum of B and S"),
+}
+"""Each part with the titles of its panel and of its axis."""
 MOST_LAYERS = 24
 """So many layers of a network are drawn; of more, these are spread evenly."""
 STEP = 24
@@ -93,14 +101,14 @@ def _layers(tables: Tables) -> Figure:
     rows = rows_of(tables, "score", "model b c s ftom ftom_bs")
     names = short_names(values_of(rows, "model"))
     panels: list[Panel] = []
-    for place, (part, title) in enumerate(PARTS.items()):
+    for place, (part, (title, axis)) in enumerate(PARTS.items()):
         marks = [
             Point(names[str(row["model"])], title, value, finite(row[f"{part}_low"]), finite(row[f"{part}_high"]))
             for row in rows
             if (value := finite(row[part])) is not None
         ]
         if marks:
-            chart = points(marks, list(names.values()), [title], (0.0, 1.0), [], title, first=place)
+            chart = points(marks, list(names.values()), [title], (0.0, 1.0), [], axis, first=place)
             panels.append(_panel(LAYERS, title, chart, marks, len(panels)))
     return replace(LAYERS, panels=tuple(panels))
 
@@ -163,9 +171,11 @@ def _at(rows: Sequence[Row], layer: int, series: Sequence[str]) -> list[Point]:
 
 def _weights(tables: Tables) -> Figure:
     """The triangle of weights; each point has the colour and the shape of the model that is first there."""
-    rows = [row for row in rows_of(tables, "score", "model b c s ftom") if finite(row["ftom"]) is not None]
+    ranked = {str(row["model"]) for row in tables.get("ranking", pl.DataFrame()).to_dicts() if row["score"] == "ftom"}
+    needed = "model b c s w_b w_c w_s"
+    rows = [row for row in rows_of(tables, "score", needed) if str(row["model"]) in ranked]
     if len(rows) < 2:
-        raise AbsentError("fewer than two models have all three layers")
+        raise AbsentError("fewer than two models have all three layers and can be compared")
     names = short_names([str(row["model"]) for row in rows])
     parts = np.array([[finite(row[name]) or 0.0 for name in "bcs"] for row in rows])
     data = []
@@ -175,10 +185,13 @@ def _weights(tables: Tables) -> Figure:
             first = list(names.values())[int((parts @ weights).argmax())]
             data.append({**_place(weights.tolist()), "first": first})
     said = {name: sum(row["first"] == name for row in data) for name in names.values()}
-    chart = _triangle(data, [name for name, count in said.items() if count])
+    of_formula = [float(str(rows[0][f"w_{name}"])) for name in "bcs"]
+    chart = _triangle(data, [name for name, count in said.items() if count], of_formula)
     label = f"{WEIGHTS.title}. " + "; ".join(f"{name} is first at {count} of {len(data)} points"
                                              for name, count in said.items()) + "."  # fmt: skip
-    return replace(WEIGHTS, panels=(Panel("weights", draw(chart, label, f"{WEIGHTS.name}-0")),))
+    told = ", ".join(np.format_float_positional(w, unique=True, min_digits=1).removeprefix("0") for w in of_formula)
+    caption = WEIGHTS.caption.replace("those of the formula", f"those of the formula ({told})")
+    return replace(WEIGHTS, caption=caption, panels=(Panel("weights", draw(chart, label, f"{WEIGHTS.name}-0")),))
 
 
 def _place(weights: Sequence[float]) -> Mapping[str, float]:
@@ -187,7 +200,8 @@ def _place(weights: Sequence[float]) -> Mapping[str, float]:
     return {"x": s + c / 2, "y": c}
 
 
-def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str]) -> alt.LayerChart:
+def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str], cross_at: Sequence[float]) -> alt.LayerChart:
+    """The chart. data: the points with the model that is first. cross_at: the formula's weights of B, C and S."""
     shapes = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"]
     x = alt.X("x:Q", scale=alt.Scale(domain=[-0.1, 1.1], nice=False), axis=None)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[-0.12, 1.1], nice=False), axis=None)
@@ -195,7 +209,7 @@ def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str]) -> al
     colour = alt.Color("first:N", scale=alt.Scale(domain=list(series), range=list(PALETTE)[: len(series)]), legend=key)
     shape = alt.Shape("first:N", scale=alt.Scale(domain=list(series), range=shapes[: len(series)]), legend=key)
     dots = alt.Chart(alt.InlineData(values=[dict(row) for row in data])).mark_point(filled=True, size=46, opacity=0.9)
-    at = alt.Chart(alt.InlineData(values=[dict(_place(FTOM_1.weights))]))
+    at = alt.Chart(alt.InlineData(values=[dict(_place(cross_at))]))
     cross = at.mark_point(shape="cross", size=170, filled=True, color=INK, stroke="white", opacity=1)
     corners = [("behaviour", (1, 0, 0), 14), ("mechanism", (0, 1, 0), -12), ("stability", (0, 0, 1), 14)]
     layers = [dots.encode(x=x, y=y, color=colour, shape=shape), cross.encode(x=x, y=y)]

@@ -9,6 +9,7 @@ score          B, C, S, FToM and FToM_BS of each model, with intervals
 layers         the figures of each layer as its own study has them
 by_dimension, by_task, by_variant, by_layer   the layers in detail
 ranking, sensitivity, swaps                   ranks, and how far they depend on scenarios and on weights
+not_compared   models that have a score and were asked or measured otherwise than the ranked ones
 cot_by_task, cot_claim                        reasoning against the answer alone, and the source's claim about it
 humans, human_figures                         people who were asked here, and quoted ones
 published_behaviour, published_causal, published_stability, paper_compat   the source's tables 3 to 6
@@ -22,15 +23,18 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from tomserve.causal.table import SCHEMA
-from tomserve.stats.functional import FTOM_1, Formula, score
+from tomserve.stats.functional import FTOM_1, Formula
 from tomserve.studies import Context, Figure, Study
 from tomserve.studies.showing import Tables
 
-from . import counting, prompting, published
+from . import comparing, counting, prompting, published
 from .notes import NOTES
 from .rows import B_NAME, C_NAME, S_NAME, gathered
 from .summary import summary, warnings
 from .verdicts import verdicts
+
+TOLD = {**NOTES, comparing.NAME: comparing.NOTE}
+"""What each table means, by its name, in the order of the tables."""
 
 
 def tables(
@@ -44,14 +48,16 @@ def tables(
     """
     del intervals
     found = gathered(scores)
-    scored = score(found.models, formula)
+    scored = counting.counted(found, formula)
+    alike = comparing.groups(found, scored)
     effects = pl.DataFrame(list(prompting.by_task(found)), infer_schema_length=None).fill_nan(None)
     listed = {
         "score": counting.by_model(found, scored, formula, why_no_c),
         "layers": counting.layers(found),
-        "ranking": counting.ranking(scored),
-        "sensitivity": counting.sensitivity(scored, formula),
-        "swaps": counting.swaps(scored, formula),
+        "ranking": counting.ranking(alike),
+        comparing.NAME: comparing.not_compared(alike),
+        "sensitivity": counting.sensitivity(alike, formula),
+        "swaps": counting.swaps(alike, formula),
         "cot_claim": prompting.claim(effects),
         "humans": counting.humans(found),
         "inputs": iter(found.inputs),
@@ -67,13 +73,13 @@ def tables(
     ):
         frames[name] = found.told.get(study, {}).get(table, pl.DataFrame())
     frames |= {**published.beside(found), "paper_compat": published.compat()}
-    return {name: frames[name] for name in NOTES if name in frames and frames[name].height}
+    return {name: frames[name] for name in TOLD if name in frames and frames[name].height}
 
 
 def notes(intervals: str) -> Mapping[str, str]:
     """What each table means, by its name. intervals: the only way to count."""
     del intervals
-    return NOTES
+    return TOLD
 
 
 def figures(tables: Tables, context: Context) -> Sequence[Figure]:

@@ -14,35 +14,41 @@ from tomserve.studies.words import cell, finite, percent
 FEW = 100
 """With fewer eligible items C is known only roughly, and a reader is warned."""
 FEW_SCENARIOS = 20
+BY_LUCK = 0.05
+"""From a larger B of a blind guesser on a reader is warned."""
+LACKING = 0.02
+"""From a larger share of replies that failed or could not be read on a reader is warned."""
+
+MOST_APART = 4
+"""So many models that are not ranked are named in the warning."""
 
 _LAYERS = (
     "B: behaviour, corrected for chance; C: mechanism, above the largest control and over its ceiling; S: answers that "
     "survive T1 to T4. "
 )
 _FTOM_1 = (
-    "FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only score that ranks all "
-    "models. "
+    "FToM = .5 B + .3 C + .2 S, only where all are known; FToM_BS = (.5 B + .2 S)/.7 is the only score that ranks "
+    "models with and without C together. "
 )
 _WEIGHTED = (
     "FToM: their sum with the weights of B, C and S that its name says, only where all are known; FToM_BS: that of B "
-    "and S with their weights over their sum, the only one that ranks all models. Neither is comparable with ftom-1. "
+    "and S with their weights over their sum, the only one that ranks models with and without C together. Neither is "
+    "comparable with ftom-1. "
 )
 _SCORE = "Below each its 95% interval over scenarios. ?: not known; the reasons stand in the warnings."
 _RANKS = (
-    "p 1st: probability of the first rank over scenarios weighted anew; ranks: the middle 95% of them. Only ftom_bs "
-    "ranks models with and without C together."
+    "p 1st: probability of the first rank for further scenarios; ranks: the middle 95% of them. Only models that were "
+    "asked and measured alike are ranked, and only ftom_bs ranks models with and without C together."
 )
 _WEIGHTS = "share: of all possible weights of the layers, for which this ranking holds; now: by the formula's weights."
-_SWAPS = "ahead: over scenarios, the probability that A is above B; weights: the share of all weights for which it is."
-_COT = "Right with reasoning minus right without, over all tasks, in points, with its 95% interval."
-_COMPAT = (
-    "Table 6 of the source: printed, what reproduces it, what its printed formula gives, and (.5 B + .2 S)/.7. Its B "
-    "is raw accuracy, so that none of these is an ftom-1."
+_SWAPS = (
+    "p ahead: probability that A is above B for further scenarios; weights: the share of all weights for which it is."
 )
+_COT = "Right with reasoning minus right without, over all tasks, in points, with its 95% interval."
 
 
 def summary(tables: Tables) -> list[Excerpt]:
-    """What the terminal prints: the score, ranks, weights, reasoning, and the source's score."""
+    """What the terminal prints: the score, ranks, weights and reasoning."""
     return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
 
 
@@ -50,7 +56,8 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("score")) is not None:
         name = str(frame["formula"][0])
         told = _FTOM_1 if name == FTOM_1.name else _WEIGHTED
-        yield Excerpt(f"functional Theory of Mind: {name}", _score(frame), ("score",), f"{_LAYERS}{told}{_SCORE}")
+        yield Excerpt(f"functional Theory of Mind: {name}", _score(frame), ("score",),
+                      f"{_LAYERS}{told}{_SCORE}{_luck(frame)}")  # fmt: skip
     if (frame := tables.get("ranking")) is not None:
         ranks = pl.format("{} to {}", "rank_low", "rank_high").alias("ranks")
         shown = frame.select("score", "rank", "model", _cell("value"), _cell("p_first").alias("p 1st"), ranks)
@@ -69,11 +76,6 @@ def _excerpts(tables: Tables) -> Iterator[Excerpt]:
         own = frame.filter(task="all tasks")
         effect = pl.format("{} [{}, {}]", *map(_cell, ("risk_difference", "rd_low", "rd_high"))).alias("CoT - vanilla")
         yield Excerpt("reasoning against the answer alone", own.select("model", effect), ("cot_by_task",), _COT)
-    if (frame := tables.get("paper_compat")) is not None:
-        kept = ("printed", "rounds_to", "printed_formula", "b_s_renormalised")
-        names = ("printed", "compat", "formula", "b+s")
-        shown = frame.select("model", *(_cell(one).alias(new) for one, new in zip(kept, names, strict=True)))
-        yield Excerpt("published: table 6 of the source", shown, ("paper_compat",), _COMPAT)
 
 
 def _cell(name: str) -> pl.Expr:
@@ -90,6 +92,14 @@ def _score(frame: pl.DataFrame) -> pl.DataFrame:
         if any(ends.values()):
             rows.append({"model": "", **ends})
     return pl.DataFrame(rows)
+
+
+def _luck(frame: pl.DataFrame) -> str:
+    """What a blind guesser has on the questions, as a sentence; empty where it is not known."""
+    known = sorted({cell(finite(value)) for value in frame["b_guesser"].drop_nulls()})
+    if not known:
+        return ""
+    return f" A blind guesser would have B {' to '.join(dict.fromkeys((known[0], known[-1])))} on the same questions."
 
 
 def _ends(row: Row, name: str) -> str:
@@ -120,9 +130,27 @@ def _doubts(row: Row) -> Iterator[str]:
     eligible = finite(row["eligible"])
     if row["no_c"] is None and eligible is not None and eligible < FEW:
         yield f"only {eligible:.0f} eligible items, so that C is known roughly"
+    yield from _of_replies(row)
     scenarios = finite(row["scenarios"])
-    if scenarios is not None and 0 < scenarios < FEW_SCENARIOS:
+    if row["no_interval"] is not None:
+        yield str(row["no_interval"])
+    elif scenarios is not None and 0 < scenarios < FEW_SCENARIOS:
         yield f"only {scenarios:.0f} scenarios; an interval over so few is rough"
+
+
+def _of_replies(row: Row) -> Iterator[str]:
+    """What luck gives, and which replies are lacking."""
+    luck = finite(row["b_guesser"])
+    if luck is not None and luck > BY_LUCK:
+        yield (
+            f"a blind guesser would have B {cell(luck)} on these questions, since some types of task have few of them: "
+            "ask more (--limit)"
+        )
+    words = {"failed": "failed", "unread": "could not be read"}
+    lacking = [f"{percent(row[name])} of the counted replies {said}" for name, said in words.items()
+               if (finite(row[name]) or 0.0) > LACKING]  # fmt: skip
+    if lacking:
+        yield f"{' and '.join(lacking)}; they count as wrong and as not kept"
 
 
 def _of_inputs(tables: Tables) -> Iterator[str]:
@@ -172,6 +200,11 @@ def _unmatched(frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _of_ranks(tables: Tables) -> Iterator[str]:
+    apart = tables.get("not_compared", pl.DataFrame())
+    for (score,), part in apart.group_by(["score"], maintain_order=True) if apart.height else ():
+        told = "; ".join(f"{row['model']} ({row['why']})" for row in part.head(MOST_APART).to_dicts())
+        more = f"; and {part.height - MOST_APART} more" if part.height > MOST_APART else ""
+        yield f"{score}: left out of the ranks, as they cannot be compared: {told}{more} (see the table not_compared)"
     frame = tables.get("sensitivity", pl.DataFrame())
     if frame.height:
         for row in frame.filter("at_these_weights").iter_rows(named=True):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tomserve.stats.corrected import corrected, mean_of, task_mean
+from tomserve.stats.corrected import corrected, guesser, mean_of, task_mean
 
 
 def test_known_shares() -> None:
@@ -41,6 +41,26 @@ def test_every_task_counts_once_however_many_questions_it_has() -> None:
     interval = found.interval()
     assert interval.low < interval.estimate < interval.high
     assert interval == task_mean(*answers()).interval(), "the same to the last digit every time"
+
+
+def test_a_blind_guesser_has_more_than_nothing_where_tasks_have_few_questions() -> None:
+    """Exact against a simulation: tasks of 3, 4 and 12 questions, the last one with two chances."""
+    chance = np.array([0.5] * 3 + [0.25] * 4 + [0.5] * 5 + [1 / 3] * 7)
+    task = np.repeat(["a", "b", "c"], [3, 4, 12])
+    rng = np.random.default_rng(0)
+    right = rng.random((20_000, chance.size)) < chance
+    shares = []
+    for name in "abc":
+        own = task == name
+        mean = chance[own].mean()
+        shares.append(np.clip((right[:, own].mean(axis=1) - mean) / (1 - mean), 0, 1))
+    assert guesser(chance, task) == pytest.approx(np.mean(shares), abs=0.004)
+    assert guesser(np.tile(chance, 200), np.tile(task, 200)) < 0.02
+    assert guesser([0.0, 0.0], ["a", "b"]) == 0
+    assert math.isnan(guesser([], []))
+    assert math.isnan(guesser([0.5, math.nan], ["a", "a"]))
+    with pytest.raises(ValueError, match="one length"):
+        guesser([0.5], ["a", "b"])
 
 
 def test_sides_are_compared_over_the_same_clusters() -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.layers import KINDS, M, behaviour, names, stability
 from tomserve.stats.corrected import task_mean
 from tomserve.stats.functional import (
     FTOM_1,
     Formula,
     Layers,
     Scored,
-    rank_probabilities,
     scenario_weights,
     score,
     weighted,
@@ -28,24 +28,6 @@ from tomserve.stats.layers import Behaviour, Mechanism, Stability
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import again, selected
 from tomserve.stats.stability import weighted_share
-
-KINDS = ("T1", "T2", "T3", "T4")
-M = 60
-
-
-def names(count: int = M, each: int = 1) -> np.ndarray:
-    return np.array([f"s{number:03d}" for number in range(count)]).repeat(each)
-
-
-def behaviour(share: float = 0.8, seed: int = 0, count: int = M) -> Behaviour:
-    """Two questions of two tasks a scenario; chance is 1/2 in one task and 1/4 in the other."""
-    right = np.random.default_rng(seed).random(2 * count) < share
-    return Behaviour(right, np.tile([0.5, 0.25], count), np.tile(["a", "b"], count), names(count, 2))
-
-
-def stability(kept: float = 0.9, seed: int = 1, count: int = M, kinds: tuple[str, ...] = KINDS) -> Stability:
-    same = np.random.default_rng(seed).random(len(kinds) * count) < kept
-    return Stability(same, np.tile(kinds, count), names(count, len(kinds)), KINDS)
 
 
 def mechanism(works: float = 0.7, control: float = 0.1, ceiling: float = 0.9, seed: int = 2, **more: Any) -> Mechanism:
@@ -136,6 +118,19 @@ def test_an_unknown_chance_is_no_chance_of_zero() -> None:
     assert scored(Layers(unknown)).lacking["b"] == "chance is not known of every question"
 
 
+def test_few_scenarios_have_an_estimate_and_neither_an_interval_nor_draws() -> None:
+    found = scored(Layers(behaviour(count=7), None, stability()))
+    assert math.isfinite(found.b.estimate)
+    assert math.isnan(found.b.low)
+    assert found.few == {"b": 7}
+    assert found.ftom_bs.estimate == pytest.approx((0.5 * found.b.estimate + 0.2 * found.s.estimate) / 0.7)
+    assert math.isnan(found.ftom_bs.low)
+    assert set(found.draws) == {"s"}
+    enough = scored(Layers(behaviour(count=8), None, stability(count=8)))
+    assert not enough.few
+    assert enough.ftom_bs.low < enough.ftom_bs.estimate
+
+
 def test_nothing_known_is_nothing_said() -> None:
     found = scored(Layers())
     assert set(found.lacking) == {"b", "c", "s"}
@@ -161,27 +156,6 @@ def test_a_layer_that_never_varies_still_has_an_interval() -> None:
     assert found.ftom_bs.low < 0.98
 
 
-def test_models_share_scenarios_so_that_ranks_are_compared_draw_by_draw() -> None:
-    """A model that is better in every scenario by one question is better in every draw."""
-    right = np.random.default_rng(4).random(2 * M) < 0.5
-    better = right.copy()
-    better[:20] = True
-    b = behaviour()
-    found = score({"x": Layers(replace(b, right=better), None, stability()),
-                   "y": Layers(replace(b, right=right), None, stability())}, draws=300)  # fmt: skip
-    chances = rank_probabilities({name: one.draws["ftom_bs"] for name, one in found.items()})
-    assert chances["x"][0] == 1
-    assert chances["y"].tolist() == [0, 1]
-
-
-def test_ranks_are_probabilities_and_equals_share_them() -> None:
-    found = rank_probabilities({"x": [1, 1, 0, 2], "y": [1, 0, 1, 0], "z": [0, 3, 3, 1]})
-    assert np.sum(list(found.values()), axis=0) == pytest.approx([1, 1, 1])
-    assert found["x"].tolist() == [0.375, 0.375, 0.25]
-    with pytest.raises(ValueError, match=r"unequal length|inhomogeneous"):
-        rank_probabilities({"x": [1.0], "y": [1.0, 2.0]})
-
-
 def test_the_order_of_rows_and_models_changes_nothing() -> None:
     b, s = behaviour(), stability()
     turned = Behaviour(*(np.asarray(one)[::-1] for one in (b.right, b.chance, b.task, b.scenario)))
@@ -205,6 +179,12 @@ def test_a_name_stands_for_its_weights() -> None:
     assert weighted(0.5, 0.3, 0.2) is FTOM_1
     other = weighted(0.4, 0.4, 0.2)
     assert other.name == "ftom-1 with weights .40, .40, .20"
+    near = weighted(0.504, 0.296, 0.2)
+    assert near.name == "ftom-1 with weights .504, .296, .20"
+    assert near.name != weighted(0.496, 0.304, 0.2).name
+    assert weighted(1.0, -0.0, 0.0).name == weighted(1.0, 0.0, 0.0).name == "ftom-1 with weights 1.00, .00, .00"
+    with pytest.raises(ValueError, match="is not the name of the weights"):
+        Formula("ftom-1 with weights .50, .30, .20", (0.504, 0.296, 0.2))
     wrong: Mapping[str, tuple[float, float, float]] = {
         "give .* another name": (0.4, 0.4, 0.2),
         "expected the sum 1": (0.5, 0.3, 0.3),

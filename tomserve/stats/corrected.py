@@ -42,6 +42,37 @@ def corrected(share: float, chance: float) -> float:
     return min(1.0, max(0.0, (share - chance) / (1 - chance)))
 
 
+def guesser(chance: npt.ArrayLike, task: npt.ArrayLike) -> float:
+    """The corrected mean over task types (`task_mean`) that a blind guesser has on average on these very questions.
+
+    It is above 0, since the clip keeps what luck adds to a task and not what it takes away, and the more so the fewer
+    questions a task has. Exact: the number of right answers of a task is a sum of binomials, one for each chance that
+    its questions have, whose probabilities are convolved.
+
+        >>> guesser([0.5, 0.5], ["a", "a"])  # two right by one in four, which counts 1; one right counts 0
+        0.25
+
+    chance: what a blind guess scores at each question, in [0, 1) [questions]. task: its type [questions]. nan where
+    there is no question, or a chance is not known. Raises ValueError for columns of unequal length.
+    """
+    guess, tasks = np.asarray(chance, dtype=float), np.asarray(task)
+    if len(guess) != len(tasks):
+        raise ValueError("guesser needs columns of one length")
+    if not guess.size or not np.isfinite(guess).all():
+        return math.nan
+    from scipy.stats import binom
+
+    expected = []
+    for name in np.unique(tasks):
+        own = guess[tasks == name]
+        probability = np.ones(1)
+        for value, count in zip(*np.unique(own.round(12), return_counts=True), strict=True):
+            probability = np.convolve(probability, binom.pmf(np.arange(count + 1), count, value))
+        shares = (np.arange(own.size + 1) / own.size - own.mean()) / (1 - own.mean())
+        expected.append(float(probability @ np.clip(shares, 0, 1)))
+    return float(np.mean(expected))
+
+
 @dataclass(frozen=True)
 class TaskMean:
     """What `task_mean` finds.

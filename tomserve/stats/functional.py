@@ -18,12 +18,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.layers import Behaviour, Mechanism, Stability, behaviour, mechanism, names, stability, undefined
+from tomserve.stats.layers import (
+    FEW_SCENARIOS,
+    Behaviour,
+    Found,
+    Mechanism,
+    Stability,
+    behaviour,
+    mechanism,
+    names,
+    stability,
+    undefined,
+)
 from tomserve.stats.proportions import UNDEFINED, Interval
 
 Floats = npt.NDArray[np.float64]
@@ -31,14 +42,16 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 1000
 """How many times all scenarios are weighted anew."""
 LAYERS = ("b", "c", "s")
+OTHERS = "ftom-1 with weights"
+"""How the name of a formula with other weights begins."""
 
 
 @dataclass(frozen=True)
 class Formula:
     """A score by name: the weights of B, C and S, not negative and of the sum 1.
 
-    A name stands for its weights: `ftom-1` is .5, .3, .2 and nothing else. Raises ValueError for other weights, and for
-    that name with other weights.
+    A name stands for its weights: `ftom-1` is .5, .3, .2 and nothing else, and "ftom-1 with weights ..." says its own
+    (see `weighted`). Raises ValueError for other weights, and for such a name with other weights than it stands for.
     """
 
     name: str = "ftom-1"
@@ -51,6 +64,10 @@ class Formula:
             raise ValueError(f"weights {self.weights}: expected the sum 1, found {math.fsum(self.weights):g}")
         if self.name == "ftom-1" and self.weights != (0.5, 0.3, 0.2):
             raise ValueError(f"ftom-1 is the name of the weights .5, .3, .2; give {self.weights} another name")
+        if self.name.startswith(OTHERS) and self.name != _name(self.weights):
+            raise ValueError(
+                f"{self.name} is not the name of the weights {self.weights}, which is {_name(self.weights)}"
+            )
 
     def full(self, b: float, c: float, s: float) -> float:
         """The score of all three layers, each from 0 to 1; nan where one is."""
@@ -69,12 +86,16 @@ FTOM_1 = Formula()
 
 
 def weighted(b: float, c: float, s: float) -> Formula:
-    """The formula with these weights, under a name that says them; `ftom-1` only for its own. Raises ValueError for
-    weights that are negative or do not sum to 1."""
-    if (b, c, s) == FTOM_1.weights:
-        return FTOM_1
-    told = ", ".join(f"{w:.2f}".replace("0.", ".", 1) for w in (b, c, s))
-    return Formula(f"ftom-1 with weights {told}", (b, c, s))
+    """The formula with these weights, under a name that says them with as many digits as they have; `ftom-1` only for
+    its own. Raises ValueError for weights that are negative or do not sum to 1."""
+    weights = (b + 0.0, c + 0.0, s + 0.0)  # -0.0 becomes 0.0
+    return FTOM_1 if weights == FTOM_1.weights else Formula(_name(weights), weights)
+
+
+def _name(weights: Sequence[float]) -> str:
+    """The name of a formula by its weights; two formulas have one name only where all their weights are equal."""
+    told = (np.format_float_positional(abs(w), unique=True, min_digits=2).removeprefix("0") for w in weights)
+    return f"{OTHERS} {', '.join(told)}"
 
 
 @dataclass(frozen=True)
@@ -92,8 +113,9 @@ class Scored:
 
     adjusted, ceiling: the two sides of C, whose ratio it is. draws: the layers and scores ("b", "c", "s", "ftom",
     "ftom_bs") for scenarios weighted anew, around their estimates and neither corrected at 0 nor at 1, so that models
-    can be compared draw by draw [draws]; those that are undefined are left out. lacking: why a layer is undefined, by
-    its name.
+    can be compared over the same draws (tomserve.stats.ranks) [draws]; those without an interval are left out.
+    lacking: why a layer is undefined, by its name. few: of how many scenarios a layer is, where these are too few for
+    an interval or a rank.
     """
 
     b: Interval
@@ -105,6 +127,7 @@ class Scored:
     ceiling: float
     draws: Mapping[str, Floats]
     lacking: Mapping[str, str]
+    few: Mapping[str, int] = field(default_factory=dict)
 
 
 def score(
@@ -123,7 +146,8 @@ def score(
     controls.
 
     models: by name. formula: the weights. draws, seed: of the bootstrap. A layer that cannot be counted is nan, and
-    `lacking` says why. Raises ValueError for columns of unequal length.
+    `lacking` says why; one of fewer than FEW_SCENARIOS scenarios has an estimate and neither interval nor draws, since
+    no number of draws makes a few scenarios many. Raises ValueError for columns of unequal length.
     """
     every = sorted({str(name) for one in models.values() for part in _parts(one) for name in np.unique(names(part))})
     weights = scenario_weights(len(every), draws, seed, bayesian=bayesian)
@@ -169,23 +193,42 @@ def _scored(one: Layers, formula: Formula, weights: Floats, place: Mapping[str, 
         "c": undefined("not measured") if one.c is None else mechanism(one.c, of(one.c)),
         "s": undefined("not measured") if one.s is None else stability(one.s, of(one.s)),
     }
+    few = {name: len(np.unique(names(part))) for name, part in (("b", one.b), ("s", one.s))
+           if part is not None and not found[name].why}  # fmt: skip
+    few = {name: count for name, count in few.items() if count < FEW_SCENARIOS}
+    found |= {name: _alone(found[name], count) for name, count in few.items()}
+    lacking = {name: layer.why for name, layer in found.items() if layer.why}
     b, c, s = (found[name].interval for name in LAYERS)
     draws = {name: layer.draws for name, layer in found.items() if layer.draws is not None}
     ftom = ftom_bs = Interval(*UNDEFINED, method="undefined: a layer is missing")
     b_weight, _, s_weight = formula.weights
-    if {"b", "s"} <= set(draws) and b_weight + s_weight > 0:
-        shares = (b_weight / (b_weight + s_weight), s_weight / (b_weight + s_weight))
-        ftom_bs = weighted_sum((b, s), shares, _correlation([draws["b"], draws["s"]]))
-        draws["ftom_bs"] = shares[0] * draws["b"] + shares[1] * draws["s"]
-    if set(LAYERS) <= set(draws):
-        ftom = weighted_sum((b, c, s), formula.weights, _correlation([draws[name] for name in LAYERS]))
-        draws["ftom"] = sum((w * draws[name] for w, name in zip(formula.weights, LAYERS, strict=True)), np.zeros(1))
-    lacking = {name: layer.why for name, layer in found.items() if layer.why}
-    return Scored(b, c, s, ftom, ftom_bs, found["c"].adjusted, found["c"].ceiling, draws, lacking)
+    if not {"b", "s"} & set(lacking) and b_weight + s_weight > 0:
+        shares = {"b": b_weight / (b_weight + s_weight), "s": s_weight / (b_weight + s_weight)}
+        ftom_bs = _summed(found, shares, draws, "ftom_bs")
+    if not lacking:
+        ftom = _summed(found, dict(zip(LAYERS, formula.weights, strict=True)), draws, "ftom")
+    return Scored(b, c, s, ftom, ftom_bs, found["c"].adjusted, found["c"].ceiling, draws, lacking, few)
 
 
-def _correlation(draws: Sequence[Floats]) -> Floats:
-    """Correlations of the draws [k, k]; 0 where one does not vary."""
+def _alone(layer: Found, scenarios: int) -> Found:
+    """A layer of too few scenarios: its estimate, without an interval and draws."""
+    why = f"undefined: {scenarios} scenarios, and {FEW_SCENARIOS} are needed"
+    return replace(layer, interval=Interval(layer.interval.estimate, math.nan, math.nan, why), draws=None)
+
+
+def _summed(found: Mapping[str, Found], weights: Mapping[str, float], draws: dict[str, Floats], name: str) -> Interval:
+    """A score from its layers; its draws are added to `draws` where it has an interval."""
+    parts = [found[layer].interval for layer in weights]
+    if not set(weights) <= set(draws):
+        return weighted_sum(parts, list(weights.values()), np.eye(len(parts)))
+    score = weighted_sum(parts, list(weights.values()), correlation([draws[layer] for layer in weights]))
+    if math.isfinite(score.low):
+        draws[name] = np.sum([weight * draws[layer] for layer, weight in weights.items()], axis=0)
+    return score
+
+
+def correlation(draws: Sequence[Floats]) -> Floats:
+    """Correlations of the draws of k estimates, [draws] each, as a matrix [k, k]; 0 where one does not vary."""
     values = np.array(draws)
     values = values - values.mean(axis=1, keepdims=True)
     sizes = np.sqrt((values**2).sum(axis=1))
@@ -194,21 +237,3 @@ def _correlation(draws: Sequence[Floats]) -> Floats:
     found = np.where(np.outer(sizes > 1e-9, sizes > 1e-9), found, 0.0)
     np.fill_diagonal(found, 1.0)
     return np.asarray(found, dtype=np.float64)
-
-
-def rank_probabilities(draws: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
-    """How probable each rank of each model is: the share of the draws in which it has it [ranks], the first one first.
-
-    draws: the score of each model, over the same draws [draws]. Equal scores share their ranks evenly. A probability of
-    1 says that no draw ranked otherwise, and not that it cannot be. Raises ValueError for draws of unequal length.
-    """
-    values = np.array([np.asarray(one, dtype=float) for one in draws.values()])
-    if values.ndim != 2:
-        raise ValueError("the draws of models are of unequal length, or there are none")
-    count = len(values)
-    above = (values[None] > values[:, None] + 1e-12).sum(axis=1)
-    equal = (np.abs(values[None] - values[:, None]) <= 1e-12).sum(axis=1)
-    found = np.zeros((count, count))
-    for rank in range(count):
-        found[:, rank] = (((above <= rank) & (rank < above + equal)) / equal).mean(axis=1)
-    return dict(zip(draws, found, strict=True))

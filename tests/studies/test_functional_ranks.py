@@ -1,0 +1,235 @@
+"""Which models the study of functional Theory of Mind ranks, and what it says of those that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis.functional import comparing, counting, rows, summary
+from analysis.functional.study import STUDY
+from tests.helpers import measured_tables as moved
+from tests.helpers.functional_tables import KINDS, answers, share
+from tests.helpers.measured_tables import measured
+from tomserve.stats.corrected import guesser
+from tomserve.stats.functional import FTOM_1, Formula, Scored, weighted
+from tomserve.stats.proportions import UNDEFINED, Interval
+from tomserve.studies import Context
+from tomserve.studies.combining import combined
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The studies of single layers, which take most of the time, say nothing here."""
+    monkeypatch.setattr(rows, "load_study", lambda name: SimpleNamespace(tables=lambda *given: {}))
+
+
+def tables(*frames: pl.DataFrame, formula: Formula = FTOM_1) -> Tables:
+    found = rows.gathered(combined(list(frames)).lazy())
+    scored = counting.counted(found, formula)
+    alike = comparing.groups(found, scored)
+    listed = {
+        "score": counting.by_model(found, scored, formula),
+        "ranking": counting.ranking(alike),
+        "not_compared": comparing.not_compared(alike),
+        "sensitivity": counting.sensitivity(alike, formula),
+        "swaps": counting.swaps(alike, formula),
+        "inputs": iter(found.inputs),
+    }
+    made = {name: pl.DataFrame(list(each), infer_schema_length=None) for name, each in listed.items()}
+    return {name: frame for name, frame in made.items() if frame.height}
+
+
+def why(found: Tables, score: str = "ftom_bs") -> dict[str, str]:
+    frame = found.get("not_compared", pl.DataFrame(schema=dict.fromkeys(("model", "score", "why"), pl.String)))
+    return dict(frame.filter(score=score).select("model", "why").iter_rows())
+
+
+def ranked(found: Tables, score: str = "ftom_bs") -> set[str]:
+    return set(found["ranking"].filter(score=score)["model"]) if "ranking" in found else set()
+
+
+def inside(model: str, *, layers: tuple[int, ...] = (1, 2), items: int = 160) -> pl.DataFrame:
+    return measured(moved.WORKS, model, items, layers=layers, alphas=(1e-2,))
+
+
+def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() -> None:
+    found = tables(
+        answers(share(0.7), 0.9, model="a"),
+        answers(share(0.75, "e"), 0.9, model="e"),
+        answers(share(0.8), 0.9, model="b", benchmark="bigtom"),
+        answers(share(0.75), 0.9, model="c", strategy="cot"),
+        answers(share(0.9), 0.9, model="d", scenarios=10),
+        answers(share(0.9), 0.9, model="t").with_columns(task=pl.lit("one")),
+        answers(share(0.9), 0.9, model="v").with_columns(item=pl.col("item").str.replace("/object", "/thing")),
+    )
+    assert ranked(found) == {"a", "e"}
+    assert found["ranking"]["rank"].to_list() == [1, 2]
+    assert set(found["swaps"]["ahead"]) | set(found["swaps"]["behind"]) == {"a", "e"}
+    assert all("a" in line and "e" in line for line in found["sensitivity"]["ranking"])
+    assert why(found) == {
+        "b": "was asked bigtom, the ranked models worlds; was asked other questions than the ranked models",
+        "c": "was asked by cot, the ranked models by vanilla",
+        "d": "was asked 30 questions, the ranked models 240; was asked 120 variants, the ranked models 960",
+        "t": "was asked questions of the same names with other types of task, chances or answers than the ranked models",
+        "v": "was asked other variants than the ranked models",
+    }
+    (line,) = (line for line in summary.warnings(found) if "cannot be compared" in line)
+    assert line.startswith("ftom_bs: left out of the ranks")
+    assert "c (was asked by cot, the ranked models by vanilla)" in line
+
+
+def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
+    asked = [answers(share(0.8, name), 0.9, model=name) for name in "abcdef"]
+    found = tables(
+        *asked,
+        *(inside("a"), inside("b"), inside("c", items=120), inside("d", layers=(2, 3))),
+        inside("e").with_columns(asked_by=pl.lit("cot")),
+        inside("f").filter((pl.col("map").cast(pl.String) != "shuffled_pairs").fill_null(True)),
+    )
+    assert ranked(found) == set("abcdef")
+    assert ranked(found, "ftom") == {"a", "b"}
+    assert why(found, "ftom") == {
+        "c": "was measured on 120 cases, the ranked models on 160",
+        "d": "was measured at other layers or strengths than the ranked models",
+        "e": "was measured by cot, the ranked models by vanilla",
+        "f": "was measured with other controls than the ranked models",
+    }
+    assert why(found) == {}
+
+
+def test_networks_of_different_depth_are_compared_where_all_their_layers_were_measured() -> None:
+    found = tables(*(answers(share(0.8, name), 0.9, model=name) for name in "ab"), inside("a"),
+                   inside("b", layers=(1, 2, 3)))  # fmt: skip
+    assert ranked(found, "ftom") == {"a", "b"}
+
+
+def test_of_two_models_that_differ_neither_is_ranked() -> None:
+    found = tables(answers(model="a", scenarios=20), answers(model="b"))
+    assert ranked(found) == set()
+    assert why(found) == {"a": "was asked 60 questions, b 240; was asked 240 variants, b 960"}
+
+
+def test_few_scenarios_have_no_interval_and_no_rank() -> None:
+    found = tables(*(answers(share(of, name), 0.9, model=name, scenarios=3) for name, of in (("a", 0.9), ("b", 0.5))))
+    assert ranked(found) == set()
+    score = found["score"]
+    assert score["ftom_bs"].null_count() == 0
+    assert score.select("b_low", "s_low", "ftom_bs_low", "ftom_bs_high").null_count().row(0) == (2, 2, 2, 2)
+    said = "only 3 scenarios, and 8 are needed for an interval or a rank"
+    assert why(found) == {"a": said, "b": said}
+    assert f"a: {said}" in summary.warnings(found)
+
+
+def test_equal_scores_share_a_rank() -> None:
+    found = tables(answers(share(0.6), model="a"), answers(share(0.6), model="b"), answers(share(0.3), model="c"))
+    ranks = found["ranking"]
+    assert ranks.select("model", "rank").rows() == [("a", 1), ("b", 1), ("c", 3)]
+    assert ranks["p_first"].to_list() == pytest.approx([0.5, 0.5, 0.0], abs=0.02)
+    pair = found["swaps"].filter(ahead="a", behind="b").row(0, named=True)
+    assert (pair["difference"], pair["p_ahead"]) == (0, 0.5)
+
+
+def test_a_pair_is_surely_ordered_only_where_the_interval_of_the_difference_says_so() -> None:
+    found = tables(*(answers(share(of, name), 0.95, model=name) for name, of in (("a", 0.9), ("b", 0.85), ("c", 0.4))))
+    for row in found["swaps"].to_dicts():
+        assert (row["p_ahead"] > 0.975) == (row["low"] > 0), row
+
+
+def test_the_table_says_what_a_blind_guesser_has() -> None:
+    found = tables(answers(share(0.8), model="a", scenarios=10))
+    expected = guesser([0.5, 0.25, 0.5] * 10, list("abc") * 10)
+    assert found["score"]["b_guesser"][0] == pytest.approx(expected)
+    assert any("a blind guesser would have B .1" in line and "--limit" in line for line in summary.warnings(found))
+    assert "A blind guesser would have B .1" in STUDY.summary(found)[0].reading
+    many = tables(answers(share(0.8), model="a", scenarios=600, kinds=()))
+    assert many["score"]["b_guesser"][0] < 0.05
+    assert not any("blind guesser" in line for line in summary.warnings(many))
+
+
+def broken(frame: pl.DataFrame, of_ten: int, status: str) -> pl.DataFrame:
+    """The answers, of which so many of ten did not come or could not be read."""
+    bad = pl.int_range(pl.len()) // 5 % 10 < of_ten  # an original stands with its four variants
+    lost = {name: pl.when(bad).then(None).otherwise(name) for name in ("answer", "correct", "original_place")}
+    return frame.with_columns(status=pl.when(bad).then(pl.lit(status)).otherwise("status"), **lost)
+
+
+def test_replies_that_failed_or_could_not_be_read_stand_beside_the_layers() -> None:
+    found = tables(broken(answers(share(0.9), 0.95), 1, "timeout"))
+    row = found["score"].row(0, named=True)
+    assert (row["questions"], row["scenarios"]) == (240, 80)
+    assert (row["failed"], row["unread"]) == (0.1, 0)
+    assert any("10% of the counted replies failed; they count as wrong" in line for line in summary.warnings(found))
+    whole = tables(answers(share(0.9), 0.95))
+    assert whole["score"].select("failed", "unread").row(0) == (0, 0)
+    assert not any("counted replies" in line for line in summary.warnings(whole))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("invalid", "60% of the replies could not be read"), ("timeout", "60% of the replies failed")],
+)
+def test_a_layer_most_of_whose_replies_are_lacking_is_not_computed(status: str, said: str) -> None:
+    row = tables(broken(answers(share(0.9), 0.95), 6, status))["score"].row(0, named=True)
+    assert (row["b"], row["s"], row["ftom_bs"]) == (None, None, None)
+    assert (row["no_b"], row["no_s"]) == (said, said)
+
+
+def test_a_score_of_zero_is_none_that_is_missing() -> None:
+    zero = Interval(0.0, 0.0, 0.1, "")
+    nothing = Interval(*UNDEFINED, "")
+
+    def of(ftom: Interval, ftom_bs: Interval) -> Scored:
+        return Scored(zero, zero, zero, ftom, ftom_bs, 0.0, 1.0, {}, {})
+
+    found = rows.gathered(pl.concat([answers(model=name, scenarios=2) for name in "abc"]).lazy())
+    scored = {"a": of(nothing, nothing), "b": of(nothing, zero), "c": of(zero, zero)}
+    assert [row["model"] for row in counting.by_model(found, scored)] == ["c", "b", "a"]
+
+
+def known(b: float, c: float, s: float) -> Scored:
+    """A model whose layers are known."""
+
+    def near(value: float) -> Interval:
+        return Interval(value, value - 0.1, value + 0.1, "")
+
+    full, without = near(FTOM_1.full(b, c, s)), near(FTOM_1.without_c(b, s))
+    return Scored(near(b), near(c), near(s), full, without, 0.0, 1.0, {"ftom": np.zeros(2), "ftom_bs": np.zeros(2)}, {})
+
+
+def test_the_ranking_of_the_formula_is_always_listed() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        made = {}
+        for place, (b, c, s) in enumerate(0.6 + 0.05 * rng.standard_normal((7, 3))):
+            made[f"m{place}"] = known(b, c, s)
+        listed = list(counting.sensitivity({"ftom": comparing.Group(made)}))
+        assert len(listed) <= counting.MOST
+        (now,) = (row for row in listed if row["at_these_weights"])
+        order = sorted(made, key=lambda name: -made[name].ftom.estimate)
+        assert now["ranking"] == " > ".join(order)
+
+
+def test_the_triangle_marks_the_weights_of_the_formula() -> None:
+    formula = weighted(0.1, 0.2, 0.7)
+    frames = [answers(share(0.8, name), 0.9, model=name) for name in "ab"]
+    found = tables(*frames, inside("a"), inside("b"), formula=formula)
+    assert found["score"].select("w_b", "w_c", "w_s").row(0) == (0.1, 0.2, 0.7)
+    assert STUDY.figures is not None
+    made = {one.name: one for one in STUDY.figures(found, Context())}
+    assert "the cross marks those of the formula (.1, .2, .7)" in made["functional-weights"].caption
+    own = tables(*frames, inside("a"), inside("b"))
+    same = {one.name: one for one in STUDY.figures(own, Context())}
+    assert "(.5, .3, .2)" in same["functional-weights"].caption
+    svg = [one["functional-weights"].panels[0].svg for one in (made, same)]
+    assert svg[0] != svg[1]
+
+
+def test_published_scores_are_no_part_of_the_summary() -> None:
+    found = {**tables(answers(share(0.8), 0.9, kinds=KINDS)), "paper_compat": pl.DataFrame({"model": ["human"]})}
+    assert [one.title for one in STUDY.summary(found)] == ["functional Theory of Mind: ftom-1"]
