@@ -41,8 +41,8 @@ def by_task(found: Gathered) -> Iterator[Record]:
         parts = [_pairs(part, treatment, control) for _, control, treatment, part in own_arms]
         asked = [arm for arm, pairs in zip(own_arms, parts, strict=True) if pairs.height]
         if asked:
-            controls, treatments = (", ".join(dict.fromkeys(str(arm[place]) for arm in asked)) for place in (1, 2))
-            yield _row(model, (ALL, ALL), (treatments, controls), pl.concat(parts))
+            without, reasoning = (", ".join(dict.fromkeys(str(arm[place]) for arm in asked)) for place in (1, 2))
+            yield _row(model, (ALL, ALL), (reasoning, without), pl.concat(parts))
 
 
 def _arms(

@@ -199,6 +199,8 @@ def _lacking(controls: Sequence[str]) -> str:
     """Why C cannot be counted where controls lack cells; empty where none does."""
     if not controls:
         return ""
+    if len(controls) == len(CONTROLS):
+        return "no control was measured in every cell of the map"
     named = ", ".join(name.replace("_", " ") for name in controls)
     of, were = ("control", "was") if len(controls) == 1 else ("controls", "were")
     return f"the {of} {named} {were} not measured in every cell of the map"
