@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from tomserve.causal.flips import CHOICES, STRICT, Measured, Net, Record, net, scenarios
+from tomserve.causal.flips import CHOICES, STRICT, Measured, Net, Record, incomplete, net, scenarios
 from tomserve.causal.table import CONTROLS, HELD_OUT, IDENTITY, IN_SAMPLE, PATCH, PPT, SHUFFLED_PAIRS
 
 from .described import no_op_changes
@@ -34,6 +34,7 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
     **_columns(pl.Boolean, "alpha_at_edge"),
     **_columns(pl.Float64, "error displacement no_op_changes"),
     **_columns(pl.Int64, "no_op_moves cells ceiling_layer items_needed"),
+    **_columns(pl.String, "controls_lacking"),
     **_columns(pl.Int64, "published_items published_layer"),
     **_columns(pl.Float64, "published_net published_alpha"),
     **_columns(pl.String, "published_control"),
@@ -44,9 +45,8 @@ HEADLINE: Mapping[str, type[pl.DataType]] = {
 
 
 def of_controls(found: Measured, reading: str = STRICT, *, items: pl.DataFrame) -> dict[str, Net]:
-    """The net effects of every control that was measured, by its name."""
-    made = {name: net(found, name, reading, HELD_OUT, items=items) for name in CONTROLS}
-    return {name: effects for name, effects in made.items() if effects.cells}
+    """The net effects of every control by its name, without cells where it was not measured."""
+    return {name: net(found, name, reading, HELD_OUT, items=items) for name in CONTROLS}
 
 
 def headline(found: Measured) -> Iterator[Record]:
@@ -64,6 +64,7 @@ def headline(found: Measured) -> Iterator[Record]:
         of_controls(found, items=items),
         scenarios(items),
     )
+    row["controls_lacking"] = ", ".join(incomplete(own, controls)) or None
     best = chosen(own, controls, of)
     patch = chosen(net(found, PATCH, STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
@@ -196,7 +197,6 @@ def transfer(found: Measured) -> Iterator[Record]:
             of = scenarios(items)
             own = net(found, PPT, STRICT, source, items=items)
             others = {name: net(found, name, STRICT, source, items=items) for name in (SHUFFLED_PAIRS, IDENTITY)}
-            others = {name: effects for name, effects in others.items() if effects.cells}
             best = chosen(own, others, of, draws=DRAWS // 2, splits=8)
             within = chosen(net(found, PPT, STRICT, HELD_OUT, items=items), {}, of, draws=FEWER, splits=8)
             if best is not None:

@@ -38,6 +38,7 @@ NOTES = {
     "whole step from the item's state to its true-belief state, in the best layer, chosen likewise; net_of_ceiling and "
     "adjusted_of_ceiling are shares of it, and empty where it is not clearly above 0. no_op_changes is the share of "
     "answers that change although nothing is added, and must be 0. counted: the eligible items that have every move. "
+    "controls_lacking: controls that were not measured in every cell of the map; then nothing is said of the map. "
     "error is the leave-one-out error of the map in the chosen layer, displacement the length of its step relative "
     "to the state, alpha_at_edge whether the chosen strength is the weakest or the strongest that was tried. "
     "items_needed: so many eligible items would give intervals of 5 points on either side, if they vary as these do. "

@@ -26,8 +26,9 @@ TONES = {CAUSES: GOOD, REPRODUCES: BAD, NO_EFFECT: BAD, NOT_SETTLED: OPEN, NOT_M
 def outcome(row: Row) -> tuple[str, str]:
     """The outcome of a row of the table `headline`, and the sentence that says why.
 
-    It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, and where the direct
-    patch of the true-belief state does not clearly move them either. The map causes the answer where the interval of
+    It cannot be measured with fewer than 50 eligible items, where adding nothing changes answers, where a control was
+    not measured in every cell of the map, and where the direct patch of the true-belief state does not clearly move
+    answers either. The map causes the answer where the interval of
     adjusted lies above 0 and both max-statistics have p < .05. A control reproduces it where the net effect is above 0,
     the interval of adjusted holds 0 and excludes half of the net effect, so that no cell is left in which the map has
     half of it for itself, and some control does anything in the map's best cell. There is no effect where the interval
@@ -74,6 +75,12 @@ def _unmeasured(row: Row) -> str:
         return (
             f"Adding nothing changes {percent(changed)} of the answers, so that the apparatus itself moves them; "
             "measure again in float32 or on another backend."
+        )
+    if lacking := row.get("controls_lacking"):
+        named = ", ".join(readable(name) for name in str(lacking).split(", "))
+        return (
+            f"Not every control was measured in every cell of the map (lacking: {named}), so that nobody knows how "
+            "much the largest one does; measure again with all of them."
         )
     ceiling = finite(row.get("ceiling_low"))
     if ceiling is None or ceiling <= 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tomserve.causal.flips import Ints, Net, complete
+from tomserve.causal.flips import Ints, Net, complete, incomplete
 from tomserve.stats.maximum import above_all, sign_flips
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selected import Selected, selected
@@ -47,12 +47,14 @@ def chosen(
 ) -> Chosen | None:
     """Net effects at the cell that the other half of the scenarios chooses; see tomserve.stats.selected.
 
-    own: of the map. controls: by name, of the same items in the same cells; others are left out. scenarios: of each
-    item [items]. draws: of the bootstrap. splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS
-    scenarios.
+    own: of the map. controls: by name, of the same items. scenarios: of each item [items]. draws: of the bootstrap.
+    splits: into halves. None where there is no cell, or fewer than FEW_SCENARIOS scenarios, and where a control was not
+    measured in exactly the cells of the map: without it, what the map has over the largest control looks larger.
     """
+    if incomplete(own, controls):
+        return None
     kept = complete(own, *controls.values())
-    named = {name: effects.values[kept] for name, effects in controls.items() if effects.cells == own.cells}
+    named = {name: effects.values[kept] for name, effects in controls.items()}
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return None
     found: Selected = selected(own.values[kept], named, scenarios[kept], splits=splits, draws=draws)
@@ -69,15 +71,17 @@ def over_cells(own: Net, controls: Mapping[str, Net], scenarios: Ints) -> dict[s
 
     p_net: of the largest mean net effect. p_over_controls: of what the map has over the largest control, and over doing
     nothing, in the cell where that is most, so that it is small only where the map beats every one in one and the same
-    cell (see tomserve.stats.maximum.above_all). null_95: what the largest mean net effect stays below in 95% of the
-    sign flips, that is, what a maximum over so many cells comes to by itself.
+    cell (see tomserve.stats.maximum.above_all); None where a control was not measured in every cell. null_95: what the
+    largest mean net effect stays below in 95% of the sign flips, that is, what a maximum over so many cells comes to by
+    itself.
     """
-    kept = complete(own, *controls.values())
+    tested = {} if incomplete(own, controls) else controls
+    kept = complete(own, *tested.values())
     if not own.values.shape[1] or len(np.unique(scenarios[kept])) < FEW_SCENARIOS:
         return {}
     values, of = own.values[kept], scenarios[kept]
     whole = sign_flips(values, of)
-    against = [effects.values[kept] for effects in controls.values() if effects.cells == own.cells]
+    against = [effects.values[kept] for effects in tested.values()]
     over = above_all(values, against, of).p if against else None
     return {"p_net": whole.p, "null_95": whole.null_95, "p_over_controls": over}
 

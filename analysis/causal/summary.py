@@ -10,7 +10,7 @@ from tomserve.causal.flips import FEW_ITEMS
 from tomserve.causal.table import FALSE, NO_OP, OWN, OWN_TWIN, PATCH, TWIN
 from tomserve.studies import Excerpt
 from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import cell, finite, p_value, percent, readable
+from tomserve.studies.words import cell, finite, p_value, percent, plain, readable
 
 from .outcomes import MARGIN, NOT_SETTLED, outcome
 from .probes import ALL
@@ -176,6 +176,9 @@ def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:
         yield f"adding nothing changes {percent(changed)} of the answers, so that nothing here can be trusted"
     if not row.get("no_op_moves"):
         yield "it was not measured whether adding nothing changes answers (no_op)"
+    if lacking := row.get("controls_lacking"):
+        named = plain(lacking, 160).replace("_", " ")
+        yield f"controls that were not measured in every cell of the map: {named}; measure again"
     layer = row.get("layer")
     if (error := finite(row.get("error"))) is not None and error >= 1:
         yield f"in the chosen layer {layer} the leave-one-out error is {error:.2f}: no map at all (1 is a map to zero)"

@@ -46,8 +46,11 @@ TABLE_5: Mapping[str, tuple[float, ...]] = {
 }
 """Stability under T1 to T4, and the printed average."""
 
+REFERENCE = "reference"
+"""What the row of people holds: no score, and an S that was not measured."""
+
 TABLE_6: Mapping[str, tuple[float, float | None, float, float | None, str, int | None]] = {
-    "human": (0.78, None, 0.97, None, "reference", None),
+    "human": (0.78, None, 0.97, None, REFERENCE, None),
     "gpt-4o": (0.67, None, 0.80, 0.50, "b_and_s_only", 1),
     "claude-sonnet": (0.63, None, 0.77, 0.47, "b_and_s_only", 2),
     "llama3.1-70b": (0.58, 0.23, 0.72, 0.58, "full", 1),
@@ -74,7 +77,8 @@ def compat() -> pl.DataFrame:
                 "rounds_to": rounded if printed is not None else None,
                 "same": None if printed is None else rounded == printed,
                 "printed_formula": None if c is None else round(printed_formula(b, c, s), 4),
-                "b_s_renormalised": round(FTOM_1.without_c(b, s), 4),
+                # The source prints an S of people, which nobody measured.
+                "b_s_renormalised": None if kind == REFERENCE else round(FTOM_1.without_c(b, s), 4),
             }
         )
     return pl.DataFrame(rows)

@@ -1,28 +1,32 @@
 """What is counted: for each model the answers, pairs and net effects of its three layers, with their scenarios.
 
-Each layer counts, of every benchmark, the answers of the strategy that asks for the answer alone, as measurements do
-unless somebody chose otherwise; the rows of a measurement say by which strategy they were asked (`asked_by`).
+Each layer counts, of every benchmark, the answers of the strategy that asks for the answer alone (see
+tomserve.studies.asking), as measurements do unless somebody chose otherwise; the rows of a measurement say by which
+strategy they were asked (`asked_by`). S counts the variants of those questions that B counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
-from tomserve.causal.flips import Measured, complete, measured, net
-from tomserve.causal.table import CONTROLS, HELD_OUT, NO_OP, PATCH, PPT, SCHEMA
-from tomserve.content import digest
+from tomserve.causal.flips import Measured, complete, incomplete, measured, net
+from tomserve.causal.table import CONTROLS, HELD_OUT, NO_OP, PATCH, PPT
 from tomserve.stability import KINDS
 from tomserve.stats.functional import Layers
 from tomserve.stats.layers import Behaviour, Mechanism, Stability
-from tomserve.studies import load_study, pairs, tasks
+from tomserve.studies import asking, load_study, pairs, tasks
 from tomserve.studies.contrasts import Record
-from tomserve.studies.rows import BASELINE, REQUIRED, has_variants, originals
+from tomserve.studies.rows import ORIGINAL, has_variants, originals
 from tomserve.studies.together import split
+
+from . import digests
+from .digests import ITEMS
+from .whole import with_whole_tasks
 
 COUNTED = ("T1", "T2", "T3", "T4")
 """The kinds of variants that S counts, by their short names."""
@@ -38,9 +42,9 @@ class Gathered:
     """What was given, by model.
 
     models: the layers of each. plain: the strategy that is counted, by model and benchmark. told: the tables of the
-    studies of single layers, by the study's name. measured: by model, what of its measurements counts; further: those
-    that do not. answers: rows of models. people: rows that people answered. eligible: of C, by model. kinds: how many
-    answers of each original were asked again. inputs: the table `inputs`.
+    studies of single layers, by the study's name; those of stability are of the questions that B counts. measured: by
+    model, what of its measurements counts; further: those that do not. asked: the originals; pairs: those that B counts
+    with their variants. people: rows that people answered. inputs: the table `inputs`.
     """
 
     models: Mapping[str, Layers]
@@ -57,11 +61,11 @@ class Gathered:
 def gathered(scores: pl.LazyFrame) -> Gathered:
     """Everything that the tables count. scores: answers, measurements, or both (see tomserve.studies.together)."""
     answers, moved = split(scores.collect())
-    is_people = pl.col("people").list.len() > 0 if "people" in answers.columns else pl.lit(False)
-    people, answers = answers.filter(is_people), answers.filter(~is_people.fill_null(False))
+    people, answers = _of_people(answers)
     plain = dict(_plain(answers))
     asked = tasks.asked(originals(answers).lazy()) if answers.height else None
-    paired = pairs.asked(answers.lazy()) if answers.height and _paired(answers) else None
+    counted = _in_b(answers, asked) if asked is not None else answers
+    paired = pairs.asked(counted.lazy()) if counted.height and _paired(counted) else None
     arms = measured(moved.lazy()) if moved.height else []
     known, further = _chosen(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
@@ -70,36 +74,49 @@ def gathered(scores: pl.LazyFrame) -> Gathered:
         for name in sorted(dict.fromkeys([*names, *known]))
     }
     told: dict[str, Tables] = {}
-    if answers.height:
-        told[B_NAME] = load_study(B_NAME).tables(originals(answers).lazy(), "recommended")
+    if asked is not None:
+        told[B_NAME] = with_whole_tasks(load_study(B_NAME).tables(originals(answers).lazy(), "recommended"), asked)
     if paired is not None:
-        told[S_NAME] = load_study(S_NAME).tables(answers.lazy(), "recommended")
+        told[S_NAME] = load_study(S_NAME).tables(counted.lazy(), "recommended")
     if moved.height:
         told[C_NAME] = load_study(C_NAME).tables(moved.lazy(), "recommended")
-    inputs = tuple(_inputs(answers, moved, plain, known))
+    benchmarks = {model: one.arm["benchmark"] for model, one in known.items()}
+    inputs = tuple(digests.inputs(answers, moved, people, plain, benchmarks))
     return Gathered(models, plain, told, known, further, asked, paired, people, inputs)
 
 
-def is_plain(strategy: str) -> bool:
-    """Whether a strategy asks for the answer alone, by its name: vanilla, or one that ends so."""
-    return strategy.endswith(BASELINE)
+def _of_people(answers: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of runs that people answered, with the questions that they left open, and those of models."""
+    if "people" not in answers.columns:
+        return answers.clear(), answers
+    run = pl.col("run").fill_null("") if "run" in answers.columns else pl.lit("")
+    told = answers.with_columns(_run=run)
+    theirs = told.filter(pl.col("people").list.len() > 0).select("model", "_run").unique()
+    parts = (told.join(theirs, on=["model", "_run"], how=how, maintain_order="left") for how in ("semi", "anti"))
+    people, models = (part.drop("_run") for part in parts)
+    return people, models
+
+
+def _in_b(answers: pl.DataFrame, asked: tasks.Asked) -> pl.DataFrame:
+    """The answers without the originals that B leaves out, and without their variants: questions about the world, and
+    those that their benchmark marks as unusable."""
+    key = ("model", "strategy", "_benchmark", "_of")
+    original = pl.col(ORIGINAL).cast(pl.String) if ORIGINAL in answers.columns else pl.lit(None, pl.String)
+    told = answers.with_columns(_benchmark=digests.benchmark_of(answers), _of=pl.coalesce(original, "item"))
+    mind = asked.rows.filter("mind").select("model", "strategy", _benchmark="benchmark", _of="item")
+    left = told.filter(original.is_null()).select(key).join(mind, on=key, how="anti")
+    return told.join(left, on=key, how="anti", maintain_order="left").drop("_benchmark", "_of")
 
 
 def _plain(answers: pl.DataFrame) -> Iterator[tuple[tuple[str, str], str]]:
-    """The strategy that counts, by model and benchmark: the one that asks for the answer alone, or the only one."""
+    """The strategy that counts, by model and benchmark: the one that asks for the answer alone."""
     if not answers.height:
         return
-    frame = answers.with_columns(benchmark=_benchmark(answers)).select("model", "benchmark", "strategy").unique()
     keys = ("model", "benchmark")
+    frame = answers.with_columns(benchmark=digests.benchmark_of(answers)).select(*keys, "strategy").unique()
     for (model, benchmark), part in frame.sort(keys).group_by(keys, maintain_order=True):
-        named = sorted(part["strategy"], key=lambda name: (name != BASELINE, name))
-        chosen = [name for name in named if is_plain(name)] or (named if len(named) == 1 else [])
-        if chosen:
-            yield (str(model), str(benchmark)), chosen[0]
-
-
-def _benchmark(frame: pl.DataFrame, other: str = "items") -> pl.Expr:
-    return pl.col("benchmark").fill_null(other) if "benchmark" in frame.columns else pl.lit(other)
+        for chosen in asking.plain(part["strategy"])[:1]:
+            yield (str(model), str(benchmark)), chosen
 
 
 def _paired(answers: pl.DataFrame) -> bool:
@@ -110,7 +127,7 @@ def _paired(answers: pl.DataFrame) -> bool:
 def _counts(frame: pl.DataFrame, plain: Mapping[tuple[str, str], str], model: str) -> pl.DataFrame:
     """The rows of a model by the strategy that counts, with the column `scenario`."""
     of = {benchmark: name for (who, benchmark), name in plain.items() if who == model}
-    benchmark = pl.when(pl.col("benchmark") == "").then(pl.lit("items")).otherwise(pl.col("benchmark"))
+    benchmark = pl.when(pl.col("benchmark") == "").then(pl.lit(ITEMS)).otherwise(pl.col("benchmark"))
     own = frame.filter(pl.col("model") == model).with_columns(benchmark=benchmark)
     wanted = pl.col("benchmark").replace_strict(of, default=None, return_dtype=pl.String)
     return own.filter(pl.col("strategy") == wanted).with_columns(scenario=_scenario())
@@ -163,7 +180,7 @@ def _mechanism(found: Measured | None) -> Mechanism | None:
     items = found.chosen()
     own, patch = net(found, PPT, fitted=HELD_OUT, items=items), net(found, PATCH, items=items)
     controls = {name: net(found, name, fitted=HELD_OUT, items=items) for name in CONTROLS}
-    controls = {name: effects for name, effects in controls.items() if effects.cells == own.cells}
+    lacking = incomplete(own, controls) if own.cells else []
     kept = complete(own, patch, *controls.values())
     named = items.with_columns(benchmark=pl.lit(found.arm["benchmark"])).select(_scenario()).to_series().to_numpy()
     changed = found.moves.filter(pl.col("map") == NO_OP)["changed_true"].drop_nulls()
@@ -173,8 +190,20 @@ def _mechanism(found: Measured | None) -> Mechanism | None:
         patch.values[kept],
         named[kept],
         items=int(kept.sum()),
-        broken=float(np.mean(np.sort(changed.to_numpy()))) if changed.len() else 0.0,
+        broken=float(np.mean(np.sort(changed.to_numpy()))) if changed.len() else None,
+        lacking=_lacking(lacking),
     )
+
+
+def _lacking(controls: Sequence[str]) -> str:
+    """Why C cannot be counted where controls lack cells; empty where none does."""
+    if not controls:
+        return ""
+    if len(controls) == len(CONTROLS):
+        return "no control was measured in every cell of the map"
+    named = ", ".join(name.replace("_", " ") for name in controls)
+    of, were = ("control", "was") if len(controls) == 1 else ("controls", "were")
+    return f"the {of} {named} {were} not measured in every cell of the map"
 
 
 def again(found: Gathered, model: str) -> bool:
@@ -182,42 +211,6 @@ def again(found: Gathered, model: str) -> bool:
     if found.pairs is None:
         return False
     return bool(_counts(found.pairs.originals, found.plain, model)["levels_compared"].sum())
-
-
-def _inputs(
-    answers: pl.DataFrame, moved: pl.DataFrame, plain: Mapping[tuple[str, str], str], known: Mapping[str, Measured]
-) -> Iterator[Record]:
-    """The table `inputs`: each run, what it gives, and a digest of its rows whatever their order."""
-    for frame, what in ((answers, "answers"), (moved, "measurement")):
-        if not frame.height:
-            continue
-        run = pl.col("run").fill_null("") if "run" in frame.columns else pl.lit("")
-        told = frame.with_columns(run=run, benchmark=_benchmark(frame))
-        for key, part in told.sort("model", "run", "benchmark", maintain_order=True).group_by(
-            "model", "run", "benchmark", maintain_order=True
-        ):
-            model, name, benchmark = map(str, key)
-            counted = plain.get((model, benchmark)) if what == "answers" else _asked_by(part)
-            used = counted is not None if what == "answers" else known[model].arm["benchmark"] in (benchmark, "")
-            yield {
-                **{"model": model, "run": name, "benchmark": benchmark, "holds": what, "strategy": counted},
-                **{"counted": used, "rows": part.height, "scenarios": part["cluster"].drop_nulls().n_unique()
-                   if "cluster" in part.columns else None},
-                "digest": _digest(part),
-            }  # fmt: skip
-
-
-def _asked_by(part: pl.DataFrame) -> str | None:
-    """By which strategies the rows of a measurement were asked; None where they do not say."""
-    return ", ".join(part["asked_by"].drop_nulls().unique().sort()) or None
-
-
-def _digest(part: pl.DataFrame) -> str:
-    """A digest of the rows that are counted, which their order does not change."""
-    columns = list(SCHEMA) if "map" in part.columns else [*REQUIRED, "run", "benchmark", "cluster", "answer",
-                                                          "original_item", "variant", "original_place"]  # fmt: skip
-    kept = part.select(pl.col(name).cast(pl.String) for name in columns if name in part.columns)
-    return digest(kept.sort(kept.columns).write_csv().encode())
 
 
 _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z])", re.IGNORECASE)

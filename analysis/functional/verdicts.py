@@ -8,7 +8,7 @@ import polars as pl
 
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Verdict
 from tomserve.studies.showing import Row, Tables
-from tomserve.studies.words import cell, finite, percent, readable, signed
+from tomserve.studies.words import cell, finite, p_value, percent, readable, signed
 
 from .notes import LICENSES
 
@@ -64,7 +64,8 @@ def _layers(row: Row, tables: Tables) -> Card:
             continue
         low = finite(row["c_low"]) if name == "c" else min((one[1] for one in figures.get(proof, [])), default=None)
         shown[words] = low is not None and low > 0
-        grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{_beside(name, row, figures)}."))
+        beside = _mechanism(row, tables) if name == "c" else _beside(name, figures)
+        grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{beside}."))
     remark = (
         "A layer is shown where its control is left behind: B above the best simple rule in every benchmark, C above 0 "
         "after the largest control, kappa above 0 with every kind of variant, each by its 95% interval. The score adds "
@@ -90,7 +91,7 @@ def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, f
     if not layers.height or not inputs.height:
         return {}
     plain = {(str(row["benchmark"]), row["strategy"]) for row in
-             inputs.filter(pl.col("model") == model, pl.col("holds") == "answers").to_dicts()}  # fmt: skip
+             inputs.filter("counted", model=model, holds="answers").to_dicts()}  # fmt: skip
     found: dict[str, list[tuple[float, float, float]]] = {}
     for row in layers.filter(pl.col("model") == model).to_dicts():
         low, high = finite(row["low"]), finite(row["high"])
@@ -100,20 +101,35 @@ def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, f
     return found
 
 
-def _beside(name: str, row: Row, figures: dict[str, list[tuple[float, float, float]]]) -> str:
-    """What stands beside a layer, as a clause."""
-    if name == "c":
-        return (
-            f"; above the largest control {signed(row['adjusted'])} points, ceiling {signed(row['ceiling'])}, "
-            f"{row['eligible']} eligible items"
-        )
+def _mechanism(row: Row, tables: Tables) -> str:
+    """What stands beside C, as a clause. It is counted in another cell than that in which the map moves most, so that
+    a reader who sees the map below a control in a layer of the figure has to be told."""
+    layers, inputs = tables.get("layers", pl.DataFrame()), tables.get("inputs", pl.DataFrame())
+    tested = ""
+    if layers.height and inputs.height:
+        measured = inputs.filter("counted", model=row["model"], holds="measurement")["benchmark"].to_list()
+        over = layers.filter(model=row["model"], layer="causal", figure="p_over_controls")
+        own = [one["value"] for one in over.to_dicts() if (one["benchmark"] or "items") in measured]
+        tested = f", {p_value(own[0])} over all cells and controls" if own else ""
+    return (
+        "; counted in the layer and at the strength where other scenarios show the map most above its controls, which "
+        f"need not be where it moves most: there it is {signed(row['adjusted'])} points above the largest control"
+        f"{tested}; ceiling {signed(row['ceiling'])}, {row['eligible']} eligible items"
+    )
+
+
+def _beside(name: str, figures: dict[str, list[tuple[float, float, float]]]) -> str:
+    """What stands beside B or S, as a clause."""
     figure, words = ("over_rule", "B minus that of the best simple rule") if name == "b" else ("kappa", "kappa by kind")
     told = [f"{cell(value)} [{cell(low)}, {cell(high)}]" for value, low, high in figures.get(figure, [])]
     return f"; {words} {', '.join(told)}" if told else ""
 
 
 def _claims(tables: Tables) -> Iterator[Card]:
+    """The claim about sizes, where there are sizes to compare: not with one model alone."""
     for row in tables.get("cot_claim", pl.DataFrame()).to_dicts():
+        if (finite(row["models"]) or 0) < 2:
+            continue
         effects = tables["cot_by_task"].filter(task="all tasks").to_dicts()
         grounds = tuple(
             (readable(one["model"]), f"{signed(one['risk_difference'])} [{signed(one['rd_low'])}, "

@@ -208,6 +208,11 @@ def net(found: Measured, name: str, reading: str = STRICT, fitted: str | None = 
     return Net(values, tuple(cells.rows()))
 
 
+def incomplete(own: Net, controls: Mapping[str, Net]) -> list[str]:
+    """The controls that were not measured in exactly the cells of the map, so that nobody knows the largest control."""
+    return [name for name, effects in controls.items() if effects.cells != own.cells]
+
+
 def scenarios(items: pl.DataFrame) -> Ints:
     """The scenario of each item as a number, in the order of their names."""
     names = items["cluster"].to_numpy()

@@ -26,6 +26,8 @@ SPLITS, SPLITS_AGAIN = 20, 8
 """Into how many random halves scenarios are parted for the estimate of C, and in each draw."""
 FEW_ITEMS = 50
 """With fewer eligible items nothing is said of a model's mechanism."""
+FEW_PAIRS = 8
+"""With fewer pairs of a kind of variant, one of them would be a large part of S."""
 FEW_SCENARIOS = 8
 """With fewer scenarios they cannot be parted into those that choose and those that are measured."""
 BELOW = 0.975
@@ -49,20 +51,22 @@ class Mechanism:
     """Net effects on the eligible items, in every cell of layer and strength: of the map [n, cells], of every control
     [n, cells] and of the direct patch, the ceiling [n, its cells]; scenario [n]. items: how many are eligible,
     where some lack a cell and are not among the n. broken: the share of answers that change where nothing is added,
-    which has to be 0."""
+    which has to be 0, and None where that was not measured. lacking: why nothing can be counted although there are net
+    effects, empty where there is no such reason."""
 
     net: npt.ArrayLike
     controls: Mapping[str, npt.ArrayLike]
     ceiling: npt.ArrayLike
     scenario: npt.ArrayLike
     items: int
-    broken: float = 0.0
+    broken: float | None = 0.0
+    lacking: str = ""
 
 
 @dataclass(frozen=True)
 class Stability:
     """Pairs of an original and a variant: same, whether both are answered alike [n]; kind of variant [n]; scenario [n].
-    kinds: those that have to be there."""
+    kinds: those that have to be there, each with FEW_PAIRS pairs."""
 
     same: npt.ArrayLike
     kind: npt.ArrayLike
@@ -136,6 +140,10 @@ def stability(part: Stability, weights: Floats) -> Found:
     if absent := [name for name in part.kinds if name not in set(kinds.tolist())]:
         return undefined(f"no variants of the kinds {', '.join(absent)}" if len(absent) < len(part.kinds) else
                           "no variants")  # fmt: skip
+    counts = {name: int((kinds == name).sum()) for name in part.kinds}
+    if few := [f"{count} pair{'s' * (count != 1)} of kind {name}" for name, count in counts.items()
+               if count < FEW_PAIRS]:  # fmt: skip
+        return undefined(f"only {', '.join(few)}, and {FEW_PAIRS} are needed")
     own = weighted_share(part.same, names(part), kinds)
     told, k = np.unique(kinds, return_inverse=True)
     scenarios, index = np.unique(names(part), return_inverse=True)
@@ -159,6 +167,10 @@ def mechanism(part: Mechanism, weights: Floats) -> Found:
         return undefined(f"{part.items} eligible items, and {FEW_ITEMS} are needed")
     if m < FEW_SCENARIOS:
         return undefined(f"{m} scenarios, and {FEW_SCENARIOS} are needed")
+    if part.lacking:
+        return undefined(part.lacking)
+    if part.broken is None:
+        return undefined("the no-op was not measured")
     if part.broken > 0:
         return undefined(f"adding nothing changes {part.broken:.1%} of the answers")
     if not np.asarray(part.net).shape[1] or not np.asarray(part.ceiling).shape[1]:

@@ -26,7 +26,7 @@ from tomserve.stats.cells import matched_cells, unit_means
 from tomserve.stats.effects import FEW, Effect
 from tomserve.stats.intraclass import intraclass
 from tomserve.stats.planning import minimum_detectable_effect, units_needed
-from tomserve.studies import sides
+from tomserve.studies import asking, sides
 from tomserve.studies.families import WORTH
 from tomserve.studies.rows import BASELINE, counted_unread
 
@@ -210,17 +210,18 @@ def effects_within(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[Record]:
     """By model and values of the keys, each strategy against the one that asks for the answer alone, on the items that
     both were asked: the `contrast` of the two after the columns model, keys, treatment and control.
 
-    That one is vanilla or, where these items were not asked so, the first strategy whose name ends like that, such as
-    bigtom_vanilla. rows: prepared rows in the order in which the values shall stand. A strategy that has no item in
-    common with such a one is left out.
+    A strategy that reasons is held against its partner, such as letters_cot against letters; otherwise, or where the
+    partner was not asked these items, the control is vanilla or the next of asking.plain that was. rows: prepared rows
+    in the order in which the values shall stand. A strategy that has no item in common with such a one is left out.
     """
     names = ["model", *keys]
     for key, part in rows.group_by(names, maintain_order=True):
         asked = sorted(part["strategy"].unique(), key=lambda name: (name != BASELINE, name))
-        plain = [name for name in asked if name.endswith(BASELINE)]
+        plain = asking.plain(asked)
         for strategy in asked:
             treated = part.filter(strategy=strategy)
-            for control in plain[: plain.index(strategy)] if strategy in plain else plain:
+            controls = plain[: plain.index(strategy)] if strategy in plain else plain
+            for control in sorted(controls, key=lambda name: asking.partner(name) != strategy):
                 pairs = pair(treated, part.filter(strategy=control))
                 if pairs.height:
                     yield {**dict(zip(names, key, strict=True)), "treatment": strategy, "control": control,

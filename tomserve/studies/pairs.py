@@ -21,6 +21,7 @@ from tomserve.stability import AGAIN, KINDS
 from tomserve.studies import baselines
 from tomserve.studies.loading import default_study, load_study
 from tomserve.studies.rows import ORIGINAL, REQUIRED, prepared, with_columns
+from tomserve.studies.rows import READ as PREPARED
 
 ARM = ("model", "strategy", "benchmark")
 """The columns that tell apart who was asked what."""
@@ -40,6 +41,9 @@ OWN: Mapping[str, Any] = {
     "original_place": pl.Int64,
 }
 """The columns of a score table that are read beside the required ones, with their types."""
+
+READ = (*PREPARED, *OWN, *RULES)
+"""Every column of a score table that decides what is counted here and how, factors left out."""
 
 MOST_FACTORS, MOST_VALUES = 8, 12
 """So many factors are shown where no study names them, and so many values a factor may have to be shown."""

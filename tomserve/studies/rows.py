@@ -16,6 +16,10 @@ from tomserve.status import ANSWERS, INVALID, LENGTH, OK, UNANSWERED
 REQUIRED = ("model", "strategy", "item", "status", "correct")
 """Columns that every score table has to have before anything can be counted."""
 
+_NOISE = ("noise_compared", "noise_answer")
+READ = (*REQUIRED, "answer", "cluster", *_NOISE)
+"""Columns that `prepared` reads; a table may lack those that are not required."""
+
 BASELINE = "vanilla"
 """The strategy that asks for the answer alone: what other strategies are compared with."""
 
@@ -32,7 +36,7 @@ def prepared(
     answer to the same request; `changed`: that answer is another one, for any number of requests in flight.
     """
     types = {"answer": pl.String, "cluster": pl.String, **(wanted or {})}
-    again = dict.fromkeys(("noise_compared", "noise_answer"), pl.List(pl.Int64))
+    again = dict.fromkeys(_NOISE, pl.List(pl.Int64))
     return (
         with_columns(scores, {**types, **again})
         .filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from tomserve.studies import baselines
+from tomserve.studies.rows import READ as PREPARED
 from tomserve.studies.rows import REQUIRED, prepared, with_columns
 
 DIMENSIONS = ("belief", "desire", "intention", "emotion", "action", "knowledge")
@@ -35,6 +36,9 @@ FACTORS: Mapping[str, Any] = {
     "floor_guess": pl.Float64,
 }
 """Factors that place a question, and what a guess scores; a table may lack any of them."""
+
+READ = (*PREPARED, *FACTORS)
+"""Every column of a score table that decides what is counted here and how; rules stand beside it and decide nothing."""
 
 STAGES = ("perturbed", "perturbed-2", "bundles")
 NESTED = "hitom"

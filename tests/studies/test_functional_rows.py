@@ -1,0 +1,338 @@
+"""What the score counts: which controls, strategies, questions and runs, on tables whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from analysis.functional import counting, digests, prompting, published, rows, verdicts
+from analysis.functional.rows import B_NAME, Gathered, gathered
+from tests.conftest import ROOT
+from tests.helpers import measured_tables as moved
+from tests.helpers.functional_tables import answers, share
+from tests.helpers.measured_tables import measured
+from tomserve.causal.table import CONTROLS, MOVE, NO_OP, SEEN_IDENTITY, SHUFFLED_PAIRS
+from tomserve.stats.functional import Scored, score
+from tomserve.studies import Context, asking, load_study, pairs, tasks
+from tomserve.studies.combining import combined
+from tomserve.studies.contrasts import effects_within
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers without the tables of their own studies, which take long and are not looked at."""
+    monkeypatch.setattr(rows, "load_study", lambda name: SimpleNamespace(tables=lambda *given: {}))
+
+
+def small(truth: moved.Truth = moved.REPRODUCED) -> pl.DataFrame:
+    return measured(truth, layers=(1, 2), alphas=(1e-2,))
+
+
+def scored(found: Gathered) -> dict[str, Scored]:
+    return score(found.models, draws=100)
+
+
+def named(name: str) -> pl.Expr:
+    """The moves by a map."""
+    return ((pl.col("kind").cast(pl.String) == MOVE) & (pl.col("map").cast(pl.String) == name)).fill_null(False)
+
+
+def of_controls() -> pl.Expr:
+    return pl.any_horizontal(named(name) for name in CONTROLS)
+
+
+WITHOUT: list[tuple[Callable[[], pl.Expr], str]] = [
+    (lambda: named(SHUFFLED_PAIRS) & (pl.col("layer") == 2), "the control shuffled pairs was not measured in every"),
+    (lambda: named(SEEN_IDENTITY), "the control seen identity was not measured in every cell of the map"),
+    (of_controls, "no control was measured in every cell of the map"),
+    (
+        lambda: named(SHUFFLED_PAIRS) | named(SEEN_IDENTITY),
+        "the controls shuffled pairs, seen identity were not measured in every cell",
+    ),
+    (lambda: named(NO_OP), "the no-op was not measured"),
+]
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(("lost", "why"), WITHOUT)
+def test_c_needs_every_control_in_every_cell_and_the_no_op(lost: Callable[[], pl.Expr], why: str) -> None:
+    """A map that shuffled pairs reproduce has a C near 0, and without that control it would have one near .7."""
+    found = scored(gathered(combined([answers(), small().filter(~lost())]).lazy()))["m"]
+    assert why in found.lacking["c"]
+    assert "ftom" not in found.draws
+
+
+@pytest.mark.usefixtures("alone")
+def test_c_is_near_0_where_a_control_does_as_much() -> None:
+    found = scored(gathered(combined([answers(), small()]).lazy()))["m"]
+    assert found.c.estimate < 0.15
+
+
+@pytest.mark.parametrize("lost", [WITHOUT[0][0], of_controls])
+def test_the_study_of_interventions_judges_nothing_without_a_control(lost: Callable[[], pl.Expr]) -> None:
+    study = load_study("causal")
+    found = study.tables(small().filter(~lost()).lazy(), "recommended")
+    row = found["headline"].row(0, named=True)
+    assert (row["adjusted"], row["p_over_controls"]) == (None, None)
+    assert "shuffled_pairs" in row["controls_lacking"]
+    assert any("shuffled pairs" in line and "not measured in every cell" in line for line in study.warnings(found))
+    (verdict,) = study.verdicts(found, Context())
+    (card,) = (one for one in verdict.cards if one.question == "Does it cause the answer?")
+    assert card.verdict == "Cannot be measured"
+    if "controls" in found:
+        assert "shuffled_pairs" not in found["controls"]["control"].to_list()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("strategy", ["cot", "cot_free", "letters_cot", "simtom", "reason_native"])
+def test_a_strategy_that_reasons_never_counts(strategy: str) -> None:
+    found = gathered(answers(strategy=strategy).lazy())
+    assert found.plain == {}
+    assert set(scored(found)["m"].lacking) == {"b", "c", "s"}
+    assert [(one["strategy"], one["asked"], one["counted"]) for one in found.inputs] == [(None, strategy, False)]
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("others", [("letters",), ("letters", "letters_cot"), ("letters", "cot_free", "letters_cot")])
+def test_what_is_beside_its_partner_or_alone_counts(others: tuple[str, ...]) -> None:
+    found = gathered(combined([answers(strategy=one, benchmark="fantom") for one in others]).lazy())
+    assert found.plain == {("m", "fantom"): "letters"}
+    assert scored(found)["m"].b.estimate == 1
+
+
+def test_strategies_that_reason_are_declared() -> None:
+    """Every strategy of the folder prompts that writes more than an answer, or asks in several turns, is one that
+    reasons; strategies that answer alone in one turn are none, however their reply is read."""
+    longer = set()
+    for folder in sorted((ROOT / "prompts").glob("*/strategy.yaml")):
+        told = yaml.safe_load(folder.read_text("utf-8"))
+        turns = [turn for turn in told.get("turns", []) if turn["name"] not in ("answer", "weigh", "ask")]
+        most = max([told.get("max_tokens", 0), *(turn.get("max_tokens", 0) for turn in turns)])
+        if "not for asking" not in told["description"] and (turns or most > 256):
+            longer.add(folder.parent.name)
+    by_thinking = {"reason_native", "simtom_oracle"}  # it thinks by itself, and it is told whose perspective counts
+    told_apart = {one.name for one in (ROOT / "prompts").iterdir() if asking.reasons(one.name)}
+    assert told_apart == longer | by_thinking
+
+
+def test_of_several_unknown_strategies_none_counts() -> None:
+    assert asking.plain(["thine", "mine", "cot"]) == []
+    assert asking.plain(["cot", "bigtom_vanilla", "vanilla"]) == ["vanilla", "bigtom_vanilla"]
+    assert asking.plain(["bigtom_0shot", "bigtom_cot"]) == ["bigtom_0shot"]
+
+
+def test_reasoning_is_held_against_its_own_partner() -> None:
+    every = ("vanilla", "letters", "letters_cot", "cot")
+    frame = combined([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every])
+    made = list(effects_within(tasks.asked(frame.lazy()).rows, ("benchmark",)))
+    told = {row["treatment"]: row["control"] for row in made}
+    assert told == {"cot": "vanilla", "letters": "vanilla", "letters_cot": "letters"}
+    alone = combined([answers(kinds=(), again=False, scenarios=10, strategy=one) for one in every[1:3]])
+    made = list(effects_within(tasks.asked(alone.lazy()).rows, ("benchmark",)))
+    assert [(row["treatment"], row["control"]) for row in made] == [("letters_cot", "letters")]
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_effect_over_all_tasks_is_that_of_every_benchmark() -> None:
+    """Reasoning helps in one benchmark and hurts as much in another; either alone would tell a story."""
+    none, right = share(0.0), share(1.0)
+    frame = combined(
+        [
+            answers(none, model="m-7b", kinds=()),
+            answers(right, model="m-7b", strategy="cot", kinds=()),
+            answers(right, model="m-7b", benchmark="dyntom", strategy="dyntom_vanilla", kinds=()),
+            answers(none, model="m-7b", benchmark="dyntom", strategy="dyntom_cot", kinds=()),
+        ]
+    )
+    effects = pl.DataFrame(list(prompting.by_task(gathered(frame.lazy()))), infer_schema_length=None)
+    (row,) = effects.filter(task=prompting.ALL).to_dicts()
+    assert (row["treatment"], row["control"]) == ("dyntom_cot, cot", "dyntom_vanilla, vanilla")
+    assert row["risk_difference"] == pytest.approx(0)
+    assert row["n"] == 2 * 80 * 3
+    (claimed,) = prompting.claim(effects)
+    assert claimed["small_effect"] == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("half", "said"),
+    [
+        (0.01, "falls with size, and helps the smallest and hurts the largest"),
+        (0.3, "falls with size; that it helps the smallest and hurts the largest is not shown"),
+    ],
+)
+def test_signs_are_told_only_where_their_intervals_show_them(half: float, said: str) -> None:
+    effects = (0.0801, 0.06, 0.04, 0.02, -0.0205)
+    frame = pl.DataFrame({"model": list("abcde"), "task": prompting.ALL, "parameters": [1.0, 3.0, 10.0, 30.0, 100.0],
+                          "risk_difference": effects, "rd_low": [value - half for value in effects],
+                          "rd_high": [value + half for value in effects]})  # fmt: skip
+    (found,) = prompting.claim(frame)
+    assert str(found["verdict"]).endswith(said)
+
+
+def digest_of(frame: pl.DataFrame) -> str:
+    nobody = frame.clear()
+    (found,) = digests.inputs(frame, nobody, nobody, {("m", "worlds"): "vanilla"}, {})
+    return str(found["digest"])
+
+
+def whole_frame() -> pl.DataFrame:
+    """Answers with something in every column that decides B or S."""
+    return answers(share(0.8), 0.9, scenarios=4).with_columns(
+        *(pl.lit([["rule_first_choice"]]).list.first().alias(name) for name in pairs.RULES),
+        **{"usable": pl.lit(True), "question_kind": pl.lit("belief"), "answer_role": pl.lit("known")},
+        **{"belief_is_false": pl.lit(True), "order": pl.lit(1), "reality": pl.lit("a"), "variant_by": pl.lit("rules")},
+        noise_answer=pl.col("noise_compared"),
+    )
+
+
+def other(frame: pl.DataFrame, name: str) -> pl.Expr:
+    """A column with another value in its last row that holds one."""
+    place = int(frame[name].is_not_null().arg_true()[-1])
+    kind = frame.schema[name]
+    if kind == pl.Boolean:
+        changed: pl.Expr = ~pl.col(name)
+    elif isinstance(kind, pl.List):
+        changed = pl.col(name).list.head(0)
+    else:
+        changed = pl.col(name) + (pl.lit("x") if kind == pl.String else 1)
+    return pl.when(pl.int_range(pl.len()) == place).then(changed).otherwise(pl.col(name)).cast(kind).alias(name)
+
+
+KEYS = ("model", "benchmark", "run")
+
+
+@pytest.mark.parametrize("name", sorted({*tasks.READ, *pairs.READ, "rule_first_choice"} - set(KEYS)))
+def test_whatever_decides_a_number_changes_the_digest(name: str) -> None:
+    frame = whole_frame()
+    assert digest_of(frame.with_columns(other(frame, name))) != digest_of(frame)
+
+
+@pytest.mark.usefixtures("alone")
+def test_no_other_column_decides_anything() -> None:
+    """Where only the columns that are digested are left, B and S are what they were."""
+    frame = answers(share(0.8), 0.9)
+    kept = {*digests.READ, "rule_first_choice"}
+    few = scored(gathered(frame.select(name for name in frame.columns if name in kept).lazy()))["m"]
+    every = scored(gathered(frame.lazy()))["m"]
+    assert (few.b, few.s) == (every.b, every.s)
+
+
+def test_a_digest_does_not_depend_on_what_else_was_given() -> None:
+    frame = answers(share(0.8), 0.9, scenarios=4)
+    empty = frame.with_columns(usable=pl.lit(None, pl.Boolean)).sample(fraction=1, shuffle=True, seed=3)
+    assert digest_of(empty) == digest_of(frame)
+
+
+def people(open_questions: int = 0) -> pl.DataFrame:
+    """Two people, who left the first questions open."""
+    left = pl.int_range(pl.len()) < open_questions
+    made = answers(share(0.8), model="people", kinds=(), again=False, scenarios=10)
+    both = made.with_columns(
+        people=pl.lit(["ann", "bob"]), people_right=pl.concat_list(pl.col("correct").cast(pl.Int64), pl.lit(1))
+    )
+    empty = (pl.when(~left).then(pl.col(name)).alias(name) for name in ("people", "people_right"))
+    return both.with_columns(*empty, status=pl.when(left).then(pl.lit("unanswered")).otherwise("status"))
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("open_questions", [0, 2])
+def test_people_who_left_a_question_open_are_no_model(open_questions: int) -> None:
+    found = gathered(combined([answers(), people(open_questions)]).lazy())
+    assert list(found.models) == ["m"]
+    told = {one["holds"]: one for one in found.inputs}
+    assert (told["people"]["model"], told["people"]["counted"], told["people"]["rows"]) == ("people", True, 30)
+    (row,) = counting.humans(found)
+    assert row["answers"] == 2 * (30 - open_questions)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("how", [{"dimension": "reality"}, {"usable": False}])
+def test_s_counts_the_questions_that_b_counts(how: dict[str, Any]) -> None:
+    """All variants of one task are kept and none of the others: without that task S is 0."""
+    left = pl.col("task") == "influence-1"
+    told = pl.concat([answers(kept=0.0).filter(~left), answers(kept=1.0).filter(left)])
+    name, value = next(iter(how.items()))
+    otherwise = pl.col(name) if name in told.columns else pl.lit(None, pl.Boolean)
+    frame = told.with_columns(pl.when(left).then(pl.lit(value)).otherwise(otherwise).alias(name))
+    found = gathered(frame.lazy())
+    assert scored(found)["m"].s.estimate == 0
+    assert found.pairs is not None
+    assert "influence-1" not in set(found.pairs.originals["item"].str.split("/").list.last())
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_run_counts_only_where_it_holds_the_strategy_that_does() -> None:
+    found = gathered(combined([answers(), answers(strategy="cot")]).lazy())
+    told = {one["run"]: (one["strategy"], one["asked"], one["counted"]) for one in found.inputs}
+    assert told == {"run-m-vanilla": ("vanilla", "vanilla", True), "run-m-cot": (None, "cot", False)}
+    (row,) = counting.by_model(found, scored(found))
+    assert row["inputs"] == "run-m-vanilla"
+    both = gathered(pl.concat([answers(), answers(strategy="cot")]).with_columns(run=pl.lit("one")).lazy())
+    assert [(one["strategy"], one["asked"]) for one in both.inputs] == [("vanilla", "cot, vanilla")]
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(("count", "why"), [(1, "only 1 pair of kind T1, and 8 are needed"), (8, None)])
+def test_one_variant_is_no_quarter_of_s(count: int, why: str | None) -> None:
+    frame = answers()
+    first = frame.filter(pl.col("variant") == "object").head(count)
+    rest = frame.filter((pl.col("variant") != "object").fill_null(True))
+    assert scored(gathered(pl.concat([rest, first]).lazy()))["m"].lacking.get("s") == why
+
+
+def test_people_have_no_score_in_the_sources_table() -> None:
+    frame = published.compat()
+    human = frame.filter(model="human").row(0, named=True)
+    assert (human["paper_compat"], human["b_s_renormalised"]) == (None, None)
+    assert frame.filter(pl.col("model") != "human")["b_s_renormalised"].null_count() == 0
+
+
+def test_b_is_made_of_types_of_task_as_a_whole() -> None:
+    """Right wherever belief is asked about, and wrong about emotion: by dimension 1 and 0 in each type of task, as a
+    whole half right."""
+    even = pl.col("cluster").str.extract(r"(\d+)$").cast(pl.Int64) % 2 == 0
+    frame = answers(lambda task, number: number % 2 == 0, kinds=(), again=False).with_columns(
+        dimension=pl.when(even).then(pl.lit("belief")).otherwise(pl.lit("emotion"))
+    )
+    found = gathered(frame.lazy())
+    table = found.told[B_NAME]["task_types"]
+    wholes = table.filter(dimension="all that B counts")
+    assert wholes["total"].to_list() == [80, 80, 80]
+    b = scored(found)["m"].b.estimate
+    assert wholes["corrected"].mean() == pytest.approx(b)
+    assert table.filter(pl.col("dimension") != "all that B counts")["corrected"].mean() != pytest.approx(b)
+
+
+def claimed(models: int) -> dict[str, pl.DataFrame]:
+    effects = pl.DataFrame({"model": [f"m{place}" for place in range(models)], "task": prompting.ALL,
+                            "risk_difference": 0.1, "rd_low": 0.0, "rd_high": 0.2, "share_treated": 0.6,
+                            "share_control": 0.5, "parameters": pl.Series([None] * models, dtype=pl.Float64)})  # fmt: skip
+    return {"cot_by_task": effects, "cot_claim": pl.DataFrame(list(prompting.claim(effects)))}
+
+
+@pytest.mark.parametrize(("models", "cards"), [(1, 0), (2, 1)])
+def test_the_claim_about_sizes_is_shown_where_there_are_two_models(models: int, cards: int) -> None:
+    assert len(list(verdicts._claims(claimed(models)))) == cards
+
+
+def test_the_card_says_in_which_cell_c_is_counted_and_the_p_of_all_controls() -> None:
+    row = {"model": "m", "adjusted": 0.02, "ceiling": 0.6, "eligible": 90}
+    key = {"model": "m", "layer": "causal", "benchmark": "worlds", "figure": "p_over_controls"}
+    inputs = {"model": "m", "benchmark": "worlds", "holds": "measurement", "counted": True}
+    tables = {"layers": pl.DataFrame([{**key, "value": 1.0}]), "inputs": pl.DataFrame([inputs])}
+    said = verdicts._mechanism(row, tables)
+    assert "need not be where it moves most" in said
+    assert "2 points above the largest control, p = 1.000 over all cells and controls" in said
+
+
+def test_notes_hold_for_any_weights() -> None:
+    from analysis.functional.notes import NOTES
+
+    for name in ("score", "ranking", "sensitivity", "swaps"):
+        assert ".5 B" not in NOTES[name], name
+        assert "/.7" not in NOTES[name], name
