@@ -47,8 +47,10 @@ LICENSES = (
 
 NOTES = {
     "score": "One row a model. formula: the score's name, which says its weights of B, C and S; ftom-1 stands for "
-    ".5, .3 and .2 and for no others. b: the mean over types of task of the share right, each corrected for chance "
-    "(0 for a guesser, 1 for whoever is always right); simple rules stand beside it in `layers` and never change it. "
+    ".5, .3 and .2 and for no others (w_b, w_c and w_s are the weights). b: the mean over types of task of the share "
+    "right, each corrected for chance and cut to 0 to 1 (1 for whoever is always right); b_guesser: what a blind "
+    "guesser has on average on the very same questions, which is above 0 where a type of task has few of them; simple "
+    "rules stand beside b in `layers` and never change it. "
     "c: adjusted / ceiling, cut to 0 to 1, where adjusted is the net effect of the perspective-taking map less that "
     "of the largest control, and ceiling that of the direct patch, both at cells that other scenarios chose: that of "
     "the map is the cell (layer and strength) where it has most over its largest control, which need not be the one "
@@ -58,11 +60,14 @@ NOTES = {
     "like the original, compared by content, for the questions that b counts; each kind needs 8 pairs. ftom is the "
     "sum of the layers with the weights of the formula, only where all three exist. ftom_bs is that of B and S with "
     "their weights divided by their sum, for every model with B and S; it is the only score by which models with and "
-    "without C may be ranked together. no_b, no_c and no_s say why a layer is missing. eligible: items answered by "
-    "the false-belief choice before anything was moved, of which C needs 50. t0_asked: whether the noise floor was "
+    "without C may be ranked together. no_b, no_c and no_s say why a layer is missing, and no_interval why "
+    "there is no interval and no rank. questions: the originals that B counts; failed and unread: the shares of all "
+    "replies counted in B and S that did not come or could not be read, each of which counts as wrong or not kept; a "
+    "layer that lacks more than half of its replies is missing. eligible: items answered by the false-belief choice before anything was moved, of which C needs 50. t0_asked: whether the noise floor was "
     f"asked beside S. Scores without the layers beside them say little. {_SHARED} Runs and digests stand in `inputs`.",
     "layers": "The figures of every layer as its own study has them, for every strategy that was asked: of behaviour "
-    "B, B minus that of the best simple rule (over_rule), raw accuracy, chance, and the best rules' B; of stability S, "
+    "B, B minus that of the best simple rule (over_rule), raw accuracy, chance, the best rules' B, "
+    "and that of a blind guesser on the counted questions (b_guesser); of stability S, "
     "kappa, S minus the noise floor, the floor and S0; of the mechanism (causal) the adjusted and the plain net "
     "effect, the largest control's, the ceiling, the p of the max-statistic over all controls, and the source's "
     "NetEffect (in-sample, largest cell), which a control may reproduce. Stability is that of the questions that B "
@@ -78,16 +83,20 @@ NOTES = {
     "floor that of the same prompt once more (T0).",
     "by_layer": "Net effect of the map, of every control and of the direct patch, by layer of the network, with the "
     "strength that other scenarios chose. Only where the map is above every control it is evidence of anything.",
-    "ranking": "The rank of each model under each score, and how probable ranks are: p_first and p_this_rank are the "
-    "shares of the bootstrap draws in which the model is first, or has this rank; rank_low to rank_high holds the "
-    "middle 95% of its ranks. A probability of 1 says that no draw ranked otherwise, and not that it cannot be. Only "
-    "ftom_bs ranks models with and without C together.",
-    "sensitivity": "Every ranking that some weights of the layers give, and the share of all possible weights (the "
-    "area of the triangle of weights, exactly) for which it holds. A ranking that holds for few weights is one of the "
-    "weights, and not of the models. At most 20 rankings a score.",
-    "swaps": "For each pair of models: difference of the scores with its 95% interval over scenarios, the probability "
-    "that the first is ahead (p_ahead), for which share of all weights it is ahead, and the nearest weights at which "
-    "the two are equal (equal_at_...), with their distance from the formula's; empty where no weights make them equal.",
+    "ranking": "The rank of each model under each score, among those that were asked and measured alike (the others "
+    "stand in `not_compared`); equal scores share a rank. p_first and p_this_rank: how probable it is for further "
+    "scenarios that the model is first, or has this rank, from normal differences with the spread of the intervals in "
+    "`swaps`; rank_low to rank_high holds the middle 95% of its ranks. Only ftom_bs ranks models with and without C "
+    "together.",
+    "sensitivity": "The rankings that some weights of the layers give, and the share of all possible weights (the area "
+    "of the triangle of weights, exactly) for which each holds. A ranking that holds for few weights is one of the "
+    "weights, and not of the models. At most 20 rankings a score, that of the formula (at_these_weights) always among "
+    "them.",
+    "swaps": "For each pair of ranked models: difference of the scores with its 95% interval over scenarios (by "
+    "square-and-add from the intervals of both, correlated as over the same scenarios), the probability that the first "
+    "is ahead (p_ahead, above .975 exactly where the interval leaves out 0), for which share of all weights it is "
+    "ahead, and the nearest weights at which the two are equal (equal_at_...), with their distance from the formula's; "
+    "empty where no weights make them equal.",
     "cot_by_task": f"Reasoning before the answer (cot) against the answer alone, on the same questions. {ABOUT_EFFECT} "
     "The row over all tasks pools the questions of every benchmark that was asked in both ways, each against itself. "
     "Many tests stand here, which are not adjusted for that. parameters: billions, read from the model's name.",
