@@ -11,7 +11,7 @@ from tomserve.studies.showing import Tables
 from tomserve.studies.words import cell
 
 _READING = (
-    "B: mean over types of task of the share right, corrected for chance (0: a guesser, 1: always right), with its 95% "
+    "B: mean over types of task of the share right, corrected for chance (0: chance, 1: always right), with its 95% "
     "interval over stories or templates. constant, other: B of the best rule that always gives one sort of answer, and "
     "of the best other rule that follows nobody's mind. B - rule: the difference to the better of the two; where its "
     "interval does not lie above 0, nothing is shown that the rule could not do. human: quoted from the authors, raw."

@@ -62,6 +62,13 @@ def by_model(
         row |= {f"no_{name}": one.lacking.get(name) for name in LAYERS}
         if why_no_c and measured is None:
             row["no_c"] = why_no_c
+        if (
+            model not in {who for who, _ in found.plain}
+            and found.asked is not None
+            and found.asked.rows.filter(model=model).height
+        ):
+            why = "asked by no strategy that is known to ask for the answer alone"
+            row |= {name: why for name in ("no_b", "no_s") if row[name] is not None}
         row |= {"no_interval": few(one) if one.few else None}
         row |= {"t0_asked": again(found, model)}
         row |= {f"w_{name}": weight for name, weight in zip(LAYERS, formula.weights, strict=True)}

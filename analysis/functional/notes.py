@@ -63,8 +63,9 @@ NOTES = {
     "without C may be ranked together. no_b, no_c and no_s say why a layer is missing, and no_interval why "
     "there is no interval and no rank. questions: the originals that B counts; failed and unread: the shares of all "
     "replies counted in B and S that did not come or could not be read, each of which counts as wrong or not kept; a "
-    "layer that lacks more than half of its replies is missing. eligible: items answered by the false-belief choice before anything was moved, of which C needs 50. t0_asked: whether the noise floor was "
-    f"asked beside S. Scores without the layers beside them say little. {_SHARED} Runs and digests stand in `inputs`.",
+    "layer that lacks more than half of its replies is missing. eligible: items answered by the false-belief choice "
+    "before anything was moved, of which C needs 50. t0_asked: whether the noise floor was asked beside S. Scores "
+    f"without the layers beside them say little. {_SHARED} Runs and digests stand in `inputs`.",
     "layers": "The figures of every layer as its own study has them, for every strategy that was asked: of behaviour "
     "B, B minus that of the best simple rule (over_rule), raw accuracy, chance, the best rules' B, "
     "and that of a blind guesser on the counted questions (b_guesser); of stability S, "

@@ -160,20 +160,19 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
     for (model,), part in frame.group_by(["model"], maintain_order=True):
         sorts = {kind: own for (kind,), own in part.group_by(["holds"], maintain_order=True)}
         answers, moved = sorts.get("answers"), sorts.get("measurement")
-        if answers is not None and answers["benchmark"].n_unique() > 1:
+        counted = answers.filter("counted") if answers is not None else frame.clear()
+        counts = counted["benchmark"].unique(maintain_order=True).to_list()
+        if len(counts) > 1:
             yield (
-                f"{model}: B and S mix benchmarks ({', '.join(answers['benchmark'].unique(maintain_order=True))}); "
-                "every type of task counts once, so that a benchmark with many types weighs more"
+                f"{model}: B and S mix benchmarks ({', '.join(counts)}); every type of task counts once, so that a "
+                "benchmark with many types weighs more"
             )
         if moved is not None and moved["benchmark"].n_unique() > 1:
             yield f"{model}: several benchmarks were measured, of which one counts in C (see the table inputs)"
         if answers is not None and moved is not None and set(answers["benchmark"]).isdisjoint(moved["benchmark"]):
             yield f"{model}: C was measured on another benchmark than the one that was asked; no scenario is shared"
-        if answers is not None and not answers["counted"].all():
-            yield (
-                f"{model}: asked only by strategies none of which is known to ask for the answer alone, so that B and "
-                "S do not count these answers; ask with vanilla"
-            )
+        if answers is not None:
+            yield from _uncounted(str(model), answers.filter(~pl.col("benchmark").is_in([*counts])))
         if answers is not None and moved is not None:
             counted, inside = (
                 ", ".join(part["strategy"].drop_nulls().unique(maintain_order=True)) for part in (answers, moved)
@@ -184,6 +183,16 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
                     "that they speak of different ways of asking; measure again with the same strategy"
                 )
     yield from _unmatched(frame)
+
+
+def _uncounted(model: str, answers: pl.DataFrame) -> Iterator[str]:
+    """A line for each benchmark none of whose runs is counted. answers: the rows of `inputs` of these."""
+    for (benchmark,), part in answers.group_by(["benchmark"], maintain_order=True):
+        asked = ", ".join(dict.fromkeys(", ".join(part["asked"].drop_nulls()).split(", ")))
+        yield (
+            f"{model}: {benchmark} was asked only by {asked}, none of which is known to ask for the answer alone, so "
+            "that B and S do not count these answers; ask with vanilla"
+        )
 
 
 def _unmatched(frame: pl.DataFrame) -> Iterator[str]:

@@ -71,20 +71,21 @@ def wish(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int |
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two questions of each of nine stories."""
-    stories = itertools.groupby(load(), lambda item: item.cluster)
-    kept = [item for _, items in itertools.islice(stories, 9) for item in itertools.islice(items, 2)]
-    path = tmp_path_factory.mktemp("worlds") / "worlds.jsonl"
+    """Two questions about what somebody believes of each of nine stories."""
+    return write_worlds(tmp_path_factory.mktemp("worlds") / "worlds.jsonl", stories=9, questions=2)
+
+
+def write_worlds(path: Path, stories: int, questions: int) -> Path:
+    found = itertools.groupby((item for item in load() if item.factors["order"]), lambda item: item.cluster)
+    kept = [item for _, items in itertools.islice(found, stories) for item in itertools.islice(items, questions)]
     path.write_bytes(b"".join(item.to_json() + b"\n" for item in kept))
     return path
 
 
 @pytest.fixture(scope="module")
 def few(worlds: Path) -> Path:
-    """The questions of the first three stories."""
-    path = worlds.with_name("few.jsonl")
-    path.write_bytes(b"".join(worlds.read_bytes().splitlines(keepends=True)[:6]))
-    return path
+    """Three questions of each of three stories."""
+    return write_worlds(worlds.with_name("few.jsonl"), stories=3, questions=3)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_a_model_that_was_asked_something_else_is_listed_apart(told: dict[str, t
     assert set(board.tables[BS]["model"]) == {"one", "two", "guesser"}
     (row,) = board.tables[APART].to_dicts()
     assert row["model"] == "three"
-    assert row["why"] == "FToM_BS: was asked 6 questions, the ranked ones 18: repeat with the same --limit"
+    assert row["why"] == "FToM_BS: was asked 9 questions, the ranked ones 18: repeat with the same --limit"
     assert any("the largest group" in said for said in board.sentences)
 
 
@@ -200,7 +201,7 @@ def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[Layered, ...]
     assert "| ? | ? |" in (tmp_path / f"{BS}.md").read_text()
     assert "withheld (?)" in (tmp_path / PAGE).read_text()
     assert "chance of rank 1: over" not in (tmp_path / PAGE).read_text(), "nothing is explained that is not there"
-    assert "6 questions of 3 scenarios" in printed(board)
+    assert "9 questions of 3 scenarios" in printed(board)
 
 
 def test_ranks_are_withheld_where_an_interval_is_not_known(

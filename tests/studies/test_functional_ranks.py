@@ -63,7 +63,7 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
         answers(share(0.7), 0.9, model="a"),
         answers(share(0.75, "e"), 0.9, model="e"),
         answers(share(0.8), 0.9, model="b", benchmark="bigtom"),
-        answers(share(0.75), 0.9, model="c", strategy="cot"),
+        answers(share(0.75), 0.9, model="c", strategy="letters"),
         answers(share(0.9), 0.9, model="d", scenarios=10),
         answers(share(0.9), 0.9, model="t").with_columns(task=pl.lit("one")),
         answers(share(0.9), 0.9, model="v").with_columns(item=pl.col("item").str.replace("/object", "/thing")),
@@ -74,14 +74,14 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
     assert all("a" in line and "e" in line for line in found["sensitivity"]["ranking"])
     assert why(found) == {
         "b": "was asked bigtom, the ranked models worlds; was asked other questions than the ranked models",
-        "c": "was asked by cot, the ranked models by vanilla",
+        "c": "was asked by letters, the ranked models by vanilla",
         "d": "was asked 30 questions, the ranked models 240; was asked 120 variants, the ranked models 960",
         "t": "was asked questions of the same names with other types of task, chances or answers than the ranked models",
         "v": "was asked other variants than the ranked models",
     }
     (line,) = (line for line in summary.warnings(found) if "cannot be compared" in line)
     assert line.startswith("ftom_bs: left out of the ranks")
-    assert "c (was asked by cot, the ranked models by vanilla)" in line
+    assert "c (was asked by letters, the ranked models by vanilla)" in line
 
 
 def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
@@ -98,7 +98,6 @@ def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stabili
         "c": "was measured on 120 cases, the ranked models on 160",
         "d": "was measured at other layers or strengths than the ranked models",
         "e": "was measured by cot, the ranked models by vanilla",
-        "f": "was measured with other controls than the ranked models",
     }
     assert why(found) == {}
 
