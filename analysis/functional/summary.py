@@ -174,12 +174,12 @@ def _of_inputs(tables: Tables) -> Iterator[str]:
         if answers is not None:
             yield from _uncounted(str(model), answers.filter(~pl.col("benchmark").is_in([*counts])))
         if answers is not None and moved is not None:
-            counted, inside = (
+            outside, inside = (
                 ", ".join(part["strategy"].drop_nulls().unique(maintain_order=True)) for part in (answers, moved)
             )
-            if counted and counted != inside:
+            if outside and outside != inside:
                 yield (
-                    f"{model}: B and S count the strategy {counted}, and C was measured with {inside or 'another'}, so "
+                    f"{model}: B and S count the strategy {outside}, and C was measured with {inside or 'another'}, so "
                     "that they speak of different ways of asking; measure again with the same strategy"
                 )
     yield from _unmatched(frame)
