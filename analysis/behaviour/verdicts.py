@@ -49,8 +49,8 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
     remark = (
         "B is the mean over types of task of the share right, corrected for chance: 0 for chance or worse in every "
         "type of task, 1 for whoever is always right. It is compared with the B of the best rule that follows nobody's "
-        "mind, chosen on the same questions, by the 95% interval of the difference over stories or templates. That B is above every rule that "
-        "was tried shows no Theory of Mind by itself: there may be rules that nobody tried."
+        "mind, chosen on the same questions, by the 95% interval of the difference over stories or templates. That B "
+        "is above every rule that was tried shows no Theory of Mind by itself: there may be rules that nobody tried."
     )
     card = Card(QUESTION, verdict, tone, tuple(_grounds(single)), remark)
     return Verdict(model, tuple(lines), (card,))
