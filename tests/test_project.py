@@ -255,6 +255,9 @@ def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path:
     score = (tmp_path / "tables/score.csv").read_text()
     assert score.count("\n") == 2, "one model, with all three layers"
     assert 'reference,ftom-1,"b, c, s"' in score
+    shown = [line.rstrip() for line in cli("analyze", *parts, "--study", "functional").out.splitlines()]
+    (block,) = re.findall(r"```text\n(model +B .*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert all(line in shown for line in block.splitlines()), "the README shows what it gives"
     assert cli("report", *parts, "--study", "functional", "--out", tmp_path / "r.html").code == 0
     assert "FToM" in (tmp_path / "r.html").read_text()
 

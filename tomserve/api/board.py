@@ -18,6 +18,7 @@ from tomserve.api.layering import REPORT, Doing, Layered, Wish, analysed, carry_
 from tomserve.content.files import one_line
 from tomserve.errors import ConfigError, StoppedError, TomserveError
 from tomserve.stats.functional import Formula
+from tomserve.stats.layers import FEW_SCENARIOS
 from tomserve.studies import Analysis
 from tomserve.studies.combining import combined
 from tomserve.studies.contrasts import Record
@@ -30,9 +31,6 @@ SCORES = {ALL: ("ftom", ("b", "c", "s")), BS: ("ftom_bs", ("b", "s"))}
 
 CALLED = {"ftom": "FToM", "ftom_bs": "FToM_BS", "b": "B", "c": "C", "s": "S"}
 """Scores and layers as readers call them."""
-
-FEWEST = 8
-"""With fewer scenarios nothing is said of how certain a rank is, as so few say next to nothing of further ones."""
 
 TOGETHER = "all ranked models together"
 """Under this name stand the warnings of a comparison, which belong to no single model."""
@@ -196,7 +194,7 @@ class _Ranked:
     def _few(self) -> int | None:
         """Of how many scenarios the models were asked or measured on, at least, where these are too few."""
         fewest = min(one.fewest(cases="c" in self.layers) for one in self.known)
-        return fewest if fewest < FEWEST else None
+        return fewest if fewest < FEW_SCENARIOS else None
 
     @property
     def _open(self) -> list[str]:
@@ -245,7 +243,7 @@ class _Ranked:
             scenarios = f"{self._few} scenario{'s' if self._few > 1 else ''}"
             yield (
                 f"{called}: how probable ranks are is withheld (?), as the answers are about {scenarios}, and fewer "
-                f"than {FEWEST} say next to nothing of further ones; ask more questions (--limit, --cases)."
+                f"than {FEW_SCENARIOS} say next to nothing of further ones; ask more questions (--limit, --cases)."
             )
         elif self._open:
             yield (
