@@ -48,7 +48,7 @@ def job(folder: Path, endpoint: Endpoint, *strategies: str, **options: object) -
     """The arguments of `tomserve` for a run r of these strategies."""
     named = [part for name in strategies or ("two", "fan") for part in ("--strategy", folder / name)]
     more = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
-    where = ("--path", folder / "items.jsonl", "--base-url", endpoint.url, "--run", "r", "--quiet")
+    where = ("--path", folder / "items.jsonl", "--base-url", endpoint.url, "--run", "r")
     return ("eval", "--benchmark", "items", *where, *named, *more)
 
 

@@ -128,7 +128,7 @@ def test_the_command_line_takes_them(endpoint: Endpoint, cli: Any, tmp_path: Pat
     endpoint.script = by_seed
     write_items(tmp_path / "items.jsonl", ITEMS)
     where = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "vanilla")
-    job = ("eval", *where, "--base-url", endpoint.url, "--quiet", "--seed", 5, "--repeats", 3)
+    job = ("eval", *where, "--base-url", endpoint.url, "--seed", 5, "--repeats", 3)
     refused = cli(*job)
     assert refused.code == 2
     assert "add a temperature" in refused.err
