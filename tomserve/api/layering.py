@@ -55,6 +55,10 @@ VARIANTS = ("T0", "T1", "T2", "T3", "T4")
 LIMIT = 300
 """How many questions of a benchmark are asked unless somebody says otherwise: on a laptop a few minutes."""
 
+AGAIN = 100
+"""Of so many questions of a benchmark T0 asks the same prompt again, one at a time and then side by side: enough to see
+a noise floor, and, one at a time, a third of all the time that asking takes."""
+
 REPORT = "report.html"
 
 NO_WEIGHTS = "none"
@@ -94,8 +98,9 @@ class Wish:
         strategies = self.asking.strategies or (STRATEGIES if name == ITEMS else ())
         run = None if folder is None else str(folder.absolute())
         where = self.asking.where if name == ITEMS else ()  # other benchmarks have other factors
+        again = self.asking.noise_check or min(1.0, AGAIN / (self.asking.limit or LIMIT))
         asking = replace(self.asking, benchmark=name, path=path, strategies=strategies, where=where)
-        return replace(asking, variants=VARIANTS, run=run, start=True)
+        return replace(asking, variants=VARIANTS, noise_check=again, run=run, start=True)
 
     def weights_of(self, chosen: Target) -> str | None:
         """Where the weights are at hand: named, or those of a server that is started for this. chosen: the server."""
