@@ -14,7 +14,7 @@ import polars as pl
 from tomserve.stats.functional import Layers, Scored
 from tomserve.studies.words import percent
 
-from .rows import COUNTED, NAMES, Gathered, _counts
+from .rows import COUNTED, NAMES, Gathered, counted_rows
 
 MOST_LACKING = 0.5
 """Where a larger share of the replies that a layer counts is lacking, the layer is not computed."""
@@ -24,7 +24,7 @@ def questions(found: Gathered, model: str) -> pl.DataFrame:
     """The rows of a model's answers that B counts; none where it was asked nothing."""
     if found.asked is None:
         return pl.DataFrame(schema=dict.fromkeys(("benchmark", "item", "chance", "task"), pl.String))
-    return _counts(found.asked.rows.filter("mind"), found.plain, model)
+    return counted_rows(found.asked.rows.filter("mind"), found.plain, model)
 
 
 def variants(found: Gathered, model: str) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def variants(found: Gathered, model: str) -> pl.DataFrame:
         names = ("benchmark", "original_item", "variant", "item")
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
     kinds = [NAMES[short] for short in COUNTED]
-    return _counts(found.pairs.variants.filter(pl.col("variant").is_in(kinds)), found.plain, model)
+    return counted_rows(found.pairs.variants.filter(pl.col("variant").is_in(kinds)), found.plain, model)
 
 
 @dataclass(frozen=True)

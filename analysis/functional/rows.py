@@ -124,7 +124,7 @@ def _paired(answers: pl.DataFrame) -> bool:
     return has_variants(answers) or again
 
 
-def _counts(frame: pl.DataFrame, plain: Mapping[tuple[str, str], str], model: str) -> pl.DataFrame:
+def counted_rows(frame: pl.DataFrame, plain: Mapping[tuple[str, str], str], model: str) -> pl.DataFrame:
     """The rows of a model by the strategy that counts, with the column `scenario`."""
     of = {benchmark: name for (who, benchmark), name in plain.items() if who == model}
     benchmark = pl.when(pl.col("benchmark") == "").then(pl.lit(ITEMS)).otherwise(pl.col("benchmark"))
@@ -141,7 +141,7 @@ def _scenario() -> pl.Expr:
 def _behaviour(asked: tasks.Asked | None, plain: Mapping[tuple[str, str], str], model: str) -> Behaviour | None:
     if asked is None:
         return None
-    rows = _counts(asked.rows.filter("mind"), plain, model)
+    rows = counted_rows(asked.rows.filter("mind"), plain, model)
     if not rows.height:
         return None
     chance = rows["chance"].cast(pl.Float64).to_numpy()
@@ -154,7 +154,7 @@ def _stability(found: pairs.Asked | None, plain: Mapping[tuple[str, str], str], 
         return None
     named = pl.col("variant").replace_strict({name: short for short, name in NAMES.items()}, default=None,
                                              return_dtype=pl.String)  # fmt: skip
-    rows = _counts(found.pairs, plain, model).with_columns(short=named).filter(pl.col("short").is_in(COUNTED))
+    rows = counted_rows(found.pairs, plain, model).with_columns(short=named).filter(pl.col("short").is_in(COUNTED))
     if not rows.height:
         return None
     return Stability(rows["same"].to_numpy(), rows["short"].to_numpy(), rows["scenario"].to_numpy(), COUNTED)
@@ -210,7 +210,7 @@ def again(found: Gathered, model: str) -> bool:
     """Whether originals of a model were asked again, so that T0 stands beside S."""
     if found.pairs is None:
         return False
-    return bool(_counts(found.pairs.originals, found.plain, model)["levels_compared"].sum())
+    return bool(counted_rows(found.pairs.originals, found.plain, model)["levels_compared"].sum())
 
 
 _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z])", re.IGNORECASE)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tomserve import benchmarks
 from tomserve.api.layering import NO_WEIGHTS, VARIANTS, Wish, check, chosen_for
-from tomserve.causal.finding import WORDS_A_TOKEN, planned
+from tomserve.causal.finding import planned, tokens_of
 from tomserve.errors import TomserveError
 from tomserve.runs.planning import Plan, plan
 
@@ -52,16 +52,16 @@ def _asked(made: Plan) -> str:
     originals, variants = len(made.varied.originals), len(questions.items) - len(made.varied.originals)
     again = len(made.again.items) * len(questions.strategies)
     sample = [questions.items[place] for place in range(0, len(questions.items), 1 + len(questions.items) // SAMPLE)]
-    words, replies = 0, 0
+    prompts, replies = 0.0, 0
     for strategy in questions.strategies:
         for item in sample:
             turn = strategy.turn(item)
-            words += sum(len(message["content"].split()) for message in turn.messages)
+            prompts += tokens_of(turn)
             replies += turn.max_tokens
     share = (every + again) / max(1, len(sample) * len(questions.strategies))
     return (
         f"{originals:,} questions with {variants:,} variants ({', '.join(VARIANTS)}), by "
         f"{' and '.join(strategy.name for strategy in questions.strategies)}: {every + again:,} requests, with about "
-        f"{words / WORDS_A_TOKEN * share / 1e6:.1f} million tokens of prompts and at most {replies * share / 1e6:.1f} "
+        f"{prompts * share / 1e6:.1f} million tokens of prompts and at most {replies * share / 1e6:.1f} "
         "million of replies"
     )

@@ -265,7 +265,7 @@ def _told(
     runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
     frames = [scores_of(run, note=doing.note) for run in runs]
     model = str(frames[0]["model"][0])
-    labels = [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
+    labels = _labels(frames, model, inside)
     analysis = analysed(labelled(combined(frames), labels), wish.formula, str(failed or ""))
     told = Layered(folder, model, tuple(answers), inside, failed, analysis)
     if not report:
@@ -290,8 +290,12 @@ def analysed(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -> Anal
 def scored(told: Layered) -> pl.DataFrame:
     """The rows of all parts of one model under its name."""
     frames = [scores_of(run) for run in told.runs]
-    labels = [f"{frames[-1]['run'][0]}={told.model}"] if told.inside is not None else []
-    return labelled(combined(frames), labels)
+    return labelled(combined(frames), _labels(frames, told.model, told.inside))
+
+
+def _labels(frames: Sequence[pl.DataFrame], model: str, inside: Path | None) -> list[str]:
+    """What gives the rows of the measurement, the last ones where there is one, the name of the model that answered."""
+    return [f"{frames[-1]['run'][0]}={model}"] if inside is not None else []
 
 
 def chosen_for(wish: Wish, note: Note) -> Target:

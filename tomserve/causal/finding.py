@@ -28,6 +28,7 @@ from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Turn
 from tomserve.serving.sizing import BYTES
 
 FILES = (".jsonl", ".json", ".yaml", ".yml")
@@ -159,6 +160,11 @@ def load(found: Found, settings: Settings, on: On) -> Subject:
     return Subject(loaded.backend, strategy, asked, loaded.backend.describe())
 
 
+def tokens_of(turn: Turn) -> float:
+    """About how many tokens the messages of a turn have, told by the number of their words."""
+    return sum(len(message["content"].split()) for message in turn.messages) / WORDS_A_TOKEN
+
+
 def planned(settings: Settings, on: On, gpus: int | None = None) -> Estimate:
     """What the measurement takes, without reading any weights. gpus: for a machine with so many; None for this one.
 
@@ -167,12 +173,8 @@ def planned(settings: Settings, on: On, gpus: int | None = None) -> Estimate:
     found = find(settings, on)
     strategy = Strategy.load(settings.strategy)
     sample = found.cases[:: max(1, len(found.cases) // 50)]
-    words = [
-        sum(len(message["content"].split()) for message in strategy.turn(item).messages)
-        for case in sample
-        for item in tellings(case)
-    ]
-    return estimated(found, settings, sum(words) / len(words) / WORDS_A_TOKEN, machine(on, gpus))
+    lengths = [tokens_of(strategy.turn(item)) for case in sample for item in tellings(case)]
+    return estimated(found, settings, sum(lengths) / len(lengths), machine(on, gpus))
 
 
 def machine(on: On, gpus: int | None = None) -> Machine:
