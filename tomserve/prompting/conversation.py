@@ -20,9 +20,10 @@ begins the program anew, feeds it the replies that the journal holds, and goes o
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Protocol
 
 from tomserve.errors import ConfigError
+from tomserve.items import Item
 from tomserve.prompting.turn import Reply, Turn
 
 Program = Generator[Turn | list[Turn], Any, str | None]
@@ -115,3 +116,39 @@ class Conversation:
         except UnicodeEncodeError:  # the journal could not keep it
             raise ConfigError(f"{self._what}: returned {value!a:.60}, which holds half a character") from None
         return value
+
+
+class Asks(Protocol):
+    """What asks about an item: a strategy, or anything else that asks as one does.
+
+    name: tells its questions from those of others. turns: how many requests it takes, None where only its program
+    knows; calls: how many it may take at most; several: whether it may take another number than one.
+    """
+
+    @property
+    def name(self) -> str:
+        """What tells its questions from those of others."""
+        ...
+
+    @property
+    def turns(self) -> int | None:
+        """How many requests a conversation takes; None where only a program knows."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """How many requests a conversation may take at most."""
+        ...
+
+    @property
+    def several(self) -> bool:
+        """Whether a conversation may take another number of requests than one."""
+        ...
+
+    def conversation(self, item: Item) -> Conversation:
+        """A new conversation about the item, from its first turn."""
+        ...
+
+    def turn(self, item: Item) -> Turn:
+        """The first turn about an item."""
+        ...

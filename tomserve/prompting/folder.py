@@ -32,6 +32,9 @@ MOST_TOKENS = 2**31
 """The highest number of tokens that a reply may be given."""
 
 
+Mark = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
 class Settings(BaseModel):
     """How a reply is sampled, where that differs from the run; each is a field of the request.
 
@@ -86,6 +89,19 @@ class Demonstration(BaseModel):
     item: str
 
 
+class Reasoning(BaseModel):
+    """Where the replies of a strategy hold the reasoning that comes before the answer; one of three.
+
+    turn: the name of the turn whose reply it is. field: the name of a field of the JSON reply, which stands before the
+    answer. marks: the texts before and after it in the reply, before the answer.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    turn: str | None = Field(default=None, min_length=1)
+    field: str | None = Field(default=None, min_length=1)
+    marks: tuple[Mark, Mark] | None = None
+
+
 class StrategyFile(Settings):
     """What ``strategy.yaml`` may hold.
 
@@ -94,6 +110,7 @@ class StrategyFile(Settings):
     itself. lettered: whether the templates show the choices as A, B, C, so that a reply may name one by its letter.
     rotate: whether a prompt shows one of the demonstrations, drawn for its story by a fixed seed, instead of all.
     formerly: the strategy that asked these prompts before it got others, so that its older runs can be told the name.
+    reasoning: where a reply holds the reasoning, for `tomserve faithfulness`; a list of beliefs needs no mention.
     """
 
     schema_: Literal[1] = Field(alias="schema")
@@ -106,6 +123,7 @@ class StrategyFile(Settings):
     calls: int = Field(default=CALLS, gt=0, le=MOST_CALLS)
     depth: int = Field(default=DEPTH, gt=0, le=MOST_CALLS)
     lettered: bool = False
+    reasoning: Reasoning | None = None
 
 
 class Folder:
@@ -219,11 +237,25 @@ class Folder:
             if turn.continues and (not place or turn.shared):
                 reason = f"{name} cannot continue: " + ("it is shared" if place else "it is the first")
                 raise self.mistake(reason, "turns", place, "continues")
+        self._check_reasoning()
         for key in self._overrides:
             strategy, slash, part = key.rpartition("/")
             known = self.parts if slash else PARTS
             if part not in known and strategy in ("", self.path.name):
                 raise ConfigError(f"prompt_parts: {key}: {one_of('part', part, known)}")
+
+    def _check_reasoning(self) -> None:
+        """Raise ContentError where strategy.yaml says in no way, or in several ways, where the reasoning is."""
+        if (found := self.config.reasoning) is None:
+            return
+        if sum(one is not None for one in (found.turn, found.field, found.marks)) != 1:
+            raise self.mistake("expected one of `turn: NAME`, `field: NAME` and `marks: [BEFORE, AFTER]`", "reasoning")
+        before_last = list(self.turns)[: None if self.program else -1]
+        if found.turn is not None and found.turn not in before_last:
+            reason = one_of("turn", found.turn, before_last)
+            raise self.mistake(f"{reason} (one before the turn that answers)", "reasoning", "turn")
+        if found.turn is None and self.turns:
+            raise self.mistake("a strategy of several turns names the turn that reasons", "reasoning")
 
     def mistake(self, reason: str, *loc: str | int) -> ContentError:
         """The error of a mistake in strategy.yaml. loc: the path to the field, such as "turns", 0, "continues"."""

@@ -70,6 +70,8 @@ class Strategy:
         Whether the reply that answers is asked to hold a belief chain.
     lettered
         Whether the choices are shown as A, B, C, so that a reply may name one by its letter.
+    reasoning
+        Where a reply holds the reasoning, as ``strategy.yaml`` says; None where it does not.
 
     Raises ContentError by file and line for a mistake in the folder.
     """
@@ -88,7 +90,7 @@ class Strategy:
         self._overrides = dict(overrides or {})
         self._files = Folder(folder, self._overrides)
         config = self._files.config
-        self.description, self.lettered = config.description, config.lettered
+        self.description, self.lettered, self.reasoning = config.description, config.lettered, config.reasoning
         self._environment = environment(folder)
         sources = {part: self._files.source(part) for part in self._files.parts}
         self._templates = {
@@ -129,6 +131,11 @@ class Strategy:
                 raise ConfigError(one_of("strategy", name, names()))
             folder = file.parent
         return cls(folder, **options)
+
+    @property
+    def turn_names(self) -> list[str]:
+        """The names of its turns as strategy.yaml lists them; that of an only one is ""."""
+        return list(self._turns)
 
     @property
     def turns(self) -> int | None:

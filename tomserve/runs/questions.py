@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tomserve.engine.request import Identity, Request
+from tomserve.prompting.conversation import Asks
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
 from tomserve.runs.stock import Stock
@@ -19,10 +20,11 @@ from tomserve.runs.talking import Talks
 
 
 class Question(NamedTuple):
-    """An item, by its id, the strategy that asks about it, and which sample it is where it is asked several times."""
+    """An item, by its id, the strategy (or the like) that asks about it, and which sample it is where it is asked
+    several times."""
 
     item: str
-    strategy: Strategy
+    strategy: Asks
     sample: int = 0
 
     def turn(self, number: int) -> Identity:

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.rows import CLOSES, CONCLUSION, Row
 from tomserve.items import Item
-from tomserve.prompting.conversation import Conversation
-from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.conversation import Asks, Conversation
 from tomserve.prompting.turn import Reply, Turn
 from tomserve.status import ANSWERS, FINAL
 
@@ -54,7 +53,7 @@ class Talks:
     ahead: how many conversations of programs are still to be begun, whose number of requests nobody knows.
     """
 
-    def __init__(self, build: Build, had: Callable[[Strategy, str, int], int] = lambda *of: 0) -> None:
+    def __init__(self, build: Build, had: Callable[[Asks, str, int], int] = lambda *of: 0) -> None:
         self._build, self._had = build, had
         self._several: set[str] = set()
         self._open: dict[tuple[str, str, int], _Talk] = {}
@@ -75,7 +74,7 @@ class Talks:
         """How many conversations are open."""
         return len(self._open)
 
-    def begin(self, strategy: Strategy, item: Item, sample: int = 0) -> Iterable[Request]:
+    def begin(self, strategy: Asks, item: Item, sample: int = 0) -> Iterable[Request]:
         """The first requests about an item: the only one of a strategy of one turn, else those of a new conversation.
 
         sample: which one it is, where the same is asked several times.
