@@ -165,7 +165,8 @@ class Endpoint:
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
-        return web.json_response({"count": sum(len(m["content"]) for m in body["messages"]) // 4})
+        length = len(body["prompt"]) if "prompt" in body else sum(len(m["content"]) for m in body["messages"])
+        return web.json_response({"count": length // 4})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         if (refused := self._refused(request)) is not None:

@@ -30,10 +30,17 @@ class Answering:
     named: the names that replies gave in this session.
     accept: called with (endpoint, the names so far, the new name) where the user accepts a change of the model; without
     it a change raises an error.
+    acceptable: whether the user could accept one, so that the error says how.
     """
 
-    def __init__(self, known: Iterable[str] = (), accept: Callable[[str, list[str], str], None] | None = None) -> None:
-        self.known = set(known)
+    def __init__(
+        self,
+        known: Iterable[str] = (),
+        accept: Callable[[str, list[str], str], None] | None = None,
+        *,
+        acceptable: bool = True,
+    ) -> None:
+        self.known, self._acceptable = set(known), acceptable
         self.named: set[str] = set()
         self._accept = accept
 
@@ -49,10 +56,10 @@ class Answering:
         if before and name not in self.known:
             if self._accept is None:
                 earlier = ", ".join(map(repr, before[:3])) + (", ..." if len(before) > 3 else "")
+                both = ", or go on with both by --accept-change, which the manifest records"
                 raise ServerError(
                     f"{endpoint}: a reply names the model {name!r} where earlier ones named {earlier}; it was not "
-                    "kept, all earlier ones are: use --run NEW (make: RUN=NEW), or go on with both by --accept-change, "
-                    "which the manifest records"
+                    f"kept, all earlier ones are: use --run NEW (make: RUN=NEW){both if self._acceptable else ''}"
                 )
             if len(before) < MOST:
                 self._accept(endpoint, before, name)

@@ -78,15 +78,22 @@ class Reader:
         return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.sampling)
 
 
-def find(given: str, model: str | None = None, waiting: Waiting | None = None, *, strategy: str = STRATEGY) -> Reader:
+def find(
+    given: str,
+    model: str | None = None,
+    waiting: Waiting | None = None,
+    *,
+    strategy: str = STRATEGY,
+    option: str | None = None,
+) -> Reader:
     """Find the model that is to read, and ask its server what it serves.
 
     given: the address of a server, or the name of a model or preset that `tomserve serve` runs on this machine. model:
     which of the models at that address, where it serves several. waiting: how to wait for a server that still loads.
-    strategy: whose prompt it is asked by, which is also the name of the option that names the model. Raises
-    ConfigError or ServerError where there is no such server.
+    strategy: whose prompt it is asked by. option: the name of the option that names the model, if it is another one.
+    Raises ConfigError or ServerError where there is no such server.
     """
-    at, option = "://" in given, f"--{strategy}"
+    at, option = "://" in given, f"--{option or strategy}"
     if model is not None and not at:
         raise ConfigError(f"{option}-model names a model at the address {option} URL; give the model alone by {option}")
     try:

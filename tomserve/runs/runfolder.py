@@ -107,6 +107,19 @@ def existing_run(run: str | None) -> Path:
     return path
 
 
+def answered_run(run: str | None) -> Path:
+    """The folder of a run that exists; None for the newest one that holds answers, whatever was measured since.
+
+    Raises ConfigError as `existing_run` does, and where there is no run of answers.
+    """
+    if run is not None:
+        return existing_run(run)
+    for folder in newest_first():
+        if (read_manifest(folder) or {}).get("kind") != MEASURED:
+            return folder
+    raise ConfigError(f"no run in {runs_root()}/ holds answers; make one with `tomserve eval` (or `make eval`)")
+
+
 def for_answers(run: str) -> Path:
     """The folder of a run, given by name or path, that is to hold answers; it need not exist.
 

@@ -10,7 +10,7 @@ import contextlib
 import heapq
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -71,7 +71,7 @@ class Probe:
         # trust_env is off so that a proxy in the environment is not asked for a server on this machine.
         self._client = httpx.Client(headers=headers, timeout=httpx.Timeout(timeout, connect=10.0), trust_env=False)
 
-    def __enter__(self) -> Probe:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -153,7 +153,7 @@ class Probe:
         try:
             response = self._send("GET", f"{self.root}/version")
             return str(response.json()["version"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError):
+        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     def check_chat(self, model: str, extra: Mapping[str, Any] | None = None) -> None:
@@ -212,7 +212,7 @@ class Probe:
         """What the server says in the body of a refusal, without the key."""
         try:
             reason = error_text(orjson.loads(response.content))
-        except orjson.JSONDecodeError:
+        except (orjson.JSONDecodeError, RecursionError):
             reason = response.text[:200]
         return reason.replace(self._key, "***") if self._key else reason
 
@@ -229,7 +229,7 @@ class Probe:
                 body["chat_template_kwargs"] = extra["chat_template_kwargs"]
             response = self._send("POST", f"{self.root}/tokenize", json=body)
             return int(response.json()["count"]) if response.status_code == 200 else None
-        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError):
+        except (httpx.HTTPError, ServerError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     def check_context(
