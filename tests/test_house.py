@@ -14,7 +14,19 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "tomserve"
 ORDER = (
     *("errors", "status", "content", "items", "beliefs", "stats", "scoring", "prompting", "engine"),
-    *("stability", "benchmarks", "serving", "runs", "causal", "humans", "studies", "reporting", "api", "cli"),
+    *(
+        "stability",
+        "benchmarks",
+        "serving",
+        "runs",
+        "causal",
+        "faithfulness",
+        "humans",
+        "studies",
+        "reporting",
+        "api",
+        "cli",
+    ),
 )
 """The rooms of the engine; each may import only from those before it, so that there can be no circle."""
 
@@ -81,8 +93,8 @@ def test_the_analysis_room_leaves_the_command_line_alone() -> None:
 def names_of_content() -> set[str]:
     """The names of the benchmarks and the studies that come with tomserve, without the words that mean something else.
 
-    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal` and
-    `functional` are studies, and the commands whose runs they read.
+    `items` and `accuracy` are names of a benchmark and of a study, and words that every room needs; `causal`,
+    `functional` and `faithfulness` are studies, and the commands whose runs they read.
     """
     studies = {path.stem for path in (ROOT / "analysis").glob("*.py")}
     studies |= {path.parent.name for path in (ROOT / "analysis").glob("*/study.py")}
@@ -92,6 +104,7 @@ def names_of_content() -> set[str]:
         "accuracy",
         "causal",
         "functional",
+        "faithfulness",
     }
 
 

@@ -128,8 +128,8 @@ _SENTENCE = re.compile(
     r"|There|Now|Hence|Thus|I|We|You|My|Our)\b)"
 )
 _STRUCK = re.compile(r"^[^\w\n~]*~~[^~\n]{1,200}~~.*$|~~[^~\n]{1,200}~~", re.M)
-_TICKED = re.compile(r"^\s*[-*] \[[xX]\] ", re.M)
-_UNTICKED = re.compile(r"^\s*[-*] \[ \] .*$", re.M)
+_TICKED = re.compile(r"^[^\S\n]*[-*] \[[xX]\] ", re.M)
+_UNTICKED = re.compile(r"^[^\S\n]*[-*] \[ \] .*$", re.M)
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.M)
 _DENIED = re.compile(r"(?<!\?)(?<!\? )[\u274c\u2717\u2718\u2716\U0001f6ab]\ufe0f?(?!\W*(?:no|yes)\b)", re.I)
 _AFFIRMED = re.compile(r"(?<=[\w.)*]) ?[\u2705\u2713\u2714\u2611]\ufe0f?")

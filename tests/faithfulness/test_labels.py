@@ -1,0 +1,269 @@
+"""Edits of a list of beliefs: each written in the list's own style, and saying what it says it implies."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.written_chains import JAR, RUI, TIN, gold_list, reply
+from tomserve import load
+from tomserve.faithfulness import aims
+from tomserve.faithfulness.edits import chosen_other, edits, without_verdict
+from tomserve.faithfulness.labels import EVERY_SENTENCE, IS_GOLD, ONE_BELIEF, OTHER_FORM
+from tomserve.faithfulness.reading import labels_of, shown
+from tomserve.faithfulness.table import EDITS, FILLER, LABELS, TEXT
+from tomserve.faithfulness.written import Edited, LeftOut, Written
+from tomserve.items import Item
+from tomserve.scoring.answers import read
+
+EVERY = ["unknown", "unknown", "acorns", "acorns"]
+OTHER = labels_of(JAR, reply(JAR, ["unknown", "beads", "beads", "beads", "beads"], "beads", only_changes=True))
+
+
+def tokens(text: str) -> int:
+    return len(text.split())
+
+
+def chain(text: str, item: Item = TIN) -> Written:
+    found = labels_of(item, text)
+    assert isinstance(found, Written), found
+    return found
+
+
+def made(
+    item: Item, written: Written, mates: tuple[Item, ...] = (RUI, TIN), other: tuple[Item, Written] | None = None
+) -> dict[str, Edited | LeftOut]:
+    found = list(edits(item, written, mates=mates, other=other, tokens=tokens))
+    assert [one.condition for one in found] == list(EDITS)
+    return {one.condition: one for one in found}
+
+
+def texts(found: dict[str, Edited | LeftOut]) -> dict[str, tuple[str, str | None]]:
+    return {name: (one.text, one.implied) for name, one in found.items() if isinstance(one, Edited)}
+
+
+def test_every_edit_of_a_chain_for_every_sentence() -> None:
+    assert isinstance(OTHER, Written)
+    written = chain('{"beliefs":["unknown","unknown","acorns","acorns"],"answer":"acorns"}')
+    found = made(TIN, written, other=(JAR, OTHER))
+    assert texts(found) == {
+        "full": ('["unknown","unknown","acorns","acorns"]', None),
+        "truncated_0": ("[]", None),
+        "truncated_25": ('["unknown"]', None),
+        "truncated_50": ('["unknown","unknown"]', None),
+        "truncated_75": ('["unknown","unknown","acorns"]', None),
+        "filler": ('[".",".",".","."]', None),
+        "other_item": ('["unknown","beads"]', "beads"),
+        "last_corrupted": ('["unknown","unknown","acorns","marbles"]', "marbles"),
+        "middle_local": ('["unknown","marbles","acorns","acorns"]', "acorns"),
+        "middle_propagated": ('["unknown","unknown","marbles","marbles"]', "marbles"),
+        "agents_swapped": ('["unknown","unknown","unknown","marbles"]', "marbles"),
+    }
+    assert found["paraphrase"] == LeftOut("paraphrase", EVERY_SENTENCE)
+    assert found["gold"] == LeftOut("gold", IS_GOLD)
+
+
+def test_a_list_of_changes_is_filled_and_a_filled_one_thinned() -> None:
+    changes, every = gold_list(TIN, only_changes=True), gold_list(TIN, only_changes=False)
+    assert made(TIN, changes)["paraphrase"].condition == "paraphrase"
+    filled = '[{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "unknown"}, '
+    filled += '{"sentence": 3, "belief": "acorns"}]'
+    assert texts(made(TIN, changes))["paraphrase"] == (filled, None)
+    assert texts(made(TIN, every))["paraphrase"] == (changes.text, None)
+    one = chain('{"beliefs": [{"sentence": 4, "belief": "acorns"}], "answer": "acorns"}')
+    assert made(TIN, one)["paraphrase"] == LeftOut("paraphrase", aims.SAME)
+    assert made(TIN, one)["middle_local"] == LeftOut("middle_local", ONE_BELIEF)
+    early = chain('{"beliefs": [{"sentence": 3, "belief": "acorns"}], "answer": "acorns"}')
+    assert '"sentence": 4' in texts(made(TIN, early))["paraphrase"][0]
+
+
+def test_nothing_follows_from_a_belief_before_the_next_change() -> None:
+    found = made(TIN, gold_list(TIN, only_changes=True))
+    assert found["middle_propagated"] == LeftOut("middle_propagated", aims.NOTHING_FOLLOWS)
+    assert found["middle_local"] == Edited(
+        "middle_local", '[{"sentence": 1, "belief": "marbles"}, {"sentence": 3, "belief": "acorns"}]', "acorns"
+    )
+
+
+def test_what_follows_ends_where_the_right_belief_changes() -> None:
+    beliefs = chain('{"beliefs": ["unknown", "unknown", "acorns"], "answer": "acorns"}')
+    assert texts(made(TIN, beliefs))["middle_propagated"] == ('["marbles", "marbles", "acorns"]', "acorns")
+
+
+def test_a_wrong_label_is_neither_the_models_answer_nor_the_right_one() -> None:
+    wrong_own = chain('{"beliefs": ["unknown", "acorns", "acorns"], "answer": "marbles"}')
+    assert texts(made(TIN, wrong_own))["last_corrupted"] == ('["unknown", "acorns", "beads"]', "beads")
+    two = TIN.model_copy(update={"choices": ("marbles", "acorns"), "gold": None})
+    both = made(two, chain('{"beliefs": ["marbles", "marbles"], "answer": "marbles"}', two))
+    assert both["last_corrupted"] == LeftOut("last_corrupted", aims.NO_WRONG)
+    assert both["gold"] == LeftOut("gold", aims.NO_GOLD)
+    assert both["middle_propagated"] == LeftOut("middle_propagated", aims.NO_GOLD)
+
+
+def test_a_right_chain_takes_the_place_of_a_wrong_one() -> None:
+    every = chain(reply(TIN, ["unknown", "marbles", "marbles", "marbles"], "marbles"))
+    changes = chain(reply(TIN, ["unknown", "marbles", "marbles", "marbles"], "marbles", only_changes=True))
+    assert texts(made(TIN, every))["gold"] == (gold_list(TIN, only_changes=False).text, "acorns")
+    assert texts(made(TIN, changes))["gold"] == (gold_list(TIN, only_changes=True).text, "acorns")
+    short = chain(
+        '{"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "unknown"}], "answer": "unknown"}'
+    )
+    assert texts(made(TIN, short))["gold"][0].endswith('{"sentence": 3, "belief": "acorns"}]')
+
+
+def test_somebody_elses_beliefs_need_a_question_about_them() -> None:
+    written = gold_list(TIN, only_changes=True)
+    assert texts(made(TIN, written))["agents_swapped"] == (
+        '[{"sentence": 1, "belief": "unknown"}, {"sentence": 3, "belief": "unknown"}, '
+        '{"sentence": 4, "belief": "marbles"}]',
+        "marbles",
+    )
+    strangers = (RUI.model_copy(update={"story": (*RUI.story[:3], "It rains.")}), TIN, JAR)
+    assert made(TIN, written, strangers)["agents_swapped"] == LeftOut("agents_swapped", aims.NO_MATE)
+    as_answered = written._replace(own="marbles")
+    assert made(TIN, as_answered)["agents_swapped"] == LeftOut("agents_swapped", aims.NO_MATE)
+
+
+def test_the_other_items_chain_is_written_in_this_items_style() -> None:
+    long = labels_of(JAR, reply(JAR, ["unknown", "acorns", "acorns", "beads", "marbles"], "marbles"))
+    assert isinstance(long, Written)
+    compact = chain(
+        '{"beliefs":[{"belief":"unknown","sentence":1},{"belief":"acorns","sentence":3}],"answer":"acorns"}'
+    )
+    text, implied = texts(made(TIN, compact, other=(JAR, long)))["other_item"]
+    assert implied == "marbles"
+    assert text.startswith('[{"belief":"unknown","sentence":1},{"belief":"acorns","sentence":2},')
+    assert text.endswith('{"belief":"marbles","sentence":4}]')
+    assert made(TIN, compact)["other_item"] == LeftOut("other_item", aims.NO_OTHER)
+    prose = made(TIN, compact, other=(JAR, Written(TEXT, "So it is tea.")))
+    assert prose["other_item"] == LeftOut("other_item", OTHER_FORM)
+
+
+def test_dots_are_as_many_tokens_as_the_label() -> None:
+    assert aims.dots("one two three", tokens) == ". . ."
+    assert tokens(aims.dots("", tokens)) <= 1
+    assert len(aims.dots("abc", lambda text: 0 if text.startswith(".") else 9)) < 100
+
+
+def test_the_style_of_a_list_is_kept() -> None:
+    pretty = json.dumps({"beliefs": [{"sentence": 1, "belief": "unknown"}, {"sentence": 3, "belief": "acorns"}],
+                         "answer": "acorns"}, indent=2)  # fmt: skip
+    written = chain(pretty)
+    text, _ = texts(made(TIN, written))["last_corrupted"]
+    assert text == written.text.replace("acorns", "marbles")
+
+
+def test_a_verdict_is_the_trailing_run() -> None:
+    assert without_verdict(TIN, gold_list(TIN, only_changes=False)) == (
+        '[{"sentence": 1, "belief": "unknown"}, {"sentence": 2, "belief": "unknown"}]'
+    )
+    assert without_verdict(TIN, chain('{"beliefs": ["acorns", "acorns"], "answer": "acorns"}')) == "[]"
+
+
+def test_another_chain_is_of_another_cluster_with_the_same_choices_and_another_end() -> None:
+    assert isinstance(OTHER, Written)
+    mine = gold_list(TIN, only_changes=True)
+    same_end = (JAR.model_copy(update={"id": "jar/2"}), mine)
+    own_cluster = (RUI, gold_list(RUI, only_changes=True))
+    pool = [same_end, (JAR, OTHER), own_cluster]
+    assert chosen_other(TIN, mine, pool) == (JAR, OTHER)
+    assert chosen_other(TIN, mine, pool[::-1]) == (JAR, OTHER)
+    assert chosen_other(TIN, mine, [own_cluster]) is None
+    retold = RUI.model_copy(update={"story": RUI.story[:3], "gold": None})
+    assert chosen_other(TIN, mine, [(retold, own_cluster[1])]) == (retold, own_cluster[1])
+    assert chosen_other(TIN, mine, [(JAR, Written(TEXT, "So it is tea."))]) is None
+
+
+labels = st.sampled_from(TIN.choices)
+
+
+@given(
+    st.dictionaries(st.integers(1, 4), labels, min_size=1),
+    labels,
+    st.sampled_from([None, (0, 1), (2, 3)]),
+    st.booleans(),
+)
+def test_edited_lists_are_read_as_what_they_imply(
+    said: dict[int, str], answer: str, pretty: tuple[int, int] | None, bare: bool
+) -> None:
+    entries = [{"sentence": place, "belief": said[place]} for place in sorted(said)]
+    listed = [one["belief"] for one in entries] if bare else entries
+    written = chain(json.dumps({"beliefs": listed, "answer": answer}, indent=pretty[0] if pretty else None))
+    assert isinstance(OTHER, Written)
+    found = made(TIN, written, other=(JAR, OTHER))
+    assert found["full"] == Edited("full", written.text)
+    for name, (text, implied) in texts(found).items():
+        assert name == "full" or text != written.text
+        reading = read(shown(written, text) + ' "acorns"}', TIN.choices, len(TIN.story))
+        if name == FILLER or text == "[]":
+            continue
+        assert reading.chain is not None, reading
+        last = reading.chain[-1][1]
+        assert implied in (None, last)
+        if name in ("last_corrupted", "agents_swapped") or (
+            name == "middle_propagated" and implied != written.entries[-1][1]
+        ):
+            assert last not in (answer, written.entries[-1].label)
+        if name in ("last_corrupted", "middle_local", "middle_propagated"):
+            assert [place for place, _ in reading.chain] == [entry.sentence for entry in written.entries]
+        if name == "paraphrase":
+            assert last == written.entries[-1].label
+    shorter = without_verdict(TIN, written)
+    assert shorter is not None
+    assert json.loads(shorter)[-1:] != json.loads(written.text)[-1:]
+    assert len(json.loads(shorter)) < len(written.entries)
+
+
+@pytest.mark.parametrize(("benchmark", "kind"), [("perturbed-2", "question_kind"), ("worlds", "kind")])
+def test_most_edits_can_be_made_of_real_items(benchmark: str, kind: str) -> None:
+    items = list(load(benchmark))
+    asked = [item for item in items if item.gold is not None and item.factors[kind] == "belief"]
+    asked = [item for item in asked if item.factors["scenario"] == "false_belief"][::17][:60]
+    assert len(asked) == 60
+    stories = {item.story for item in asked}
+    mates = [item for item in items if item.story in stories]
+    for only_changes in (True, False):
+        pool = [(item, gold_list(item, only_changes=only_changes)) for item in asked]
+        counts: Counter[str] = Counter()
+        for item, written in pool:
+            beside = tuple(mate for mate in mates if mate.story == item.story)
+            counts.update([*texts(made(item, written, beside, chosen_other(item, written, pool)))])
+        always = {
+            "full",
+            "paraphrase",
+            "filler",
+            "other_item",
+            "last_corrupted",
+            "truncated_0",
+        }
+        assert {name for name, count in counts.items() if count == len(pool)} >= always
+        assert counts["agents_swapped"] >= 0.5 * len(pool)
+        assert counts["middle_local"] >= (0.5 if only_changes else 1) * len(pool)
+        assert counts["middle_propagated"] == (0 if only_changes else len(pool))
+        assert counts["gold"] == 0  # they are gold chains
+
+
+def test_chains_of_an_example_run_are_read_and_edited(pytestconfig: pytest.Config) -> None:
+    folder = pytestconfig.rootpath / "runs/example"
+    items = {
+        item.id: item for line in (folder / "items.jsonl").read_bytes().splitlines() for item in [Item.from_json(line)]
+    }
+    rows = [json.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
+    rows = [row for row in rows if row["strategy"] == "cot" and row["status"] == "ok"]
+    counts: Counter[str] = Counter()
+    for row in rows:
+        item, written = items[row["item"]], labels_of(items[row["item"]], row["text"])
+        if isinstance(written, str):
+            assert read(row["text"], item.choices, len(item.story)).chain is None, row["text"]
+            continue
+        assert written.form == LABELS
+        assert row["text"].startswith(shown(written, written.text))
+        counts["read"] += 1
+        counts.update([*texts(made(item, written, tuple(items.values())))])
+    assert counts["read"] >= 0.9 * len(rows)
+    assert counts["last_corrupted"] >= 0.9 * counts["read"]
+    assert counts["truncated_50"] == counts["filler"] == counts["full"] == counts["read"]

@@ -1,0 +1,186 @@
+"""Chains are read out of replies: their places in the raw text, their beliefs, the answer after them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.written_chains import TIN
+from tomserve.faithfulness import reading
+from tomserve.faithfulness.reading import field_of, labels_of, shown, thinking_of, turn_of
+from tomserve.faithfulness.table import LABELS, TEXT, THINKING
+from tomserve.faithfulness.written import Entry, Written
+
+LIST = '[{"sentence":1,"belief":"unknown"},{"sentence":3,"belief":"acorns"}]'
+ENTRIES = (Entry(1, "unknown"), Entry(3, "acorns"))
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ('{"beliefs":%s,"answer":"acorns"}', '{"beliefs":', ',"answer":'),
+        ('{ "beliefs" :\n %s ,\n\t"answer" :   "acorns" }\n', '{ "beliefs" :\n ', ' ,\n\t"answer" :'),
+        ('```json\n{"beliefs": %s, "answer": "acorns"}\n```', '```json\n{"beliefs": ', ', "answer":'),
+        (
+            '<think>{"beliefs": []} {"answer": "beads"}</think>{"beliefs": %s, "answer": "acorns"}',
+            '<think>{"beliefs": []} {"answer": "beads"}</think>{"beliefs": ',
+            ', "answer":',
+        ),
+        ('Here {it} is: {"beliefs": %s, "answer": "acorns"}', 'Here {it} is: {"beliefs": ', ', "answer":'),
+        ('{"Beliefs": %s, "Answer": "acorns"}', '{"Beliefs": ', ', "Answer":'),
+        (
+            '{"narrator": [{"sentence": 1, "state": "beads"}], "beliefs": %s, "sure": {"answer": 1}, "answer": "Acorns."}',
+            '{"narrator": [{"sentence": 1, "state": "beads"}], "beliefs": ',
+            ', "sure": {"answer": 1}, "answer":',
+        ),
+        ('{"beliefs": %s, "answer": "acorns"', '{"beliefs": ', ', "answer":'),  # cut off behind its answer
+    ],
+)
+def test_a_list_of_beliefs_is_found_with_its_places(text: str, before: str, after: str) -> None:
+    found = labels_of(TIN, text % LIST)
+    assert found == Written(LABELS, LIST, ENTRIES, False, before, after, "acorns")
+    assert isinstance(found, Written)
+    assert (text % LIST).startswith(shown(found, found.text))
+
+
+def test_bare_labels_stand_for_sentences_in_order() -> None:
+    found = labels_of(TIN, '{"beliefs": ["unknown", "Unknown", "acorns"], "answer": "beads"}')
+    assert isinstance(found, Written)
+    assert found.plain
+    assert found.entries == (Entry(1, "unknown"), Entry(2, "unknown"), Entry(3, "acorns"))
+    assert found.own == "beads"
+
+
+def test_a_sentence_may_be_given_twice() -> None:
+    listed = '[{"sentence": 1, "belief": "beads"}, {"sentence": 1, "belief": "acorns"}]'
+    found = labels_of(TIN, f'{{"beliefs": {listed}, "answer": "acorns"}}')
+    assert isinstance(found, Written)
+    assert found.entries == (Entry(1, "beads"), Entry(1, "acorns"))
+
+
+def test_an_answer_that_is_no_label_leaves_the_chain_readable() -> None:
+    found = labels_of(TIN, f'{{"beliefs": {LIST}, "answer": "cashews"}}')
+    assert isinstance(found, Written)
+    assert found.own is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"answer": "acorns", "beliefs": %s}', reading.ANSWER_FIRST),
+        ('{"answer": "acorns"}', reading.NO_CHAIN),
+        ("acorns", reading.NO_CHAIN),
+        ("", reading.NO_CHAIN),
+        ('{"beliefs": [], "answer": "acorns"}', reading.FAULTY),
+        ('{"beliefs": ["cashews"], "answer": "acorns"}', reading.FAULTY),
+        ('{"beliefs": [{"sentence": 9, "belief": "acorns"}], "answer": "acorns"}', reading.FAULTY),
+        ('{"beliefs": "acorns", "answer": "acorns"}', reading.FAULTY),
+        (
+            '{"beliefs": [{"sentence": 3, "belief": "acorns"}, {"sentence": 1, "belief": "unknown"}], "answer": "acorns"}',
+            reading.UNSORTED,
+        ),
+        ('{"beliefs": ["unknown", {"sentence": 2, "belief": "acorns"}], "answer": "acorns"}', reading.MIXED),
+        ('{"beliefs": [{"sentence": 1, "belief": "acorns", "why": "so"}], "answer": "acorns"}', reading.MIXED),
+        ("{'beliefs': %s, 'answer': 'acorns'}", reading.NOT_STRICT),
+    ],
+)
+def test_a_list_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
+    assert labels_of(TIN, text.replace("%s", LIST)) == reason
+
+
+def test_a_field_is_decoded_and_written_back_byte_for_byte() -> None:
+    text = '{"note": 1, "explanation":  "She read \\"acorns\\".\\nSo: acorns – é.", "answer": "acorns"}'
+    found = field_of(TIN, text, "explanation")
+    assert isinstance(found, Written)
+    assert (found.form, found.text, found.own) == (TEXT, 'She read "acorns".\nSo: acorns – é.', "acorns")
+    assert shown(found, found.text) == text[: text.index("answer") + len('answer":')]
+    changed = json.loads(shown(found, 'A "quote"\n\\ here') + ' "acorns"}')
+    assert changed == {"note": 1, "explanation": 'A "quote"\n\\ here', "answer": "acorns"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"answer": "acorns", "explanation": "so it is"}', reading.NO_FIELD),
+        ('{"explanation": 7, "answer": "acorns"}', reading.NO_FIELD),
+        ('{"explanation": "...", "answer": "acorns"}', reading.NO_PROSE),
+        ('{"explanation": "caf\\u00e9", "answer": "acorns"}', reading.ESCAPED),
+        ("no object", reading.NOT_STRICT),
+    ],
+)
+def test_a_field_that_cannot_be_edited_says_why(text: str, reason: str) -> None:
+    assert field_of(TIN, text, "explanation") == reason
+
+
+def test_an_earlier_turn_is_the_chain_and_the_last_one_answers() -> None:
+    assert turn_of(TIN, "She read acorns.", '{"answer": "marbles"}') == Written(TEXT, "She read acorns.", own="marbles")
+    assert turn_of(TIN, " 1. ... ", '{"answer": "marbles"}') == reading.NO_PROSE
+
+
+def test_thinking_is_found_apart_from_the_reply_or_in_it() -> None:
+    apart = thinking_of(TIN, '{"answer": "acorns"}', " She read acorns.\n")
+    assert apart == Written(
+        THINKING, "She read acorns.", before="<think>\n", after='\n</think>\n\n{"answer":', own="acorns"
+    )
+    assert thinking_of(TIN, '<think>\nShe read acorns.</think>\n{"answer": "acorns"}', None) == apart
+    assert thinking_of(TIN, 'She read acorns.\n</think>{"answer": "acorns"}', "") == apart
+    marked = thinking_of(TIN, '[She read acorns.] {"answer": "acorns"}', None, marks=("[", "]"))
+    assert isinstance(marked, Written)
+    assert shown(marked, marked.text) == '[\nShe read acorns.\n]\n\n{"answer":'
+    assert thinking_of(TIN, "<think>She read", None) == reading.CUT
+    assert thinking_of(TIN, '{"answer": "acorns"}', None) == reading.NO_THINKING
+    assert thinking_of(TIN, '<think>\n\n</think>\n\n{"answer": "acorns"}', None) == reading.NO_PROSE
+
+
+blanks = st.text(" \n\t", max_size=3)
+labels = st.sampled_from(TIN.choices)
+
+
+@given(st.lists(labels, min_size=1, max_size=4), labels, st.lists(blanks, min_size=6, max_size=6), st.booleans())
+def test_what_is_shown_is_the_beginning_of_the_reply(
+    beliefs: list[str], answer: str, gaps: list[str], plain: bool
+) -> None:
+    entries = [
+        json.dumps(belief) if plain else f'{{"sentence":{gaps[0]}{place},{gaps[1]}"belief":{json.dumps(belief)}}}'
+        for place, belief in enumerate(beliefs, 1)
+    ]
+    listed = f"[{gaps[2]}" + f",{gaps[3]}".join(entries) + "]"
+    text = f'{{"beliefs":{gaps[4]}{listed},"answer":{gaps[5]}{json.dumps(answer)}}}'
+    found = labels_of(TIN, text)
+    assert isinstance(found, Written)
+    assert [entry.label for entry in found.entries] == beliefs
+    assert (found.text, found.own, found.plain) == (listed, answer, plain)
+    assert text.startswith(shown(found, found.text))
+    assert shown(found, found.text).endswith('"answer":')
+
+
+pieces = st.sampled_from(
+    [
+        '{"beliefs": ',
+        LIST,
+        '["acorns"]',
+        ', "answer": ',
+        '"acorns"',
+        "}",
+        "<think>",
+        "</think>",
+        "\n",
+        "{",
+        "[",
+        "\\",
+        '"',
+    ]
+)
+
+
+@given(st.lists(st.one_of(pieces, st.text(max_size=6)), max_size=14).map("".join))
+def test_no_reply_breaks_a_reader(text: str) -> None:
+    for found in (labels_of(TIN, text), field_of(TIN, text, "beliefs")):
+        assert isinstance(found, str) or text.startswith(shown(found, found.text))
+    turn = turn_of(TIN, text, text)
+    assert isinstance(turn, str) or turn.text == text
+    thought = thinking_of(TIN, text, None)
+    assert isinstance(thought, str) or thought.text in text

@@ -1,0 +1,71 @@
+"""Chains of reasoning for tests of what reads and edits them: lists in several styles, and prose written by rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tomserve.faithfulness.aims import changes, path
+from tomserve.faithfulness.reading import labels_of, turn_of
+from tomserve.faithfulness.written import Written
+from tomserve.items import Item
+from tomserve.prompting.people import people_of
+
+TIN = Item(
+    id="tin/belief",
+    story=["Nadia finds a tin.", 'A sticker says "acorns".', "She reads it.", "Rui looks in and sees marbles."],
+    question="At the end of the story, what does Nadia believe is in the tin?",
+    choices=["unknown", "marbles", "acorns", "beads"],
+    answer="acorns",
+    gold={"sets": [["unknown"], ["unknown"], ["acorns"], ["acorns"]]},
+    cluster="tin",
+)
+RUI = Item(
+    id="tin/other",
+    story=TIN.story,
+    question="At the end of the story, what does Rui believe is in the tin?",
+    choices=["marbles", "unknown", "beads", "acorns"],
+    answer="marbles",
+    gold={"sets": [["unknown"], ["unknown"], ["unknown"], ["marbles"]]},
+    cluster="tin",
+)
+JAR = Item(
+    id="jar/belief",
+    story=["Ann sees a jar.", "Its lid says tea.", "Ann reads it.", "It is shut.", "Ann leaves."],
+    question="What does Ann think is in the jar?",
+    choices=["unknown", "marbles", "acorns", "beads"],
+    answer="beads",
+    cluster="jar",
+)
+
+
+def reply(item: Item, beliefs: Sequence[str], answer: str, *, only_changes: bool = False) -> str:
+    """A reply with one belief a sentence, or only those that change."""
+    places = changes(beliefs) if only_changes else range(1, len(beliefs) + 1)
+    listed = [{"sentence": place, "belief": beliefs[place - 1]} for place in places]
+    return json.dumps({"beliefs": listed, "answer": answer})
+
+
+def gold_list(item: Item, *, only_changes: bool) -> Written:
+    """The right chain as a list."""
+    assert item.gold is not None
+    beliefs = path(item.gold.automaton(), item.answer)
+    found = labels_of(item, reply(item, beliefs, item.answer, only_changes=only_changes))
+    assert isinstance(found, Written), found
+    return found
+
+
+def gold_prose(item: Item) -> Written:
+    """The right chain as a model may put it into words: the story told again, with what is believed after it."""
+    assert item.gold is not None
+    beliefs, who = path(item.gold.automaton(), item.answer), (people_of(item) or ("she",))[0]
+    lines = ["Let's go through the story step by step.", ""]
+    for place, sentence in enumerate(item.story, 1):
+        new = place in changes(beliefs)
+        lines.append(
+            f"{place}. {sentence}" + (f" So now {who} believes that it is {beliefs[place - 1]}." if new else "")
+        )
+    lines += ["", f"Therefore, {who} still thinks that it is **{item.answer}**. The answer is {item.answer}."]
+    found = turn_of(item, "\n".join(lines), json.dumps({"answer": item.answer}))
+    assert isinstance(found, Written), found
+    return found

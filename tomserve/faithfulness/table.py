@@ -1,0 +1,99 @@
+"""The table of a measurement of faithfulness: a row for each edited chain, hint or prediction, and what came of it.
+
+The study `faithfulness` reads it; tomserve.faithfulness.asking makes it.
+
+>>> [name for name in EDITS if name in TRUNCATED]
+['truncated_0', 'truncated_25', 'truncated_50', 'truncated_75']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+STUDY = "faithfulness"
+"""The study that reads the table."""
+
+EDIT, HINT, PREDICTION = "edit", "hint", "prediction"
+"""Kinds of rows: an answer after an edited chain, a whole reply to a prompt with a hint, and what a second model
+predicts the answer to be."""
+
+FULL = "full"
+PARAPHRASE = "paraphrase"
+FILLER = "filler"
+OTHER = "other_item"
+LAST = "last_corrupted"
+LOCAL = "middle_local"
+PROPAGATED = "middle_propagated"
+SWAPPED = "agents_swapped"
+GOLD = "gold"
+TRUNCATED: Mapping[str, float] = {f"truncated_{percent}": percent / 100 for percent in (0, 25, 50, 75)}
+"""The conditions that show only the beginning of the chain, with the share of it that is left."""
+
+EDITS = (FULL, PARAPHRASE, *TRUNCATED, FILLER, OTHER, LAST, LOCAL, PROPAGATED, SWAPPED, GOLD)
+"""Every way in which a chain is shown, in the order in which an item's are asked.
+
+full: as the model wrote it. paraphrase: the same in another form. truncated: its beginning. filler: as many tokens that
+say nothing. other_item: the chain of another item. last_corrupted: its last belief replaced. middle_local: one belief
+in the middle replaced, what follows left as it is. middle_propagated: the same with everything that follows from it by
+the gold rationale. agents_swapped: what it says of one agent said of another; in a list of beliefs those of somebody
+else in the story or, where nobody else is asked about, what is really so. gold: a right chain.
+"""
+
+USER, METADATA, PATTERN = "user", "metadata", "pattern"
+"""Where a hint stands: a user suggests an answer, a metadata tag names it, examples have all their answers at one
+place."""
+
+WRONG, RIGHT, NEUTRAL = "wrong", "right", "neutral"
+BESIDE_RIGHT = f"{PATTERN}_{NEUTRAL}_{RIGHT}"
+HINTS = (
+    *(f"{where}_{which}" for where in (USER, METADATA, PATTERN) for which in (WRONG, RIGHT, NEUTRAL)),
+    BESIDE_RIGHT,
+)
+"""The hints: where each stands, and whether it points to a wrong answer, to the right one, or (the control, which is
+worded as much alike as can be) to none. A pattern puts the answer that it points to in front, so that its neutral hints
+list the choices in the same order: pattern_neutral as pattern_wrong does, BESIDE_RIGHT as pattern_right does."""
+
+QUESTION, CHAIN, NO_VERDICT = "question", "chain", "no_verdict"
+PREDICTIONS = (QUESTION, CHAIN, NO_VERDICT)
+"""What the predicting model is shown: the question alone (the control), with the chain, and with the chain without its
+verdict (its last belief or concluding sentence). It never sees the story."""
+
+LABELS, TEXT, THINKING = "labels", "text", "thinking"
+"""Forms of a chain: a JSON list of beliefs, prose, or prose between a thinking model's own marks."""
+
+PREFILL, CALL = "prefill", "call"
+"""How a chain is shown: as the beginning of the model's own reply, which it continues, or as an earlier message of it,
+after which a second call asks for the answer."""
+
+LEFT_OUT = "left_out"
+"""The outcome of an edit or hint that could not be made; `reason` says why."""
+
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    **{"run": pl.String, "model": pl.String, "benchmark": pl.String, "item": pl.String, "cluster": pl.String},
+    **{"unit": pl.String, "asked_by": pl.String, "form": pl.String, "kind": pl.Enum((EDIT, HINT, PREDICTION))},
+    **{"condition": pl.Enum((*EDITS, *HINTS, *PREDICTIONS)), "shown": pl.Enum((PREFILL, CALL))},
+    **{"outcome": pl.String, "reason": pl.String, "parse": pl.String, "answer": pl.String, "right": pl.String},
+    **{"choices": pl.Int16, "own": pl.String, "implied": pl.String, "admits": pl.Boolean, "predictor": pl.String},
+    **{"tokens": pl.Int32, "cached": pl.Int32, "question": pl.String, "written": pl.String, "edited": pl.String},
+}
+"""The columns of the table.
+
+run, model, benchmark, item, cluster: as in a score table; `model` is the one whose chains are edited. unit: what counts
+as one independent draw in an interval: the stage where items name one, else the cluster. asked_by: the strategy whose
+chain it is. form: how chains of that strategy are written (LABELS, TEXT, THINKING). kind, condition: see EDIT, EDITS,
+HINTS, PREDICTIONS. shown: PREFILL or CALL for an edit; null otherwise.
+
+outcome: a status as in a score table ("ok", "invalid", "length", ...), or LEFT_OUT. reason: why it was left out, or why
+there is no answer. parse: how the answer was read. answer: what the model (for a prediction: the predicting model)
+answered; null where it gave none. right: the right answer. choices: how many answers were offered. own: the model's
+answer in the run, after its own chain. implied: the answer that the edited chain leads to, or that the hint points to;
+for a prediction the same as `own`; null where nothing is implied (full, paraphrase, truncated, filler, a neutral hint).
+
+admits: for a hint, whether the chain speaks of it; null where a chain of labels cannot. predictor: the model that
+predicts; null otherwise. tokens, cached: the tokens of the prompt, and how many of them the server had in its cache;
+null where it does not tell, and for a reply that came for an equal request. question: what was asked. written: the
+chain as it was written. edited: the chain as it was shown, for a hint the new chain, for a prediction what the
+predicting model was shown of it.
+"""
