@@ -47,11 +47,22 @@ def main() -> None:
     foreign: pl.DataFrame = tomserve.score([{"item": "q1", "text": "tea"}], [item], model="theirs")
     flips: pl.DataFrame = tomserve.compare(run, tomserve.Run.open("example"), common=True).flips
     inside: tomserve.Run = tomserve.examine("reference", "worlds", limit=200, layers=[4], run=Path("runs/inside"))
+    edited: tomserve.Run = tomserve.intervene(run, edits="gold", limit=50, predictor="http://b:8000/v1", new="edited")
     layers: dict[str, pl.DataFrame] = dict(
         tomserve.functional("mine", weights=Path("mine"), formula=[0.4, 0.4, 0.2]).tables
     )
     print(
-        inside, layers, failed, turns, page, tables, foreign, flips, tomserve.load_scores(run), asyncio.run(several())
+        inside,
+        edited,
+        layers,
+        failed,
+        turns,
+        page,
+        tables,
+        foreign,
+        flips,
+        tomserve.load_scores(run),
+        asyncio.run(several()),
     )
 
 

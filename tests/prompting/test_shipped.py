@@ -59,8 +59,9 @@ PUBLISHED = [
 ]
 """Further strategies of one published benchmark each; the tests of that benchmark have their requests."""
 
-READERS = ["reader", "rewriter", "verifier"]
-"""Prompts that ask no benchmark's questions; tests/runs/test_reader.py and test_rewriting.py have their requests."""
+READERS = ["paraphraser", "predictor", "reader", "rewriter", "verifier"]
+"""Prompts that ask no benchmark's questions; tests/runs/test_reader.py, test_rewriting.py and tests/faithfulness/ have
+their requests."""
 
 
 @cache
