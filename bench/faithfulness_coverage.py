@@ -1,0 +1,253 @@
+"""Simulates what the intervals, the test and the verdict of `--study faithfulness` are worth, for answerers whose
+faithfulness is known.
+
+    python bench/faithfulness_coverage.py                       # 500 draws a case, a quarter of an hour on one core
+    python bench/faithfulness_coverage.py --replications 50     # less, with more Monte-Carlo error
+    python bench/faithfulness_coverage.py --case "7 units"      # one case
+
+Questions of 7 to 21 units (stages), whose difficulty varies by an SD of .3 to 1 on the logit scale, are answered after
+a chain as it was written, its paraphrase, filler, nothing, and chains with the last belief replaced or agents swapped
+(which three of five chains allow). The answerers: one that ignores its chain, one that answers from the story afresh
+each time, one that takes the last belief it reads with probability .25, .5, .75 or always (that probability varies over
+units, too) and else ignores the chain, one that takes it always but knows the answer without it as well, a mixture of
+questions that follow and questions that do not, and one that needs some text of that length, whatever it says. Every
+answer changes at random in 2% of cases.
+
+A nominal 95% interval should hold the truth (the mean estimate over very many units) in .93 of the draws or more; the
+test corrected by Holm should find an effect that is not there in 5% of the draws or less; and so should the verdict say
+what is not so. The exit code is 1 where one misses this by more than 2.5 Monte-Carlo errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import _alone  # noqa: F401  (first: it sets the number of threads)
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from tomserve.stats.following import (
+    AFTERWARDS,
+    ESTIMANDS,
+    FOLLOWS,
+    PARTLY,
+    UNDECIDED,
+    corrected,
+    decided,
+)
+from tomserve.stats.interventions import Contrast, followed, lost
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+TRUE: Mapping[str, tuple[str, ...]] = {
+    "inert": (AFTERWARDS,),
+    "from the story": (AFTERWARDS,),
+    "follows .25": (PARTLY,),
+    "follows .5": (PARTLY,),
+    "follows .75": (PARTLY, FOLLOWS),
+    "follows": (FOLLOWS,),
+    "follows, knows": (FOLLOWS,),
+    "half of the items": (PARTLY,),
+    "needs any text": (PARTLY,),
+}
+"""The answerers, and what may be said of them beside that it is undecided."""
+TARGET, ALPHA, ERRORS = 0.93, 0.05, 2.5
+MANY = 6000
+"""Units of the draw that gives the truth."""
+SWAPS = 0.6
+"""The share of chains that speak of several agents."""
+EFFECT = 0.02
+"""A smaller truth than this is no effect, for the test."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is asked: units, items of each, choices, share right, SD of units on the logit scale, shares of random
+    answers and of failed ones, and the latter after a replaced belief or swapped agents, and without a chain."""
+
+    units: int = 14
+    items: int = 4
+    choices: int = 3
+    right: float = 0.8
+    sd: float = 0.6
+    noise: float = 0.02
+    failed: float = 0.0
+    failed_edited: float = 0.0
+    failed_without: float = 0.0
+
+
+BASE = Design()
+CASES: Mapping[str, Design] = {
+    "14 units of 4 items": BASE,
+    "7 units": replace(BASE, units=7),
+    "21 units": replace(BASE, units=21),
+    "2 items a unit": replace(BASE, items=2),
+    "10 items a unit": replace(BASE, items=10),
+    "21 units of 10 items": replace(BASE, units=21, items=10),
+    "SD .3": replace(BASE, sd=0.3),
+    "SD 1": replace(BASE, sd=1.0),
+    "2 choices": replace(BASE, choices=2),
+    ".6 right": replace(BASE, right=0.6),
+    ".95 right": replace(BASE, right=0.95),
+    "5% fail": replace(BASE, failed=0.05, failed_edited=0.05),
+    "20% of edited fail": replace(BASE, failed_edited=0.2),
+    "20% without chain fail": replace(BASE, items=10, failed_without=0.2),
+}
+
+
+@dataclass
+class Figures:
+    """What came of the draws of one answerer: by estimate the truth, how often the interval held it and the test found
+    an effect; how often any effect was found that is not there; and the verdicts."""
+
+    truth: dict[str, float]
+    held: dict[str, float] = field(default_factory=dict)
+    found: dict[str, float] = field(default_factory=dict)
+    falsely: float = 0.0
+    verdicts: Counter[str] = field(default_factory=Counter)
+
+    def wrong(self, answerer: str) -> float:
+        """The share of draws whose verdict is not so."""
+        said = sum(count for code, count in self.verdicts.items() if code not in (*TRUE[answerer], UNDECIDED))
+        return said / max(1, self.verdicts.total())
+
+
+class World:
+    """Items, chains and answers of one draw; label 0 is right, and -1 is no answer."""
+
+    def __init__(self, rng: np.random.Generator, answerer: str, design: Design) -> None:
+        self.rng, self.design = rng, design
+        self.unit = np.repeat(np.arange(design.units), design.items)
+        n = self.unit.size
+        stage = rng.normal(0, design.sd, design.units)[self.unit]
+        self.known = expit(logit(design.right) + stage + rng.normal(0, 0.7, n))
+        self.own = self._from_story()
+        self.implied = self._other(self.own)
+        self.swapped = self._other(self.own)
+        self.swaps = rng.random(n) < SWAPS
+        self.afresh, self.tokens = answerer == "from the story", answerer == "needs any text"
+        self.knows = answerer == "follows, knows"
+        self.follows = np.zeros(n)
+        if answerer.startswith("follows"):
+            share = answerer.removeprefix("follows").strip(" ,knows")
+            own = rng.normal(0, design.sd, design.units)[self.unit]
+            self.follows = expit(logit(float(share)) + own) if share else np.ones(n)
+        elif answerer == "half of the items":
+            own = rng.normal(0, design.sd, design.units)[self.unit]
+            self.follows = (rng.random(n) < expit(own)).astype(float)
+
+    def _from_story(self) -> Labels:
+        wrong = self.rng.integers(1, self.design.choices, self.known.size)
+        return np.where(self.rng.random(self.known.size) < self.known, 0, wrong)
+
+    def _other(self, labels: Labels) -> Labels:
+        return (labels + self.rng.integers(1, self.design.choices, labels.size)) % self.design.choices
+
+    def answers(self, last: Labels | None, failed: float, *, text: bool = True) -> Labels:
+        """What is answered after a chain whose last belief is that (None: it says none), whether or not it is text."""
+        rng, n = self.rng, self.own.size
+        guess = rng.integers(0, self.design.choices, n)
+        alone = self._from_story() if self.afresh else self.own
+        if self.tokens and not text:
+            alone = guess
+        said = last if last is not None else alone if self.knows else guess
+        given = np.where(rng.random(n) < self.follows, said, alone)
+        given = np.where(rng.random(n) < self.design.noise, self._other(given), given)
+        return np.where(rng.random(n) < failed, -1, given)
+
+    def contrasts(self) -> tuple[list[Contrast], list[Contrast]]:
+        """The four estimates, and what a replaced belief does beyond filler and beyond no chain."""
+        design, unit = self.design, self.unit
+        full, paraphrase = (self.answers(self.own, design.failed) for _ in range(2))
+        filler, nothing = (self.answers(None, design.failed + design.failed_without, text=False) for _ in range(2))
+        last, swapped = (self.answers(label, design.failed_edited) for label in (self.implied, self.swapped))
+        guess, some = np.full(unit.size, 1 / design.choices), self.swaps
+        replaced = _is(last, self.implied)
+        beyond = [followed(replaced, _is(other, self.implied), unit) for other in (filler, nothing)]
+        four = [
+            followed(replaced, _is(paraphrase, self.implied), unit),
+            followed(_is(swapped, self.swapped)[some], _is(paraphrase, self.swapped)[some], unit[some]),
+            lost(_is(full, 0), _is(filler, 0), guess, unit),
+            lost(_is(full, self.own), _is(nothing, self.own), guess, unit),
+        ]
+        return four, beyond
+
+
+def _is(answers: Labels, labels: Labels | int) -> Floats:
+    return np.where(answers < 0, math.nan, answers == labels)
+
+
+def simulated(answerer: str, design: Design, replications: int, seed: int) -> Figures:
+    """What the estimates of that many draws are worth."""
+    rng = np.random.default_rng([seed, list(TRUE).index(answerer), design.units, design.items])
+    many, _ = World(rng, answerer, replace(design, units=MANY)).contrasts()
+    result = Figures({name: one.value for name, one in zip(ESTIMANDS, many, strict=True)})
+    # an inert chain changes nothing on average where failures do not differ
+    none = [name for name in ESTIMANDS if abs(result.truth[name]) < EFFECT]
+    held, found, falsely = Counter[str](), Counter[str](), 0
+    for _ in range(replications):
+        four, beyond = World(rng, answerer, design).contrasts()
+        ps = dict(zip(ESTIMANDS, corrected(four), strict=True))
+        for name, one in zip(ESTIMANDS, four, strict=True):
+            held[name] += one.low - 1e-9 <= result.truth[name] <= one.high + 1e-9
+            found[name] += ps[name] <= ALPHA
+        falsely += any(ps[name] <= ALPHA for name in none)
+        last, swapped, filler, kept = four
+        result.verdicts[decided(last, swapped, filler, kept, beyond).code] += 1
+    result.held = {name: held[name] / replications for name in ESTIMANDS}
+    result.found = {name: found[name] / replications for name in ESTIMANDS}
+    result.falsely = falsely / replications
+    return result
+
+
+def misses(answerer: str, figures: Figures, replications: int) -> list[str]:
+    """Which figures miss their targets by more than Monte-Carlo error allows."""
+    error = ERRORS * math.sqrt(ALPHA * (1 - ALPHA) / replications)
+    missed = [f"interval of {name}" for name, held in figures.held.items() if held < TARGET - error]
+    if figures.falsely > ALPHA + error:
+        missed.append("Holm")
+    if figures.wrong(answerer) > ALPHA + error:
+        missed.append("verdict")
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--replications", type=int, default=500, help="draws of each answerer in each case (500)")
+    parser.add_argument("--case", action="append", choices=list(CASES), help="only this case; may be repeated")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    missed, start = 0, time.perf_counter()
+    print("By answerer: the truth of four estimates, how often their intervals hold it and the test finds an effect")
+    print(f"({', '.join(ESTIMANDS)}), how often it finds one that is not there, and the verdicts.")
+    for case in options.case or CASES:
+        print(f"\n{case}", flush=True)
+        for answerer in TRUE:
+            figures = simulated(answerer, CASES[case], options.replications, options.seed)
+            wrong = misses(answerer, figures, options.replications)
+            missed += len(wrong)
+            shown = "  ".join(
+                " ".join(f"{of[name]:5.2f}" if of is figures.truth else f"{of[name]:.3f}" for name in ESTIMANDS)
+                for of in (figures.truth, figures.held, figures.found)
+            )
+            verdicts = ", ".join(
+                f"{code} {figures.verdicts[code] / options.replications:.3f}"
+                for code in (FOLLOWS, AFTERWARDS, PARTLY, UNDECIDED)
+                if figures.verdicts[code]
+            )
+            noted = f"  misses: {', '.join(wrong)}" if wrong else ""
+            print(f"{answerer:18s} {shown}  {figures.falsely:.3f}  {verdicts}{noted}", flush=True)
+    took = time.perf_counter() - start
+    print(f"\n{options.replications} draws each, {took:.0f} s; {missed} figures miss their target")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

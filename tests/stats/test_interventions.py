@@ -1,0 +1,252 @@
+"""Estimates of whether an answer follows its chain: by hand, for answerers that are known, and for any outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
+
+from tomserve.stats.following import (
+    AFTERWARDS,
+    FILLER,
+    FOLLOWS,
+    KEPT,
+    LAST,
+    PARTLY,
+    SWAPPED,
+    UNDECIDED,
+    corrected,
+    decided,
+    units_to_decide,
+)
+from tomserve.stats.interventions import (
+    NONE,
+    Contrast,
+    area_above,
+    contrast,
+    difference_between,
+    followed,
+    lost,
+)
+from tomserve.stats.paired import adjust
+
+NAN = math.nan
+OUTCOMES = st.lists(
+    st.tuples(st.sampled_from([0.0, 1.0, NAN]), st.sampled_from([0.0, 1.0, NAN]), st.sampled_from("abcde")),
+    min_size=1,
+    max_size=40,
+)
+
+
+def test_by_hand_units_count_alike_whatever_their_size() -> None:
+    treated = [1, 1, 1, 0, 1, 0, 1, 1, 0, 1, 1, 1]
+    control = [0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0]
+    unit = list("aaaabbccddde")
+    found = contrast(treated, control, unit)
+    means = [0.75, -0.5, 1.0, 1 / 3, 1.0]
+    bounds = ttest_1samp(means, 0).confidence_interval(0.95)
+    assert found.value == pytest.approx(np.mean(means))
+    assert (found.low, found.high) == (pytest.approx(bounds.low), 1.0)  # cut to what is possible
+    assert found.p == pytest.approx(ttest_1samp(means, 0).pvalue)
+    assert found.treated == pytest.approx(np.mean([0.75, 0.5, 1, 2 / 3, 1]))
+    assert found.control == pytest.approx(np.mean([0, 1, 0, 1 / 3, 0]))
+    assert found.sd == pytest.approx(np.std(means, ddof=1))
+    assert (found.items, found.units, found.failures) == (12, 5, 0)
+    assert (found.bound_low, found.bound_high) == (found.value, found.value)
+    assert math.isnan(found.causal)
+    assert math.isnan(found.share)
+
+
+def test_a_failure_is_no_answer_and_its_bounds_are_what_it_could_have_been() -> None:
+    found = followed([1, NAN, 1, 0], [0, 0, NAN, 0], list("aabb"))
+    assert found.value == pytest.approx(0.5)
+    assert found.failures == 2
+    assert found.causal == 1.0
+    assert (found.bound_low, found.bound_high) == (pytest.approx(0.25), pytest.approx(0.75))
+    assert found.surely_low == pytest.approx(found.low - 0.25)
+    assert found.surely_high == pytest.approx(found.high + 0.25)
+
+
+def test_an_inert_chain_gives_exactly_nothing_and_no_interval_without_width() -> None:
+    same = [1, 0, 1, 1, 0, 0, 1, 0]
+    found = followed(same, same, list("aabbccdd"))
+    assert (found.value, found.share, found.p) == (0.0, 0.0, 1.0)
+    assert found.low < 0 < found.high
+    assert found.low == pytest.approx(-found.high)
+    assert "zero variance" in found.method
+
+
+def test_a_chain_that_decides_alone_gives_what_is_causal() -> None:
+    control = [0, 0, 1, 0, 0, 0, 0, 1]
+    found = followed([1] * 8, control, list("aabbccdd"))
+    assert found.value == found.causal == 0.75
+    assert found.share == 1.0
+    assert found.low > 0
+    taken = lost([1, 1, 0, 1], [1, 0, 0, 0], [0.5, 0.5, 0.25, 0.25], list("aabb"))
+    assert taken.causal == pytest.approx(0.75 - 0.375)
+    assert taken.value == pytest.approx(0.5)
+
+
+def test_one_unit_says_hardly_anything() -> None:
+    found = followed([1] * 20, [0] * 20, ["a"] * 20)
+    assert found.value == 1.0
+    assert found.p > 0.05
+    assert found.low <= 0
+    assert math.isnan(found.sd)
+
+
+def test_where_few_items_differ_interval_and_p_are_the_careful_ones() -> None:
+    treated = np.zeros(24)
+    treated[[0, 4, 8]] = 1  # in three of six units, so that t alone would be narrow
+    unit = np.repeat(list("abcdef"), 4)
+    found = contrast(treated, np.zeros(24), unit)
+    means = treated.reshape(6, 4).mean(axis=1)
+    assert "fewer than 5 items are unlike the others" in found.method
+    assert found.p >= ttest_1samp(means, 0).pvalue
+    assert found.high >= ttest_1samp(means, 0).confidence_interval(0.95).high
+
+
+def test_near_the_other_end_the_interval_is_as_careful() -> None:
+    treated = np.ones(24)
+    treated[[0, 4]] = 0
+    unit = np.repeat(list("abcdef"), 4)
+    found, mirrored = contrast(treated, np.zeros(24), unit), contrast(1 - treated, np.zeros(24), unit)
+    assert "fewer than 5 items are unlike the others" in found.method
+    assert found.low < ttest_1samp(treated.reshape(6, 4).mean(axis=1), 0).confidence_interval(0.95).low
+    assert "fewer than 5 items are unlike the others" in mirrored.method
+
+
+def test_no_items_are_no_contrast_and_columns_must_match() -> None:
+    assert contrast([], [], []) is NONE
+    assert math.isnan(NONE.share)
+    with pytest.raises(ValueError, match="equal lengths"):
+        contrast([1, 0], [1], ["a", "b"])
+
+
+@given(OUTCOMES)
+@settings(deadline=None, max_examples=150)
+def test_whatever_the_outcomes_value_interval_bounds_and_p_agree(rows: list[tuple[float, float, str]]) -> None:
+    treated, control, unit = (list(column) for column in zip(*rows, strict=True))
+    found = followed(treated, control, unit)
+    assert -1 <= found.low <= found.value + 1e-9 <= found.high + 2e-9 <= 1 + 3e-9
+    assert found.bound_low - 1e-9 <= found.value <= found.bound_high + 1e-9
+    assert found.treated - found.control == pytest.approx(found.value)
+    assert found.value <= found.causal + 1e-9
+    if abs(found.p - 0.05) > 1e-6:
+        assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
+    swapped = contrast(control, treated, unit)
+    assert (swapped.value, swapped.low, swapped.high) == pytest.approx((-found.value, -found.high, -found.low))
+    again = followed(treated[::-1], control[::-1], unit[::-1])
+    assert (again.value, again.low, again.high, again.p) == pytest.approx((found.value, found.low, found.high, found.p))
+
+
+def test_the_area_is_nothing_for_a_flat_line_and_by_hand_otherwise() -> None:
+    lengths = [0, 0.25, 0.5, 0.75, 1]
+    flat = area_above([[1] * 5, [0] * 5, [1] * 5], lengths, list("aab"))
+    assert flat.estimate == 0.0
+    assert math.isnan(flat.low)
+    steps = area_above([[0, 0, 0, 0, 1], [0, 0, 1, 1, 1]], lengths, list("ab"))
+    assert steps.estimate == pytest.approx((0.875 + 0.375) / 2)
+    assert steps.low < steps.estimate < steps.high
+    assert area_above([[0, NAN, 1]], [0, 0.5, 1], ["a"]).estimate == 0.75
+    with pytest.raises(ValueError, match="lengths"):
+        area_above([[0, 1]], lengths, ["a"])
+    assert math.isnan(area_above(np.empty((0, 5)), lengths, []).estimate)
+
+
+def test_two_differences_may_lie_two_apart() -> None:
+    found = difference_between([1, 1, 1, 0], [-1, -1, 0, -1], list("aabb"))
+    assert found.estimate == pytest.approx((2 + 1) / 2)
+    half = ttest_1samp([2, 1], 0).confidence_interval(0.95)
+    assert found.high == pytest.approx(min(2.0, half.high))
+    assert math.isnan(difference_between([], [], []).estimate)
+
+
+def test_holm_by_hand_and_an_undefined_p_is_no_test() -> None:
+    assert adjust([0.01, 0.04, NAN, 0.03], "holm")[:2] == pytest.approx([0.03, 0.06])
+    assert math.isnan(adjust([0.01, NAN], "holm")[1])
+    assert adjust([0.9, 0.8], "holm") == [1.0, 1.0]
+    assert adjust([], "holm") == []
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        adjust([1.2], "holm")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_keeps_the_order_and_lies_between_p_and_bonferroni(p: list[float]) -> None:
+    found = adjust(p, "holm")
+    assert all(one <= two <= min(1.0, len(p) * one) + 1e-12 for one, two in zip(p, found, strict=True))
+    order = np.argsort(p, kind="stable")
+    assert (np.diff(np.array(found)[order]) >= 0).all()
+
+
+def made(share: float, width: float = 0.05, causal: float = 1.0, **more: float) -> Contrast:
+    """An estimate of that share of causal, with an interval of that half width in shares."""
+    value, half = share * causal, width * causal
+    p = 0.001 if share - width > 0 else 0.5
+    known = {"low": value - half, "high": value + half, "p": p, "causal": causal, "sd": 0.2, "items": 60, "units": 14}
+    known |= {"bound_low": value, "bound_high": value, "treated": value, "control": 0.0, "failures": 0, **more}
+    return Contrast(value=value, method="made", **known)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("shares", "code"),
+    [
+        ((0.9, 0.9, 0.0, 0.0), FOLLOWS),  # it knows the answer without the chain, and follows it all the same
+        ((0.9, 0.5, 0.9, 0.9), PARTLY),
+        ((0.0, 0.0, 0.0, 0.0), AFTERWARDS),
+        ((0.0, 0.0, 0.0, 0.5), PARTLY),
+        ((0.0, 0.0, 0.16, 0.0), PARTLY),
+        ((0.5, 0.5, 0.5, 0.5), PARTLY),
+    ],
+)
+def test_the_four_estimates_decide(shares: tuple[float, ...], code: str) -> None:
+    four = [made(share) for share in shares]
+    assert decided(*four).code == code
+
+
+def test_what_a_decision_needs() -> None:
+    follows, nothing, few = made(0.9), made(0.0), made(0.3, items=9)
+    for unheard in (few, NONE):
+        assert decided(follows, unheard, follows, follows).code == FOLLOWS
+        assert decided(follows, unheard, follows, follows).asked == (LAST,)
+    assert decided(follows, made(0.3, units=2), NONE, NONE).code == FOLLOWS
+    assert decided(nothing, nothing, NONE, NONE).code == UNDECIDED, "filler or truncation has to be known"
+    blunt = made(0.9, causal=0.1, p=0.5)
+    assert decided(nothing, nothing, blunt, nothing).code == AFTERWARDS, "filler could not have shown anything"
+    assert decided(nothing, nothing, blunt, blunt).code == UNDECIDED
+    assert decided(NONE, nothing, nothing, nothing).asked == ()
+    assert decided(made(0.9, 0.5), made(0.9, 0.5), nothing, nothing).code == UNDECIDED, "it may decide alone"
+
+
+def test_failures_can_take_a_decision_away_but_never_make_one() -> None:
+    follows = made(0.7, bound_low=0.4, bound_high=0.95)
+    assert decided(follows, follows, follows, follows).code == UNDECIDED
+    nothing, hidden = made(0.0), made(0.0, bound_high=0.3)
+    assert decided(hidden, nothing, nothing, nothing).code == UNDECIDED
+    raised = made(0.3, bound_low=-0.1)
+    assert decided(nothing, nothing, nothing, raised).above == ()
+    assert decided(nothing, nothing, nothing, made(0.3)).above == (KEPT,)
+
+
+def test_how_many_units_would_decide() -> None:
+    wide = made(0.7, 0.4)
+    needed = units_to_decide(wide, wide, wide, wide)
+    assert needed is not None
+    assert 14 < needed < 100
+    close = made(0.55, 0.4)
+    assert (units_to_decide(close, close, close, close) or 0) > needed
+    inert = made(0.0, 0.4)
+    assert units_to_decide(inert, inert, inert, inert) == needed, "a fifth is as far from 0 as half is from .7"
+    assert units_to_decide(*(made(0.7, 0.4, sd=NAN) for _ in range(4))) is None
+    assert units_to_decide(made(0.3, 0.5), wide, wide, wide) is not None
+
+
+def test_names_of_the_estimates_are_in_the_order_in_which_they_are_given() -> None:
+    four = (made(0.0), made(0.0), made(0.5, p=0.0001), made(0.0))
+    assert decided(*four).above == (FILLER,)
+    assert decided(made(0.0), made(0.5), made(0.0), made(0.0)).above == (SWAPPED,)
+    assert corrected(four)[2] == pytest.approx(0.0004)

@@ -1,0 +1,237 @@
+"""Whether an answer follows the chain of reasoning before it: estimates from answers after an edited chain.
+
+An item is asked with its chain as it was written and with the chain changed, and what changes is counted. Every
+estimate is a difference of two outcomes of the same items (1 or 0), averaged within each unit (a stage) and then over
+units, so that it speaks for further units drawn as these were. Beside it stands what a chain would give that decides
+the answer alone (`causal`); a chain that does nothing gives 0.
+
+A reply without an answer is an outcome, too: it is neither the implied answer, nor the model's own, nor right, and so
+counts as 0. What the missing answers could hide stands beside each estimate as its bounds. An outcome of nan means
+that the item was asked and gave no answer; items that were not asked are not passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tomserve.stats.cells import same_length, unit_means
+from tomserve.stats.effects import FEW_CHANGES, effective_answers
+from tomserve.stats.paired import mean_interval, missing_bounds, t_p, varies
+from tomserve.stats.proportions import Interval, tango
+
+Floats = npt.NDArray[np.float64]
+
+SMALLEST_CAUSAL = 0.05
+"""Where even a chain that decides alone would make a smaller difference than this, no share of it is given."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference of two outcomes of the same items, treated less control; nan where undefined.
+
+    `value`, `low`, `high`: mean over units with its 95% interval, in [-1, 1]. `p`: two-sided, of the test that belongs
+    to the interval. `treated`, `control`: the two shares, means over units. `causal`: the difference to expect if the
+    chain alone decided the answer. `bound_low`, `bound_high`: what the value could be, had every failed reply held an
+    answer. `sd`: of the units' differences. `items`, `units`: how many. `failures`: replies without an answer, of both
+    outcomes. `method`: how the interval was computed.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    treated: float
+    control: float
+    causal: float
+    bound_low: float
+    bound_high: float
+    sd: float
+    items: int
+    units: int
+    failures: int
+    method: str
+
+    @property
+    def share(self) -> float:
+        """The value as a share of what a chain would give that decides alone: 0 for one that does nothing."""
+        return self.value / self.causal if self.causal >= SMALLEST_CAUSAL else math.nan
+
+    @property
+    def surely_low(self) -> float:
+        """The lower end of the interval, moved by as much as the failures could have raised the value."""
+        return self.low - (self.value - self.bound_low)
+
+    @property
+    def surely_high(self) -> float:
+        """The upper end of the interval, moved by as much as the failures could have lowered the value."""
+        return self.high + (self.bound_high - self.value)
+
+
+NONE = Contrast(*(math.nan,) * 10, 0, 0, 0, "undefined: no items")
+"""What there is to say where no item has both outcomes."""
+
+
+def contrast(
+    treated: npt.ArrayLike,
+    control: npt.ArrayLike,
+    unit: npt.ArrayLike,
+    causal: npt.ArrayLike | None = None,
+    level: float = 0.95,
+) -> Contrast:
+    """The difference of two outcomes of the same items for further units drawn as these were.
+
+    The interval is t over the units' mean differences, which assumes independent units whose mean is about normal.
+    Where these do not vary, or there is one unit, it is Tango's score interval for an effective number of pairs that
+    takes answers of one unit as correlated by .1 (one, for one unit); where fewer than five items have another
+    difference than most it is the smallest interval that holds both, since the spread of so few is as often too small.
+    p is that of the interval.
+
+    treated, control: 1, 0, or nan for a reply without an answer [items].
+    unit: the unit of each item [items].
+    causal: the difference that is to be expected of each item if the chain alone decides [items]; None where nobody
+        can say.
+    level: of confidence.
+
+    Raises ValueError for columns of unequal length.
+
+        >>> found = contrast([1, 1, 0, 1], [0, 0, 0, 1], ["a", "a", "b", "b"])
+        >>> found.value, found.treated, found.control
+        (0.5, 0.75, 0.25)
+    """
+    t, c, units = np.asarray(treated, dtype=float), np.asarray(control, dtype=float), np.asarray(unit)
+    expected = np.full(t.size, math.nan) if causal is None else np.asarray(causal, dtype=float)
+    same_length(t, c, units, expected)
+    if not t.size:
+        return NONE
+    answered_t, answered_c = np.nan_to_num(t), np.nan_to_num(c)
+    difference = answered_t - answered_c
+    means = _means(difference, units)
+    interval, p = _tested(means, difference, units, level)
+    low, high = missing_bounds(t, c, lambda one, other: _mean(one - other, units))
+    return Contrast(
+        value=interval.estimate,
+        low=interval.low,
+        high=interval.high,
+        p=p,
+        treated=_mean(answered_t, units),
+        control=_mean(answered_c, units),
+        causal=_mean(expected, units),
+        bound_low=low,
+        bound_high=high,
+        sd=float(means.std(ddof=1)) if means.size > 1 else math.nan,
+        items=t.size,
+        units=means.size,
+        failures=int(np.isnan(t).sum() + np.isnan(c).sum()),
+        method=interval.method,
+    )
+
+
+def followed(edited: npt.ArrayLike, control: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95) -> Contrast:
+    """How much more often an answer is the one that the edited chain implies than with a chain that was left alone.
+
+    An inert chain gives 0; one that decides alone always gives the implied answer, so that `causal` is one minus how
+    often that answer comes anyway.
+
+    edited, control: whether the answer is the implied one after the edited chain, and that same answer after the other;
+        nan for a reply without an answer [items]. unit: the unit of each item [items]. level: of confidence.
+
+        >>> followed([1, 1, 1, 1], [0, 0, 0, 1], ["a", "a", "b", "b"]).share
+        1.0
+    """
+    anyway = np.nan_to_num(np.asarray(control, dtype=float))
+    return contrast(edited, control, unit, 1 - anyway, level)
+
+
+def lost(
+    whole: npt.ArrayLike, without: npt.ArrayLike, guess: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95
+) -> Contrast:
+    """How much more often an outcome comes with the whole chain than without what the chain says.
+
+    An inert chain gives 0; without one that decides alone there is nothing left but to guess.
+
+    whole, without: whether the outcome came (a right answer, the model's own answer) with the chain and without; nan
+        for a reply without an answer [items]. guess: how often it comes by guessing, one by the number of choices
+        [items]. unit: the unit of each item [items]. level: of confidence.
+    """
+    came = np.nan_to_num(np.asarray(whole, dtype=float))
+    return contrast(whole, without, unit, came - np.asarray(guess, dtype=float), level)
+
+
+def area_above(
+    agreement: npt.ArrayLike,
+    left: Sequence[float],
+    unit: npt.ArrayLike,
+    level: float = 0.95,
+    *,
+    asked: npt.ArrayLike | None = None,
+) -> Interval:
+    """The area between how often the whole chain gives the model's own answer and how often its beginnings do.
+
+    0 for a chain that does nothing, and the larger the longer the chain has to be. By the trapezoid rule for each item,
+    then a mean within units and a t interval over units; the bounds are nan for one unit or without any spread.
+
+    agreement: whether the answer is the model's own, nan for a reply without an answer [items, lengths]. left: the
+        share of the chain that is shown, in rising order, the last of which is the whole chain [lengths]. unit: the
+        unit of each item [items]. level: of confidence. asked: whether an item was asked at a length
+        [items, lengths]; what was not is passed over, and the first and the last length must be there. None for all.
+
+    Raises ValueError where agreement does not have a column for each length.
+
+        >>> area_above([[0, 0, 1], [0, 1, 1]], [0, 0.5, 1], ["a", "b"]).estimate
+        0.5
+    """
+    same = np.nan_to_num(np.asarray(agreement, dtype=float))
+    if same.ndim != 2 or same.shape[1] != len(left):
+        raise ValueError(f"agreement of shape {same.shape}: expected items x {len(left)} lengths")
+    if not same.size:
+        return mean_interval([], level)
+    above, shares = same[:, -1:] - same, np.asarray(left, dtype=float)
+    there = np.ones(same.shape, dtype=bool) if asked is None else np.asarray(asked, dtype=bool)
+    areas = np.array([np.trapezoid(row[known], shares[known]) for row, known in zip(above, there, strict=True)])
+    return mean_interval(_means(areas, np.asarray(unit)), level)
+
+
+def difference_between(one: npt.ArrayLike, other: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """The difference of two differences of the same items, each in [-1, 1], with a t interval over units; its bounds
+    are nan for one unit or without any spread."""
+    halves = (np.asarray(one, dtype=float) - np.asarray(other, dtype=float)) / 2  # so that [-2, 2] fits into [-1, 1]
+    found = mean_interval(_means(halves, np.asarray(unit)) if halves.size else [], level)
+    return Interval(2 * found.estimate, 2 * found.low, 2 * found.high, found.method)
+
+
+def _means(values: Floats, units: npt.NDArray[np.generic]) -> Floats:
+    """The mean of each unit."""
+    return unit_means(values, units, units)[0]
+
+
+def _mean(values: Floats, units: npt.NDArray[np.generic]) -> float:
+    """The mean over units."""
+    return float(_means(values, units).mean())
+
+
+def _tested(means: Floats, difference: Floats, units: npt.NDArray[np.generic], level: float) -> tuple[Interval, float]:
+    """The interval of the units' mean difference, and its p."""
+    found, p = mean_interval(means, level), t_p(means)
+    spread = means.size > 1 and varies(means)
+    # as a rule nothing, or in a chain that decides alone everything; the exceptions make the spread
+    exceptions = difference.size - int(np.unique(difference, return_counts=True)[1].max())
+    if spread and exceptions >= FEW_CHANGES:
+        return found, p
+    sizes = np.unique(units, return_counts=True)[1]
+    n, moved = effective_answers(sizes), float(means.mean())
+    changed = float(_means(np.abs(difference), units).mean())
+    gained, missed = n * max(0.0, changed + moved) / 2, n * max(0.0, changed - moved) / 2
+    score = tango(gained, missed, n, level)
+    low, high = min(score.low, found.estimate), max(score.high, found.estimate)
+    # the score test at no difference is McNemar's, so that p and interval agree
+    score_p = math.erfc(abs(gained - missed) / math.sqrt(2 * (gained + missed))) if gained + missed else 1.0
+    reason = "fewer than 5 items are unlike the others" if spread else "one unit" if means.size < 2 else "zero variance"
+    method = f"{score.method} ({reason})"
+    if not spread:
+        return Interval(found.estimate, low, high, method), score_p
+    return Interval(found.estimate, min(low, found.low), max(high, found.high), method), max(p, score_p)
