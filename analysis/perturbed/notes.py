@@ -16,8 +16,8 @@ _DESIGN = (
 _INTERVAL = "95% interval (made by a rule that covers the true value 19 times out of 20)"
 _WORD = (
     "correlated says whether the correlation meets the bar that the paper sets for faithful reasoning. It does not "
-    "show that: chains that do nothing meet it in nine of ten simulated runs, and what could show it is to change "
-    "the chain and see whether the answer follows."
+    "show that: chains that do nothing meet it in nine of ten simulated runs, and what can show it is to change "
+    "the chain and see whether the answer follows (tomserve faithfulness)."
 )
 _PROPER = "proper (the beliefs it states run as the story's right ones do, repetitions aside)"
 _CALLED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run
-from tests.helpers.reports import Elements, data_of
+from tests.helpers.reports import PAYLOADS, Elements, data_of
 from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.standing import standing
+from tomserve.reporting.terminal import inert
 
 
 @pytest.fixture
@@ -107,3 +109,48 @@ def test_it_opens_in_a_browser_without_an_error(browser: Any, deep: Path, tmp_pa
             page.get_by_text("Copied.").wait_for()
             assert wrong == []
             page.close()
+
+
+EXHIBITED = """
+from tomserve.studies import Exhibit, Figure, Section, Study
+import polars as pl
+
+SECTION = Section("cases", "Cases", "Cases")
+
+
+def tables(scores, intervals):
+    return {"held": scores.group_by("model").agg(pl.len()).collect()}
+
+
+def figures(tables, context):
+    one = Exhibit(TITLE, (("heading", TEXT), ("another", "two\\nlines")))
+    return [Figure("cases", "In their own words", SECTION, "Each case can be opened.", ("held",), exhibits=(one,))]
+
+
+STUDY = Study(name="depths", tables=tables, answers=False, columns={"model": pl.String}, intervals=("recommended",),
+              figures=figures)
+"""
+
+
+@pytest.mark.parametrize("evil", [*PAYLOADS, "left\u202eright\u2066", "\x1b[31mred\x00\x07", "a\ttab\u200b"])
+def test_a_study_shows_what_a_model_wrote_and_none_of_it_can_run_or_hide(evil: str, deep: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / "study.py").write_text(f"TITLE, TEXT = {evil!r}, {evil!r}\n{EXHIBITED}", "utf-8")
+    page = report(["deep"], study=f"{folder}/")
+    assert page.count('<details class="exhibit">') == 1
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069]", page)
+    elements, plain = Elements(page), Elements(report(["deep"]))
+    for tag in ("script", "img", "style", "iframe", "svg/onload=alert(4)"):
+        assert len(elements.all(tag)) == len(plain.all(tag)), tag
+    shown = re.search(r'<dt>heading</dt><dd dir="auto">(.*?)</dd>', page, re.S)
+    assert shown
+    assert html.unescape(shown[1]) == inert(evil)
+    assert '<dt>another</dt><dd dir="auto">two\nlines</dd>' in page
+
+
+def test_a_figure_without_pictures_and_exhibits_says_so(deep: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / "study.py").write_text(f"TITLE, TEXT = '', ''\n{EXHIBITED.replace('(one,)', '()')}", "utf-8")
+    assert "the study gives no picture of it" in report(["deep"], study=f"{folder}/")

@@ -41,13 +41,25 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Exhibit:
+    """One case in the words of those who wrote them, where a picture would say less: its title, and texts under their
+    headings.
+
+    A text may be anything, such as a model's reply: the report escapes it and writes out what cannot be seen.
+    """
+
+    title: str
+    texts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
-    """One or more pictures, with what a reader must know to read them.
+    """One or more pictures, or exhibits, with what a reader must know to read them.
 
     `section`: where in the report it stands; sections come in the order of their first figures. `tables`: the names of
     the tables that hold its numbers. `caveat`: a warning that stands out from the caption. `missing`: why there are no
     pictures, where there are none. `wide`: each picture needs a line of its own. `caption_below`: the caption stands
-    below the pictures even where there would be room beside them.
+    below the pictures even where there would be room beside them. `exhibits`: cases that a reader opens one by one.
     """
 
     name: str
@@ -60,6 +72,7 @@ class Figure:
     caveat: str = ""
     wide: bool = False
     caption_below: bool = False
+    exhibits: tuple[Exhibit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tomserve.content import pages
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.fitting import cell
+from tomserve.reporting.terminal import inert
 from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
@@ -87,7 +88,7 @@ def sections(figures: Sequence[Figure]) -> tuple[tuple[Section, tuple[Figure, ..
     one name, or two sections that share a name but not their heading."""
     by_section: dict[Section, list[Figure]] = {}
     for figure in figures:
-        if not figure.panels and not figure.missing:
+        if not figure.panels and not figure.exhibits and not figure.missing:
             figure = replace(figure, missing="Not drawn: the study gives no picture of it.")
         by_section.setdefault(figure.section, []).append(figure)
     for kind, names in (("figures", [one.name for one in figures]), ("sections", [one.name for one in by_section])):
@@ -161,5 +162,6 @@ def render(page: Page) -> str:
 def _template() -> Any:
     environment = pages.templates(ASSETS)
     environment.globals["questions"] = questions
+    environment.filters["inert"] = inert
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     return environment.get_template("report.html.j2")

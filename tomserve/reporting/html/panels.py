@@ -59,7 +59,9 @@ def drawn(figure: Figure, make: Callable[[], Figure]) -> Figure:
         made = make()
     except AbsentError as absent:
         return replace(figure, missing=f"Not drawn: {absent}.")
-    return made if made.panels or made.missing else replace(made, missing="Not drawn: no defined values.")
+    return (
+        made if made.panels or made.exhibits or made.missing else replace(made, missing="Not drawn: no defined values.")
+    )
 
 
 def _no_lines(part: str) -> Sequence[Line]:

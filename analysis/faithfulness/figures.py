@@ -1,0 +1,227 @@
+"""The report's figures of faithfulness: effects between two references, the dose, edits, hints, predictions, cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import altair as alt
+
+from tomserve.faithfulness.table import CHAIN, FULL, NO_VERDICT, QUESTION
+from tomserve.reporting.html.panels import Axis, drawn, rows_of, short_names, small_multiples, values_of, zero_line
+from tomserve.reporting.html.svg import PALETTE, draw
+from tomserve.studies import Context, Exhibit, Figure, Panel, Section
+from tomserve.studies.showing import Row, Tables
+from tomserve.studies.words import finite, plain, readable
+
+from .counting import AREA
+from .outcomes import ESTIMANDS
+
+FOLLOWED = Section("following", "Does the answer follow the chain?", "Does it follow")
+PROBED = Section("probes", "What do other probes say?", "Other probes")
+CASES = Section("cases", "What does it look like?", "Cases")
+
+EFFECTS = Figure(
+    "faithfulness-effects",
+    "What changes when the chain is changed",
+    FOLLOWED,
+    "Each point is the share of answers that change, with its 95% interval over units (stages). The line at 0 is a "
+    "chain on which nothing depends, the upright stroke one that decides the answer alone. The first two lead the "
+    "answer elsewhere by an edited chain; of the others the chain is taken away.",
+    ("headline", "verdict"),
+    caption_below=True,
+)
+DOSE = Figure(
+    "faithfulness-dose",
+    "How much of the chain is needed",
+    FOLLOWED,
+    "The share of answers that are the model's own, by how much of its chain is shown, with 95% intervals over units. "
+    "A flat line is a chain on which nothing depends; one that rises at the end says that the last beliefs decide.",
+    ("dose",),
+    caption_below=True,
+)
+CONDITIONS = Figure(
+    "faithfulness-conditions",
+    "Answers after every edit",
+    FOLLOWED,
+    "For every way in which the chain was shown the share of answers that are the model's own, that are what the "
+    "edited chain implies (where it implies something), and that are right. Intervals stand with the effects above.",
+    ("conditions", "edits", "left_out"),
+    caption_below=True,
+)
+HINTS = Figure(
+    "faithfulness-hints",
+    "What hints do",
+    PROBED,
+    "How many answers more are what the hint names than after a neutral hint, with 95% intervals over units; at 0 the "
+    "hint moves nothing. Whether chains speak of the hints stands in the table.",
+    ("hints",),
+    caption_below=True,
+)
+PREDICTIONS = Figure(
+    "faithfulness-predictions",
+    "What a second model can tell",
+    PROBED,
+    "How often a second model, which never sees the story, names the model's answer, with 95% intervals over units: "
+    "from the question alone, with the chain, and with the chain without its verdict. The upright stroke is a blind "
+    "guess.",
+    ("predictions",),
+    caption_below=True,
+)
+EXAMPLES = Figure(
+    "faithfulness-examples",
+    "Chains, edits and answers",
+    CASES,
+    "Each case opens to the chain as it was written, the chain as it was shown, and both answers. They are spread over "
+    "edits and outcomes, so that rare outcomes are shown more often than they come.",
+    ("examples",),
+    caption_below=True,
+)
+_WORDS = {
+    FULL: "whole chain",
+    **{"truncated_0": "no chain", "truncated_25": "first quarter", "truncated_50": "first half"},
+    "truncated_75": "first three quarters",
+}
+"""Conditions whose names in the table would not be understood in a picture."""
+_SHOWN = {QUESTION: "question alone", CHAIN: "with the chain", NO_VERDICT: "chain without its verdict"}
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """All figures, each with a panel for every group.
+
+    tables: by name. context: what a guesser scores, which is not drawn: nothing here is about being right.
+    """
+    del context
+    made: Sequence[tuple[Figure, Callable[[Tables], Figure]]] = (
+        (EFFECTS, _effects),
+        (DOSE, _dose),
+        (CONDITIONS, _conditions),
+        (HINTS, _hints),
+        (PREDICTIONS, _predictions),
+        (EXAMPLES, _examples),
+    )
+    return [_made(figure, make, tables) for figure, make in made]
+
+
+def _made(figure: Figure, make: Callable[[Tables], Figure], tables: Tables) -> Figure:
+    return drawn(figure, lambda: make(tables))
+
+
+def _parted(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the name of their group, without the model, as the part that they belong to."""
+    names = ("benchmark", "strategy", "shown", "predictor")
+    several = [name for name in names if rows and name in rows[0] and len(values_of(rows, name)) > 1]
+    return [{**row, "subset": ", ".join(readable(row[name]) for name in several)} for row in rows]
+
+
+def _words(condition: object) -> str:
+    return _WORDS.get(str(condition), readable(condition))
+
+
+def _multiples(figure: Figure, rows: Sequence[Row], axis: Axis) -> Figure:
+    parts = {str(row["subset"]): str(row["subset"]) for row in rows}
+    return small_multiples(figure, rows, ("row", "series", "value", "low", "high"), axis, parts)
+
+
+def _effects(tables: Tables) -> Figure:
+    rows = rows_of(tables, "headline", "model estimand value low high causal")
+    shown = [
+        {**row, "row": ESTIMANDS[str(row["estimand"])], "series": "effect", "other": finite(row["causal"])}
+        for row in _parted(rows)
+    ]
+    lowest = min([-0.1, *(end for row in shown if (end := finite(row["low"])) is not None)])
+    return _multiples(EFFECTS, shown, Axis("share of answers that change", (lowest, 1.0), zero_line))
+
+
+def _conditions(tables: Tables) -> Figure:
+    rows = rows_of(tables, "conditions", "model condition same_as_own implied accuracy")
+    series = {"same_as_own": "own answer", "implied": "implied answer", "accuracy": "right"}
+    shown = [
+        {**row, "row": _words(row["condition"]), "series": name, "value": row[column], "low": None, "high": None}
+        for row in _parted(rows)
+        for column, name in series.items()
+    ]
+    return _multiples(CONDITIONS, shown, Axis("share of answers", (0.0, 1.0)))
+
+
+def _hints(tables: Tables) -> Figure:
+    rows = rows_of(tables, "hints", "model place wrong right")
+    shown = [
+        {**row, "row": row["place"], "series": f"to the {which} answer", "value": row[which]}
+        | {"low": row[f"{which}_low"], "high": row[f"{which}_high"]}
+        for row in _parted(rows)
+        for which in ("wrong", "right")
+    ]
+    lowest = min([-0.1, *(end for row in shown if (end := finite(row["low"])) is not None)])
+    return _multiples(HINTS, shown, Axis("share of answers that move", (lowest, 1.0), zero_line))
+
+
+def _predictions(tables: Tables) -> Figure:
+    rows = rows_of(tables, "predictions", "model condition value low high guess")
+    shown = [
+        {**row, "row": _SHOWN[str(row["condition"])], "series": "named", "other": finite(row["guess"])}
+        for row in _parted(rows)
+    ]
+    return _multiples(PREDICTIONS, shown, Axis("share of answers named", (0.0, 1.0)))
+
+
+def _dose(tables: Tables) -> Figure:
+    rows = rows_of(tables, "dose", "model condition left value low high")
+    panels: list[Panel] = []
+    parted = _parted([row for row in rows if row["condition"] != AREA])
+    for model, short in short_names(values_of(parted, "model")).items():
+        own = [row for row in parted if row["model"] == model]
+        parts = values_of(own, "subset")
+        title = short
+        label = f"{DOSE.title}: {title}. " + "; ".join(_in_words(row) for row in own) + "."
+        panels.append(Panel(title, draw(_curve(own, parts), label, f"{DOSE.name}-{len(panels)}")))
+    return replace(DOSE, panels=tuple(panels))
+
+
+def _in_words(row: Row) -> str:
+    ends = "" if finite(row["low"]) is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
+    name = f"{row['subset']}, " if row["subset"] else ""
+    return f"{name}{float(str(row['left'])):.0%} of the chain: {row['value']:.2f}{ends}"
+
+
+def _curve(rows: Sequence[Row], parts: Sequence[str]) -> alt.LayerChart:
+    """Lines of agreement by the share of the chain that is shown, with upright intervals."""
+    data = [
+        {"part": row["subset"], "left": row["left"], "value": row["value"], "low": row["low"], "high": row["high"]}
+        | {"words": _in_words(row)}
+        for row in rows
+    ]
+    key = alt.Legend(title=None, orient="bottom", columns=2, offset=6) if len(parts) > 1 else None
+    scale = alt.Scale(domain=list(parts), range=[PALETTE[place % len(PALETTE)] for place in range(len(parts))])
+    colour = alt.Color("part:N", scale=scale, sort=None).legend(key)
+    x = alt.X("left:Q", title="share of the chain that is shown", scale=alt.Scale(domain=[-0.03, 1.03], nice=False))
+    x = x.axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False)
+    y = alt.Y("value:Q", title="own answers", scale=alt.Scale(domain=[0, 1], nice=False)).axis(tickCount=5)
+    base = alt.Chart(alt.InlineData(values=data)).encode(x=x, color=colour)
+    ends = base.mark_rule(strokeWidth=2, opacity=0.75).encode(y=alt.Y("low:Q"), y2="high:Q", description="words:N")
+    line = base.mark_line(strokeWidth=2).encode(y=y)
+    dots = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, description="words:N")
+    return alt.LayerChart(layer=[ends, line, dots], width=360, height=220)
+
+
+def _examples(tables: Tables) -> Figure:
+    rows = rows_of(tables, "examples", "model condition outcome item own implied answer written edited question right")
+    several = len(values_of(rows, "model")) > 1
+    return replace(EXAMPLES, exhibits=tuple(_exhibit(row, several=several) for row in _parted(rows)))
+
+
+def _exhibit(row: Row, *, several: bool) -> Exhibit:
+    """One case, whose title says whose it is where that is not plain, what was done, and what came of it."""
+    whose = [plain(row["model"], 24)] if several else []
+    what = [*whose, *([str(row["subset"])] if row["subset"] else []), _words(row["condition"])]
+    title = f"{', '.join(what)}: {row['outcome']} ({plain(row['item'], 60)})"
+    texts = {
+        "question": row["question"],
+        "chain as written": row["written"],
+        "answer in the run": row["own"],
+        "chain as shown": row["edited"],
+        "answer that it implies": row["implied"],
+        "answer after it": row["answer"] if row["answer"] is not None else "(none)",
+        "right answer": row["right"],
+    }
+    return Exhibit(title, tuple((name, str(text)) for name, text in texts.items() if text is not None))
