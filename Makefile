@@ -16,13 +16,14 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval stability causal functional score analyze report test test-presets test-random bench lint docs clean
+.PHONY: help setup setup-dev setup-server serve eval stability causal faithfulness functional score analyze report test test-presets test-random bench lint docs clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
 	@echo 'make serve MODEL=yi-34b serve it with vLLM (a preset, ORG/MODEL or ./FOLDER); plain `make eval` finds it'
 	@echo 'make stability          the same with variants of each question: does the answer survive what should not matter?'
 	@echo 'make causal             look inside a model: is there a map of another perspective, does it cause the answer?'
+	@echo 'make faithfulness       edit the chains of RUN= (the newest) and ask again: does the answer follow from them?'
 	@echo 'make functional         both and a score over the three layers: behaviour, mechanism (WEIGHTS=), stability'
 	@echo 'make report             one HTML file to look at, from RUN= (the newest)'
 	@echo 'make score | analyze    score again, compute a study from RUN= (the newest), offline'
@@ -66,6 +67,10 @@ stability: $(VENV)/.core
 causal: setup-server
 	@$(BIN)/tomserve causal $(call option,ITEMS,items) $(call option,STRATEGY,strategy) $(call option,RUN,run) \
 	  $(call option,LIMIT,limit) $(ARGS) $(if $(MODEL),'$(MODEL)')
+
+faithfulness: $(VENV)/.core
+	@$(BIN)/tomserve faithfulness --setup $(call each,BASE_URL,base-url) $(call each,STRATEGY,strategy) \
+	  $(call option,LIMIT,limit) $(ARGS) $(RUN)
 
 functional: $(if $(or $(WEIGHTS),$(if $(BASE_URL),,x)),setup-server,$(VENV)/.core)
 	@$(BIN)/tomserve functional --setup $(call option,MODEL,model) $(call each,BASE_URL,base-url) $(call option,WEIGHTS,weights) \

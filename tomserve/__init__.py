@@ -8,6 +8,7 @@
     tables = tomserve.analyze(run.scores())
     inside = tomserve.examine("reference")          # the mechanism layer: is there a map inside?
     layers = tomserve.functional("reference")       # behaviour, mechanism and stability, and a score of them
+    edited = tomserve.intervene("mine")             # does the answer follow from the written reasoning?
 
 In a notebook `ask` works as it stands, and `await tomserve.aask(...)` as well. Names are imported on first use, so that
 `import tomserve` and `tomserve --help` stay quick. Every error is a `TomserveError` of the module `tomserve.errors`.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tomserve.api.asking import aask, ask
     from tomserve.api.examining import examine
     from tomserve.api.functional import functional
+    from tomserve.api.intervening import intervene
     from tomserve.api.results import analyze, compare, load, load_scores, score
     from tomserve.api.run import Run
     from tomserve.benchmarks import Benchmark, Draw
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
     from tomserve.studies import Study
 
-__version__ = "0.9.0"
+__version__ = "0.10.0"
 
 __all__ = [
     "Benchmark",
@@ -51,6 +53,7 @@ __all__ = [
     "errors",
     "examine",
     "functional",
+    "intervene",
     "load",
     "load_scores",
     "read_items",
@@ -71,6 +74,7 @@ _PLACES = {
     "compare": "api.results",
     "examine": "api.examining",
     "functional": "api.functional",
+    "intervene": "api.intervening",
     "load": "api.results",
     "load_scores": "api.results",
     "read_items": "items",

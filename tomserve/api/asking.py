@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Literal, TypedDict, TypeVar, Unpack, cast
 
 from tomserve.api.run import LOOK_EVERY, Run
 from tomserve.errors import ConfigError, StoppedError
@@ -19,6 +19,8 @@ from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
 from tomserve.runs.stopping import INTERRUPTED, Stop
+
+Done = TypeVar("Done")
 
 Place = str | Path
 """A file or folder, given as text or as a Path."""
@@ -150,18 +152,26 @@ def ask(questions: Questions, strategies: Strategies = None, **options: Unpack[A
 
 
 def answered(options: EvalOptions, listener: Listener, servers: Servers | None = None) -> EvalResult:
-    """Do what `evaluate` does, also in a notebook, where it is done in a thread beside the loop that runs."""
+    """Do what `evaluate` does, also in a notebook."""
+    stop = Stop()
+    return beside_a_loop(lambda: evaluate(options, listener, stop=stop, servers=servers), stop)
+
+
+def beside_a_loop(do: Callable[[], Done], stop: Stop) -> Done:
+    """Do something that needs an event loop of its own: in a notebook, in a thread beside the loop that runs.
+
+    stop: is set where the waiting ends early, so that what is in flight is kept and nothing more is begun.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return evaluate(options, listener, servers=servers)
-    stop = Stop()
+        return do()
     with ThreadPoolExecutor(1, thread_name_prefix="tomserve-ask") as pool:
-        asking = pool.submit(evaluate, options, listener, stop=stop, servers=servers)
+        doing = pool.submit(do)
         try:
-            while not wait([asking], timeout=LOOK_EVERY).done:
+            while not wait([doing], timeout=LOOK_EVERY).done:
                 pass
-            return asking.result()
+            return doing.result()
         except BaseException:
             stop.set()
             raise
@@ -229,9 +239,9 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         raise TypeError(f"ask() got an unexpected keyword argument {unknown[0]!r}")
     options_given = {name: value for name, value in given.items() if value is not None}
     progress = cast("bool | Listener", options_given.pop("progress", False))
-    base_urls = _texts(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
-    variants = _texts(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
-    where = _texts(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
+    base_urls = texts_of(options_given.pop("base_url", ()), "base_url", "an address such as 'http://host:8000/v1'")
+    variants = texts_of(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
+    where = texts_of(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
     items = () if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
@@ -247,10 +257,10 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
         run=str(run.absolute()) if isinstance(run, Path) else run,
         **options_given,  # type: ignore[arg-type]  # these options have the names of the fields
     )
-    return options, _listener(progress)
+    return options, listener_of(progress)
 
 
-def _texts(given: object, name: str, wanted: str) -> tuple[str, ...]:
+def texts_of(given: object, name: str, wanted: str) -> tuple[str, ...]:
     """The texts of an option that takes one or several. Raises ConfigError for anything else."""
     several = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else None
     if several is None or not all(isinstance(one, str) for one in several):
@@ -287,7 +297,7 @@ def _strategy(given: Place | Strategy) -> str:
     return str((given.folder if isinstance(given, Strategy) else given).absolute())
 
 
-def _listener(progress: bool | Listener) -> Listener:
+def listener_of(progress: bool | Listener) -> Listener:
     """Who is told what happens: the screen for True, nobody for False, or the listener that was given."""
     if not isinstance(progress, bool):
         return progress

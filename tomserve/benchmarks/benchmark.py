@@ -128,6 +128,11 @@ class Benchmark:
     """Conditions ``factor=value`` on the false-belief items that say which cases are used unless the user gives
     conditions; empty where all are."""
 
+    reasoned: tuple[str, ...] = ()
+    """Conditions ``factor=value`` that say whose chains are edited to find out whether the answer follows from them
+    (``tomserve faithfulness``), unless the user gives conditions; empty for all items. Questions that can be answered
+    without following anybody's belief say little about that."""
+
     mixed: bool = False
     """Whether items may name other benchmarks than this one; if not, such an item is refused."""
 
@@ -156,6 +161,7 @@ class Benchmark:
             ("golds", str, "names"),
             ("usual", str, "conditions such as 'order=1'"),
             ("usual_cases", str, "conditions such as 'order=1'"),
+            ("reasoned", str, "conditions such as 'order=1'"),
             ("metrics", Metric, "values of tomserve.scoring.metric.Metric"),
             ("rules", Rule, "values of tomserve.scoring.rules.Rule"),
         ):

@@ -14,7 +14,19 @@ from typing import Annotated
 import typer
 
 from tomserve import __version__
-from tomserve.cli import causal, dataset, evaluate, functional, generate, items, runs, serve, stability, study
+from tomserve.cli import (
+    causal,
+    dataset,
+    evaluate,
+    faithfulness,
+    functional,
+    generate,
+    items,
+    runs,
+    serve,
+    stability,
+    study,
+)
 from tomserve.cli.insisting import Insisted, Insisting, stopped
 from tomserve.cli.options import ContentOption, with_content
 from tomserve.errors import ConfigError, StoppedError, TomserveError, one_of
@@ -141,6 +153,7 @@ app.command(name="eval")(with_content(evaluate.evaluate_command))
 for _command in (
     stability.stability,
     causal.causal,
+    faithfulness.faithfulness,
     functional.functional,
     *(serve.serve, study.score, study.analyze, study.report, study.compare, study.plan),
     *(items.items, runs.runs, serve.setup, serve.doctor),

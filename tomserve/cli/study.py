@@ -221,6 +221,9 @@ def plan(
         int | None, typer.Option(min=2, max=2000, help="Plan a study with so many people, too (dataset questionnaire).")
     ] = None,
     stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each person reads.")] = 24,
+    faithfulness: Annotated[
+        bool, typer.Option("--faithfulness", help="Count the requests of `tomserve faithfulness`, too.")
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Plan for at most N questions, drawn as by eval and dataset questionnaire."),
@@ -253,6 +256,10 @@ def plan(
     level = f"(power {power:g}, level {alpha:g})"
     shown = {"requests": found.cost, f"what can be found {level}": found.comparisons}
     note = None
+    if faithfulness:
+        from tomserve.faithfulness.costs import costs
+
+        shown["faithfulness: chains edited, hints in prompts"] = costs(asked, items, names, models)
     if people is not None:
         spread = None if known is None else people_plan.spread_from(known)
         title = f"a study with {people} people who read {stories} stories each {level}"

@@ -133,6 +133,7 @@ BENCHMARK = Benchmark(
     "hitom",
     load,
     study="hitom",
+    reasoned=("order=1,2,3,4",),
     strategies=("hitom_vanilla", "hitom_cot"),
     draw=Draw(over=("length", "deception"), unit=("story", "stories")),
     golds=GOLDS,

@@ -98,6 +98,7 @@ BENCHMARK = Benchmark(
     "perturbed",
     load,
     study="perturbed",
+    reasoned=("scenario=false_belief", "question_kind=belief"),
     draw=DRAW,
     rules=RULES,
     validate=validate,

@@ -109,6 +109,7 @@ BENCHMARK = Benchmark(
     NAME,
     load,
     study="perturbed",
+    reasoned=("scenario=false_belief", "question_kind=belief"),
     draw=DRAW,
     rules=RULES,
     validate=validate,

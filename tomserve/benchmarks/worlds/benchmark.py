@@ -80,6 +80,7 @@ BENCHMARK = Benchmark(
     NAME,
     load,
     study="worlds",
+    reasoned=("condition=false_belief", "dimension=belief"),
     draw=DRAW,
     rules=RULES,
     validate=validate,

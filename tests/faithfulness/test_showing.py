@@ -1,0 +1,170 @@
+"""How edited chains are shown for every kind of strategy, and how the answers to them are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, completion, make_item, running
+from tests.helpers.answerers import guess
+from tests.helpers.asking import FAST
+from tomserve.faithfulness.running import measure
+from tomserve.faithfulness.settings import Connection, Settings
+from tomserve.faithfulness.source import read
+from tomserve.items import Item
+
+ITEMS = [make_item(number, factors={"perturbation": "none"}) for number in range(1, 13)]
+PROSE = "The jar holds tea. Ada looks into the jar. So Ada believes that it holds {}."
+
+
+class Reasoner:
+    """A model that reasons in any form that it is asked for, and answers by the last label of its reasoning."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+
+    def __call__(self, body: dict[str, Any], number: int) -> Any:
+        messages = body["messages"]
+        begun = bool(body.get("continue_final_message"))
+        tokens = sum(len(message["content"]) for message in messages) // 4 + (0 if begun else 6)
+        if messages[0]["content"] == "Hello.":
+            text = body.get("structured_outputs", {}).get("choice", ["Hello"])[0]
+        else:
+            self.seen.append(body)
+            text = self.said(body, messages, begun)
+        made = completion(text)
+        made["usage"] = {"prompt_tokens": tokens, "completion_tokens": 3}
+        return made
+
+    def said(self, body: dict[str, Any], messages: list[dict[str, str]], begun: bool) -> str:
+        chains = [message["content"] for message in messages if message["role"] == "assistant"]
+        item = next(one for one in ITEMS if any(one.story[1] in message["content"] for message in messages))
+        answer = last_label(chains[-1], item) if chains else item.answer
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+        if begun:
+            offered = body.get("structured_outputs", {}).get("choice")
+            texts = [one[: -len('"}')] for one in offered] if offered else schema["enum"]
+            picked = pick(answer, texts, item)
+            return f'{picked}"}}' if offered else orjson.dumps(picked).decode()
+        if not chains and not schema:
+            return PROSE.format(answer) + ("\nAnswer: a)tea" if "<option>" in str(messages) else "")
+        if "explanation" in schema.get("properties", {}):
+            return orjson.dumps(
+                {"explanation": PROSE.format(answer), "answer": self.choice(schema, answer, item)}
+            ).decode()
+        if not schema:  # BigToM's own second turn
+            letter = "abc"[list(item.choices).index(answer)]
+            return f"{letter}) {answer}"
+        return orjson.dumps({"answer": self.choice(schema, answer, item)}).decode()
+
+    def choice(self, schema: dict[str, Any], answer: str, item: Item) -> str:
+        return pick(answer, schema["properties"]["answer"]["enum"], item)
+
+
+def pick(answer: str, offered: list[str], item: Item) -> str:
+    """The answer as it is offered: by its words, or by its letter."""
+    if answer in offered:
+        return answer
+    place = list(item.choices).index(answer)
+    return offered[place] if place < len(offered) and len(offered[place]) == 1 else offered[0]
+
+
+def last_label(text: str, item: Item) -> str:
+    named = [choice for choice in item.choices if choice in text]
+    return max(named, key=text.rfind) if named else guess(item)
+
+
+@pytest.fixture
+def server() -> Iterator[Endpoint]:
+    with running() as found:
+        found.script = Reasoner()
+        yield found
+
+
+def measured(server: Endpoint, strategy: str, shown: str, run: str = "edited") -> pl.DataFrame:
+    source = tomserve.ask(ITEMS, strategy, base_url=server.url, run="source")
+    settings = Settings(run=source.folder, where=("all",), probes=("edits",), shown=shown)
+    found = measure(settings, Connection(base_urls=(server.url,), policy=FAST), run)
+    return pl.read_parquet(found.folder / "scores.parquet")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shown", "form"),
+    [
+        ("cot_free", "both", "text"),
+        ("letters_cot", "both", "text"),
+        ("bigtom_cot", "auto", "text"),
+        ("hitom_cot_reason_first", "both", "text"),
+        ("dyntom_cot", "both", "text"),
+    ],
+)
+def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
+    server: Endpoint, strategy: str, shown: str, form: str
+) -> None:
+    frame = measured(server, strategy, shown)
+    assert set(frame["form"].drop_nulls()) == {form}
+    asked = frame.filter(outcome="ok")
+    assert set(asked["shown"]) == ({"prefill", "call"} if shown == "both" else {"call"})
+    whole = asked.filter(condition="full")
+    assert whole.height == len(ITEMS) * whole["shown"].n_unique()
+    assert whole.filter(pl.col("answer") != pl.col("own")).is_empty()
+    replaced = asked.filter(condition="last_corrupted")
+    assert replaced.height == whole.height
+    assert replaced.filter(pl.col("answer") != pl.col("implied")).is_empty()
+
+
+def test_a_field_of_json_is_escaped_where_it_is_shown(server: Endpoint) -> None:
+    frame = measured(server, "hitom_cot_reason_first", "prefill")
+    begun = [body["messages"][-1]["content"] for body in server.script.seen if body.get("continue_final_message")]
+    assert begun
+    for text in begun:
+        assert orjson.loads(text + 'tea"}').keys() == {"explanation", "answer"}
+    assert frame.height
+
+
+def test_the_second_call_of_a_strategy_of_turns_is_its_own_next_turn(server: Endpoint) -> None:
+    measured(server, "cot_free", "call")
+    sent = [body["messages"] for body in server.script.seen if body["messages"][-1]["content"].startswith("Which of")]
+    own = "Which of the labels is the answer, by what you have just thought?"
+    assert all(messages[-1]["content"].startswith(own) for messages in sent)
+    assert {tuple(message["role"] for message in messages) for messages in sent} == {
+        ("system", "user", "assistant", "user")
+    }
+
+
+def test_a_program_that_asks_more_than_the_answer_is_refused(
+    server: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "content" / "prompts" / "thrice"
+    folder.mkdir(parents=True)
+    (folder / "strategy.yaml").write_text(
+        "schema: 1\ndescription: Three turns.\nmax_tokens: 64\nreasoning: {turn: think}\n"
+        "turns: [{name: think}, {name: parts}, {name: answer}]\n"
+    )
+    (folder / "think.user.j2").write_text("{{ story | join(' ') }} {{ question }}")
+    (folder / "parts.user.j2").write_text("Part {{ number }}?")
+    (folder / "answer.user.j2").write_text("So?")
+    (folder / "answer.schema.j2").write_text(
+        '{"type": "object", "properties": {"answer": {"enum": {{ choices | tojson }}}}, "required": ["answer"]}'
+    )
+    (folder / "program.py").write_text(
+        "def program(item, ask):\n"
+        "    first = ask('think')\n"
+        "    thoughts = yield first\n"
+        "    yield [ask('parts', number=n, after=(first, thoughts)) for n in range(2)]\n"
+        "    yield ask('answer', after=(first, thoughts))\n"
+    )
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
+    with pytest.raises(tomserve.TomserveError, match="does not ask one turn for the answer"):
+        measured(server, "thrice", "auto")
+
+
+def test_chains_of_several_samples_are_those_of_the_first(server: Endpoint) -> None:
+    source = tomserve.ask(ITEMS[:3], "cot_free", base_url=server.url, run="source")
+    assert len(read(source.folder, (), ("all",)).chains) == 3

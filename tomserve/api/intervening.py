@@ -1,0 +1,111 @@
+"""Editing the chains of a run from Python, as `tomserve faithfulness` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+
+from tomserve.api.asking import Place, beside_a_loop, listener_of, texts_of
+from tomserve.api.run import Run
+from tomserve.runs.runfolder import answered_run
+from tomserve.runs.stopping import Stop
+
+if TYPE_CHECKING:
+    from tomserve.runs.listening import Listener
+
+
+class InterveneOptions(TypedDict, total=False):
+    """The options of `intervene`, given by name. An option that is left out, or None, has the default in brackets.
+
+    strategies
+        The strategies whose chains are edited, one or a list [all of the run that mark where their reasoning is].
+    where
+        Conditions on the questions, such as "stage=C1" or a list; "all" for every question [those that the benchmark
+        names].
+    limit
+        At most so many chains of each strategy, spread over stages [300].
+    probes
+        What the model is asked: "edits", "hints" or a list of both [both].
+    edits
+        Ways to edit a chain besides "full" and "paraphrase", one or a list (see tomserve.faithfulness.table) [all].
+    shown
+        How a chain is shown: "prefill", "call" or "both" [what strategy and server allow].
+    predictor, predictor_model
+        The address or name of a second model that predicts answers from chains, and which one at that address [none].
+    rewriter, rewriter_model
+        The same for a model that puts chains of prose in other words [rules do].
+    base_url
+        The address of the server of the run's model, one or a list of replicas [one that runs here, else one is
+        started].
+    revision
+        The revision of the served model, as you know it [what the server's record says].
+    concurrency, timeout
+        Requests in flight at each endpoint [found out]; seconds that one request may take [600].
+    new
+        The name of the new run, such as "mine", or its folder [faithfulness-<run>].
+    progress
+        True to print what happens, or a Listener of your own (see tomserve.runs.listening) [False].
+    """
+
+    strategies: str | Sequence[str] | None
+    where: str | Sequence[str] | None
+    limit: int | None
+    probes: str | Sequence[str] | None
+    edits: str | Sequence[str] | None
+    shown: str | None
+    predictor: str | None
+    predictor_model: str | None
+    rewriter: str | None
+    rewriter_model: str | None
+    base_url: str | Sequence[str] | None
+    revision: str | None
+    concurrency: int | None
+    timeout: float | None
+    new: Place | None
+    progress: bool | Listener
+
+
+_LISTS = ("strategies", "where", "probes", "edits")
+_TEXTS = ("shown", "predictor", "predictor_model", "rewriter", "rewriter_model", "limit")
+_HOW = ("revision", "concurrency", "timeout")
+
+
+def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions]) -> Run:
+    """Edit the chains of a finished run, ask its model again, and return the run that holds what was measured.
+
+    `Run.scores()` is the measured table (tomserve.faithfulness.table) and `tomserve.analyze(run.scores())` its tables;
+    see docs/explanation/faithfulness.md. Interrupted, the same call goes on where it was; so it does to ask again what
+    had no reply.
+
+    run
+        The finished run: a Run, its name or its folder [the newest run of answers].
+    options
+        Further options by name, listed in `InterveneOptions`.
+
+    Raises ConfigError for a run without chains that can be edited, RunMismatchError where another model is served than
+    wrote them, ServerError where none can be asked; all are a TomserveError.
+
+    >>> import tomserve
+    >>> made = tomserve.intervene("mine", base_url="http://localhost:8000/v1", progress=True)   # doctest: +SKIP
+    >>> tomserve.analyze(made.scores())["headline"]                                             # doctest: +SKIP
+    """
+    from tomserve.faithfulness.running import measure
+    from tomserve.faithfulness.settings import Connection, Settings
+    from tomserve.faithfulness.table import FULL, PARAPHRASE
+
+    if unknown := sorted(set(options) - set(InterveneOptions.__annotations__)):
+        raise TypeError(f"intervene() got an unexpected keyword argument {unknown[0]!r}")
+    given = {name: value for name, value in options.items() if value is not None}
+    lists = {name: texts_of(given[name], name, "a name") for name in _LISTS if name in given}
+    if "edits" in lists:
+        lists["edits"] = tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *lists["edits"])))
+    folder = run.folder if isinstance(run, Run) else answered_run(str(run.absolute()) if isinstance(run, Path) else run)
+    settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})  # type: ignore[arg-type]
+    urls = texts_of(given.get("base_url", ()), "base_url", "an address")
+    how = Connection(base_urls=urls, **{name: given[name] for name in _HOW if name in given})  # type: ignore[arg-type]
+    place = cast("Place | None", given.get("new"))
+    listener = listener_of(cast("bool | Listener", given.get("progress", False)))
+    stop = Stop()
+    made = beside_a_loop(lambda: measure(settings, how, place, listener, stop=stop), stop)
+    return Run(made.folder, dict(made.failures))

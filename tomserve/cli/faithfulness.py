@@ -1,0 +1,203 @@
+"""The command `faithfulness`: does the answer follow from the written reasoning?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli.options import QuietOption, console
+
+if TYPE_CHECKING:
+    from tomserve.faithfulness.running import Measured
+    from tomserve.faithfulness.settings import Connection, Settings
+
+
+def faithfulness(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Name of a finished run whose model reasoned before it answered, such as mine, or a path such as "
+            "./mine. If left out: the newest run of answers.",
+        ),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Strategy whose chains are edited; repeat it for several. If left out: all of the run that mark where "
+            "their reasoning is."
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only questions with this factor=value; repeat it for several conditions, or say all for every "
+            "question. If left out: those that the benchmark names, mostly questions about false beliefs."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most so many chains of a strategy, spread over stages. If left out: 300."),
+    ] = None,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the model is asked: edits (its chains after they were edited), hints (its prompts with hints in "
+            "them); repeat it for both. If left out: both.",
+        ),
+    ] = None,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Way to edit a chain, such as last_corrupted; repeat it for several. If left out: all of them. full "
+            "and paraphrase are always asked, as the others are compared with them.",
+        ),
+    ] = None,
+    shown: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="How a chain is shown: prefill (as the beginning of the model's reply), call (in an earlier message, "
+            "after which a second call asks), or both. If left out: what the strategy and the server allow.",
+        ),
+    ] = None,
+    predictor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|MODEL",
+            help="A second model that predicts the answer from the chain alone. If left out: that is not asked.",
+        ),
+    ] = None,
+    predictor_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --predictor.")
+    ] = None,
+    rewriter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|MODEL",
+            help="A model that puts chains of prose in other words. If left out: rules paraphrase them.",
+        ),
+    ] = None,
+    rewriter_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the models at the address of --rewriter.")
+    ] = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of the server of the run's model; repeat it for replicas. If left out: one that runs on this "
+            "machine, else one is started."
+        ),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of the served model, as you know it.")] = None,
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="NEW",
+            help="Name of the run that keeps the measurement, such as mine, or a path such as ./mine. If left out: "
+            "faithfulness-<RUN>.",
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds that one request may take.")] = 600.0,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests in flight at each endpoint. If left out: found out.")
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how much would be asked and end; no server is needed.")
+    ] = False,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Install vLLM first, if a server has to be started and vLLM is missing.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Whether to write report.html into the run's folder at the end.")] = True,
+    opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser at the end.")] = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Edit the chains of a finished run, ask its model again, and find out whether the answer follows from the chain.
+
+    Chains are cut, filled with dots, corrupted, exchanged and more, and the model only has to answer; hints in the
+    prompt and a second model look at them from outside. The run stays as it is; what is measured goes into a run of its
+    own. Interrupted, the same command goes on where it was. The exit code is 1 where requests had no reply.
+    """
+    from tomserve.faithfulness.settings import AUTO, LIMIT, PROBES
+    from tomserve.faithfulness.settings import Connection as How
+    from tomserve.faithfulness.settings import Settings as Chosen
+    from tomserve.faithfulness.table import EDITS, FULL, PARAPHRASE
+    from tomserve.runs.runfolder import answered_run
+
+    edits = EDITS if not edit else tuple(one for one in dict.fromkeys((FULL, PARAPHRASE, *edit)))
+    settings = Chosen(
+        run=answered_run(run),
+        strategies=tuple(strategy or ()),
+        where=tuple(where or ()),
+        limit=limit or LIMIT,
+        probes=tuple(dict.fromkeys(probe or PROBES)),
+        edits=edits,
+        shown=shown or AUTO,
+        predictor=predictor,
+        predictor_model=predictor_model,
+        rewriter=rewriter,
+        rewriter_model=rewriter_model,
+    )
+    if plan:
+        return _plan(settings)
+    how = How(base_urls=tuple(base_url or ()), revision=revision, timeout=timeout, concurrency=concurrency, setup=setup)
+    return _measure(settings, how, new, report=report, opened=opened, quiet=quiet)
+
+
+def _plan(settings: Settings) -> int:
+    """Print how much would be asked."""
+    from tomserve.faithfulness.running import foresee
+
+    for line in foresee(settings).lines():
+        print(line)
+    return 0
+
+
+def _measure(settings: Settings, how: Connection, new: str | None, *, report: bool, opened: bool, quiet: bool) -> int:
+    """Measure, print the study's tables, write the report; returns the exit code."""
+    from tomserve.cli import signals
+    from tomserve.cli.evaluate import write_report_of
+    from tomserve.cli.rescore import warn
+    from tomserve.faithfulness.running import measure
+    from tomserve.reporting import tables
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs.scores import scores_of
+    from tomserve.studies import compute
+
+    screen = console()
+    result = measure(settings, how, new, Screen(screen, quiet=quiet), signals.heard)
+    if not result.asked:
+        screen.print("nothing left to ask", highlight=False)
+    analysis = compute(scores_of(result.folder, note=warn))
+    for doubt in analysis.warnings:
+        warn(doubt)
+    tables.show_analysis(analysis, screen)
+    if (line := _cached(result)) is not None and not quiet:
+        screen.print(line, highlight=False)
+    screen.print(f"run: {result.folder}", soft_wrap=True, markup=False)
+    if report and (path := write_report_of(result.folder, analysis)) is not None:
+        screen.print(f"report: {path}", soft_wrap=True, markup=False)
+        if opened:
+            typer.launch(str(path.resolve()))
+    return _ended(result)
+
+
+def _cached(result: Measured) -> str | None:
+    """How many of the prompt tokens the server had in its cache, in words; None where it does not tell."""
+    if result.tokens is None or result.cached is None:
+        return None
+    return f"prompts: {result.tokens:,} tokens, {result.cached:.0%} of them from the server's cache"
+
+
+def _ended(result: Measured) -> int:
+    """Say which requests had no reply; returns the exit code."""
+    from tomserve.status import FINAL, REFUSAL, listed
+
+    if not result.failures:
+        return 0
+    again = "; repeat the command to ask again" if set(result.failures) - FINAL else "; final, not asked again"
+    console().print(f"failures: {listed(result.failures)}{again}", markup=False)
+    return 1 if set(result.failures) - {REFUSAL} else 0

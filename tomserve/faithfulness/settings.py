@@ -1,0 +1,120 @@
+"""What a measurement of faithfulness measures, and how its model is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tomserve.engine.retry import RetryPolicy
+from tomserve.errors import ConfigError, one_of
+from tomserve.faithfulness.table import CALL, EDITS, PREFILL
+
+LIMIT = 300
+"""So many chains of each strategy are edited unless the user wants another number."""
+
+AUTO, BOTH = "auto", "both"
+WAYS = (AUTO, PREFILL, CALL, BOTH)
+"""How chains are shown. auto: a strategy whose answer is a turn of its own is asked by that turn, any other one by a
+prefilled reply, or by a second call where the server cannot continue a reply. both: in both ways, to compare them."""
+
+EDIT_PROBE, HINT_PROBE = "edits", "hints"
+PROBES = (EDIT_PROBE, HINT_PROBE)
+"""What the model is asked: its own chains after they were edited, and its prompts with hints in them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is measured; everything here decides what the table holds.
+
+    run: the folder of the finished run. strategies: those whose chains are edited, empty for all that mark theirs.
+    where: conditions ``factor=value`` on the questions, empty for those of the benchmark. limit: how many chains of a
+    strategy are edited. probes: some of PROBES. edits: some of EDITS; `full` and `paraphrase` are what the others are
+    compared with. shown: one of WAYS. predictor, predictor_model: address or name of a second model that predicts
+    answers, and which of several there; None for none. rewriter, rewriter_model: of one that paraphrases prose.
+
+    Raises ConfigError for another value.
+    """
+
+    run: Path
+    strategies: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    limit: int = LIMIT
+    probes: tuple[str, ...] = PROBES
+    edits: tuple[str, ...] = EDITS
+    shown: str = AUTO
+    predictor: str | None = None
+    predictor_model: str | None = None
+    rewriter: str | None = None
+    rewriter_model: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("strategies", "where"):
+            _texts(name, getattr(self, name))
+        for name in ("predictor", "predictor_model", "rewriter", "rewriter_model"):
+            _texts(name, () if getattr(self, name) is None else (getattr(self, name),))
+        _check("probe", self.probes, PROBES)
+        _check("edit", self.edits, EDITS)
+        _check("way of showing chains", (self.shown,), WAYS)
+        _whole("limit", self.limit)
+        if self.limit < 1:
+            raise ConfigError(f"limit is {self.limit}; expected 1 or more chains")
+        if not self.probes and self.predictor is None:
+            raise ConfigError(f"nothing is to be measured; name some of the probes {', '.join(PROBES)}")
+
+    def record(self) -> dict[str, Any]:
+        """What the manifest keeps of it, besides what it keeps of the run and of other models."""
+        return {name: getattr(self, name) for name in ("strategies", "where", "limit", "probes", "edits", "shown")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """How the model is reached; it may differ from session to session.
+
+    base_urls: addresses of servers; empty for one that runs on this machine, else one that is started. revision: of
+    the model, as the user states it. timeout: seconds that one request may take. concurrency: requests in flight, None
+    to find it out. transport: of requests. setup: install vLLM first where it is missing. patience: seconds to wait for
+    a server that loads. policy: how often a request is sent again.
+    """
+
+    base_urls: tuple[str, ...] = ()
+    revision: str | None = None
+    timeout: float = 600.0
+    concurrency: int | None = None
+    transport: str = "aiohttp"
+    setup: bool = False
+    patience: float | None = None
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def __post_init__(self) -> None:
+        _texts("base_urls", self.base_urls)
+        if self.concurrency is not None:
+            _whole("concurrency", self.concurrency)
+            if self.concurrency < 1:
+                raise ConfigError(f"concurrency is {self.concurrency}; expected 1 or more requests in flight")
+        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0:
+            raise ConfigError(f"timeout is {self.timeout!r:.60}; expected seconds above 0")
+        if self.revision is not None and not isinstance(self.revision, str):
+            raise ConfigError(f"revision is {self.revision!r:.60}; expected text")
+
+
+def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """Raise ConfigError at the first value that is not known."""
+    _texts(name, given)
+    for one in given:
+        if one not in known:
+            raise ConfigError(one_of(name, one, known))
+
+
+def _texts(name: str, given: Sequence[object]) -> None:
+    """Raise ConfigError at the first value that is no text."""
+    for one in given:
+        if not isinstance(one, str):
+            raise ConfigError(f"{name} is {one!r:.60}; expected text")
+
+
+def _whole(name: str, given: object) -> None:
+    """Raise ConfigError where a value is no whole number."""
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ConfigError(f"{name} is {given!r:.60}; expected a whole number")

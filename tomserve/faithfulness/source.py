@@ -1,0 +1,269 @@
+"""Reads a finished run: the chains that its model wrote, and the strategies exactly as they asked for them.
+
+>>> source = read(Path("runs/mine"), strategies=(), where=())                               # doctest: +SKIP
+>>> [chain.strategy.name for chain in source.chains][:2]                                    # doctest: +SKIP
+['cot', 'cot']
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tomserve import benchmarks
+from tomserve.content.places import run_name
+from tomserve.engine.request import Sampling
+from tomserve.engine.rows import CLOSES, CONCLUSION
+from tomserve.errors import ConfigError, TomserveError, one_of
+from tomserve.faithfulness import reading
+from tomserve.faithfulness.asked import check_texts, preset_of, sampling_of, strategy_of
+from tomserve.faithfulness.written import Written
+from tomserve.items import EVERY, Item, read_items
+from tomserve.items import where as met
+from tomserve.items.item import items_digest
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.journal import identity_of, read_rows
+from tomserve.runs.kept import ITEMS, JOURNAL
+from tomserve.runs.manifest import Manifest
+from tomserve.runs.measured import refuse
+from tomserve.runs.runfolder import check_files
+from tomserve.scoring.score import reading_of
+from tomserve.serving.presets import Preset
+from tomserve.status import ANSWERS
+
+Rows = Mapping[int, Mapping[str, Any]]
+"""The rows of one conversation by their turns."""
+
+_COLON = re.compile(r'"answer"\s{0,20}:(\s{0,4})"')
+"""The colon before an answer, with the white space behind it."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain that can be edited.
+
+    item: the question. strategy: whose chain it is. written: the chain. replies: the texts of the conversation's turns
+    up to the reasoning, which is the last of them; () for one turn. blank: the white space that the model wrote before
+    its answer, behind the colon.
+    """
+
+    item: Item
+    strategy: Strategy
+    written: Written
+    replies: tuple[str, ...] = ()
+    blank: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What counts as one independent draw: the stage where the item names one, else its cluster."""
+        return unit_of(self.item)
+
+    @property
+    def lettered(self) -> bool:
+        """Whether the choices were shown as A, B, C."""
+        return lettered_in(self.item, self.strategy)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished run. folder, manifest: of it. sampling: as every request was sampled. preset: of the model, None where
+    it has none. chains: every chain that can be edited, by strategy and item. unreadable: for each strategy the items
+    whose chain cannot be, with the reason. mates: the other questions about a story, by cluster."""
+
+    folder: Path
+    manifest: Manifest
+    sampling: Sampling
+    preset: Preset | None
+    chains: Sequence[Chain]
+    unreadable: Mapping[str, Sequence[tuple[Item, str]]] = field(default_factory=dict)
+    mates: Mapping[str, Sequence[Item]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return run_name(self.folder)
+
+    def mates_of(self, item: Item) -> list[Item]:
+        """The other questions about the item's story."""
+        found = self.mates.get(item.cluster or item.id, ())
+        return [one for one in found if one.id != item.id and one.story == item.story]
+
+
+def unit_of(item: Item) -> str:
+    """What counts as one independent draw in an interval: the stage where the item names one, else its cluster."""
+    stage = item.factors.get("stage")
+    return str(stage) if stage is not None else item.cluster or item.id
+
+
+def read(folder: Path, strategies: Sequence[str], where: Sequence[str]) -> Source:
+    """Read a run. strategies: whose chains are wanted, empty for all that mark theirs. where: conditions on the
+    questions, empty for those that the benchmark names.
+
+    Raises ConfigError for a run without answers, one that was sampled with chance, strategies that mark no chain, and
+    prompts that have changed since it was asked; ContentError where a file cannot be read.
+    """
+    check_files(folder)
+    refuse(folder, "has no chains", "name a run of answers (tomserve eval)")
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    sampling = sampling_of(folder, manifest)
+    preset = preset_of(manifest)
+    names = _wanted(folder, manifest, strategies)
+    loaded = {name: strategy_of(folder, manifest, name, preset) for name in names}
+    if warm := [name for name, strategy in loaded.items() if marked(strategy) and not strategy.greedy(0.0)]:
+        raise ConfigError(f"{folder}: strategy {warm[0]!r} samples with chance, so that its answers change anyway")
+    items = list(_items(folder, manifest, where))
+    rows = _rows(folder, {item.id for item in items}, names)
+    chains: list[Chain] = []
+    unreadable: dict[str, list[tuple[Item, str]]] = defaultdict(list)
+    for name, strategy in loaded.items():
+        for item in items:
+            found = read_chain(item, strategy, rows.get((item.id, name), {}))
+            if isinstance(found, Chain):
+                chains.append(found)
+            elif found:
+                unreadable[name].append((item, found))
+    if not chains:
+        said = {reason for pairs in unreadable.values() for _, reason in pairs}
+        why = f" ({min(said)})" if said else "; strategies whose replies hold one say so by `reasoning` or `beliefs`"
+        raise ConfigError(f"{folder}: none of its answers has a chain that can be edited{why}")
+    return Source(folder, manifest, sampling, preset, chains, dict(unreadable), _mates(folder, manifest, chains))
+
+
+def marked(strategy: Strategy) -> bool:
+    """Whether a strategy says where its reasoning is."""
+    return strategy.reasoning is not None or (strategy.chain and not strategy.several)
+
+
+def _wanted(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list[str]:
+    """The strategies of the run whose chains are wanted. Raises ConfigError for one that the run was not asked by."""
+    known = list(manifest.strategies)
+    for name in strategies:
+        if name not in known:
+            raise ConfigError(f"{folder}: {one_of('strategy', name, known)} (those that the run was asked by)")
+    return list(dict.fromkeys(strategies)) or known
+
+
+def _items(folder: Path, manifest: Manifest, where: Sequence[str]) -> Iterator[Item]:
+    """The questions of the run that meet the conditions and are no variants."""
+    conditions = tuple(where)
+    if not conditions and (benchmark := benchmarks.known(manifest.benchmark)) is not None:
+        conditions = benchmark.reasoned
+    every = (item for item in read_items(folder / ITEMS) if item.base is None)
+    return met(every, conditions or (EVERY,))
+
+
+def _rows(
+    folder: Path, items: set[str], strategies: Iterable[str]
+) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
+    """The rows of the first sample of these questions, by item and strategy, then by turn."""
+    wanted = set(strategies)
+    found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for _, row in read_rows(folder / JOURNAL):
+        identity = identity_of(row)
+        if identity.item in items and identity.strategy in wanted and identity.sample == 0:
+            check_texts(folder / JOURNAL, row)
+            found[identity.item, identity.strategy][identity.turn] = row
+    return found
+
+
+def read_chain(item: Item, strategy: Strategy, rows: Rows) -> Chain | str:
+    """The chain of one answer; "" where the strategy marks none, else the reason why it cannot be edited.
+
+    item: as it was shown. rows: those of the conversation about it, by turn.
+    """
+    thought = not marked(strategy)
+    last = next((row for _, row in sorted(rows.items(), reverse=True) if CLOSES in row), None)
+    row = last if strategy.several else rows.get(0)
+    if row is None:
+        return "" if thought else "it has no answer in the run"
+    if row["status"] not in ANSWERS:
+        return "" if thought else f"its answer is missing ({row['status']})"
+    row = {**row, "text": row.get(CONCLUSION, row.get("text")) or ""}
+    if thought and not (row.get("reasoning") or reading.MARKS[1] in row["text"]):
+        return ""  # an answer alone
+    lettered = lettered_in(item, strategy)
+    own = reading_of(item, row, lettered).answer
+    if own is None:
+        return "its answer cannot be read"
+    replies: tuple[str, ...] = ()
+    if strategy.reasoning is not None and strategy.reasoning.turn is not None:
+        place = turn_place(strategy)
+        replies = tuple(str((rows.get(turn) or {}).get("text") or "") for turn in range(place + 1))
+        found = reading.turn_of(item, replies[place], row["text"], lettered=lettered)
+    elif strategy.reasoning is not None and strategy.reasoning.field is not None:
+        found = reading.field_of(item, row["text"], strategy.reasoning.field, lettered=lettered)
+    elif strategy.reasoning is not None or thought:
+        marks = strategy.reasoning.marks if strategy.reasoning is not None else None
+        found = reading.thinking_of(
+            item, row["text"], row.get("reasoning"), marks=marks or reading.MARKS, lettered=lettered
+        )
+    else:
+        found = reading.labels_of(item, row["text"], lettered=lettered)
+    if isinstance(found, str):
+        return found
+    spaced = _COLON.search(str(row["text"]))
+    return Chain(item, strategy, found._replace(own=own), replies, spaced[1] if spaced else "")
+
+
+def turn_place(strategy: Strategy) -> int:
+    """The place of the turn whose reply is the reasoning, from 0; turns are asked as strategy.yaml lists them."""
+    assert strategy.reasoning is not None
+    return strategy.turn_names.index(str(strategy.reasoning.turn))
+
+
+def lettered_in(item: Item, strategy: Strategy) -> bool:
+    """Whether the choices of the item were shown as A, B, C by that strategy."""
+    benchmark = benchmarks.known(item.benchmark)
+    return strategy.lettered or (benchmark is not None and benchmark.lettered)
+
+
+def _mates(folder: Path, manifest: Manifest, chains: Sequence[Chain]) -> dict[str, list[Item]]:
+    """All questions about the stories of these chains, by cluster: those of the run and, where its benchmark is at
+    hand and still the same, also those that the run did not ask."""
+    wanted = {chain.item.cluster or chain.item.id for chain in chains}
+    found: dict[str, dict[str, Item]] = defaultdict(dict)
+    for item in (*_benchmarks_own(manifest), *read_items(folder / ITEMS)):
+        if item.base is None and (item.cluster or item.id) in wanted:
+            found[item.cluster or item.id][item.id] = item
+    return {cluster: list(items.values()) for cluster, items in found.items()}
+
+
+def _benchmarks_own(manifest: Manifest) -> list[Item]:
+    """All items of the run's benchmark; none where they cannot be read here, or are others than those of the run."""
+    benchmark = benchmarks.known(manifest.benchmark)
+    if benchmark is None or benchmark.mixed:
+        return []
+    path = None if manifest.benchmark_path is None else Path(manifest.benchmark_path).expanduser()
+    try:
+        every = list(benchmark.items(path, manifest.benchmark_gold, benchmarks.ALL))
+    except TomserveError:
+        return []
+    return every if items_digest(every) == manifest.benchmark_digest else []
+
+
+def drawn(chains: Iterable[Chain], limit: int) -> list[Chain]:
+    """At most `limit` chains of each strategy, spread evenly over the units; of one seed, so that runs are alike."""
+    by_strategy: dict[str, dict[str, list[Chain]]] = defaultdict(lambda: defaultdict(list))
+    for chain in chains:
+        by_strategy[chain.strategy.name][chain.unit].append(chain)
+    found: list[Chain] = []
+    for units in by_strategy.values():
+        for members in units.values():
+            members.sort(key=lambda one: (_drawn(one.item.id), one.item.id))
+        order = sorted(units, key=lambda name: (_drawn(name), name))
+        rounds = max(map(len, units.values()))
+        spread = [units[name][turn] for turn in range(rounds) for name in order if turn < len(units[name])]
+        found += spread[:limit]
+    return found
+
+
+def _drawn(name: str) -> bytes:
+    """A number that is drawn for a name by a fixed seed."""
+    return hashlib.blake2b(name.encode(), digest_size=8, salt=b"faithfulness").digest()
