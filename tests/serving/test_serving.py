@@ -1,6 +1,7 @@
 """The main job through a real vLLM on the CPU: served, evaluated, killed, resumed. One server for the whole test run."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -125,6 +126,29 @@ def test_forced_choice_weighs_every_option_by_its_tokens(served: Path) -> None:
         assert all(value is not None and value <= 0 for _, value in row["tokens"][-2:])
 
 
+def test_chains_are_edited_and_continued_at_the_very_token(served: Path) -> None:
+    """A real server continues a reply, holds it to the choices, and by the whole chain comes to the answer again."""
+    conditions = [f"--where={one}" for one in ("scenario=false_belief", "question_kind=belief", "perturbation=none")]
+    asked = ["--benchmark", "perturbed-2", *conditions, "--strategy", "cot", "--limit", "24", "--no-report"]
+    source = tomserve(served, "eval", *asked, "--run", "chains")
+    assert source.returncode == 0, source.stderr
+    edits = [f"--edit={one}" for one in ("last_corrupted", "truncated_0")]
+    edited = ["faithfulness", "chains", "--probe", "edits", *edits, "--shown", "both", "--no-report"]
+    found = tomserve(served, *edited)
+    assert found.returncode == 0, found.stderr
+    assert re.search(r"prompts: [\d,]+ tokens, \d+% of them from the server's cache", found.stdout)
+    folder = served / "faithfulness-chains"
+    (session,) = orjson.loads((folder / "manifest.json").read_bytes())["sessions"]
+    assert session["measured_on"]["held_by"] == "structured_outputs"
+    frame = pl.read_parquet(folder / "scores.parquet").filter(outcome="ok")
+    assert set(frame["shown"]) == {"prefill", "call"}
+    begun = frame.filter(shown="prefill")
+    assert begun.filter(condition="full").select((pl.col("answer") == pl.col("own")).mean()).item() >= 0.9
+    assert begun.filter(condition="last_corrupted").select((pl.col("answer") == pl.col("implied")).mean()).item() >= 0.7
+    again = tomserve(served, *edited)
+    assert "nothing left to ask" in again.stdout
+
+
 def test_killed_and_resumed(served: Path) -> None:
     command = [*TOMSERVE, "eval", "--run", "killed", "--limit", "60", "--concurrency", "4"]
     process = subprocess.Popen(command, env=environment(served), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -147,7 +171,8 @@ def test_every_strategy_that_comes_with_tomserve(served: Path, items_file: Path,
     run, number = f"every-{benchmark}", 2 if benchmark == "perturbed" else 1
     files = {"hitom": ROOT / "tests/data/hitom_small.json", "items": items_file}
     given = ["--path", str(files[benchmark])] if benchmark in files else []
-    strategies = [Strategy.load(name) for name in names() if name not in ("reader", "rewriter", "verifier")]
+    others = ("paraphraser", "predictor", "reader", "rewriter", "verifier")
+    strategies = [Strategy.load(name) for name in names() if name not in others]
     asked = [word for strategy in strategies for word in ("--strategy", strategy.name)]
     limits = ["--limit", str(number), "--max-tokens", "400", "--no-report"]
     done = tomserve(served, "eval", "--benchmark", benchmark, *given, *limits, *asked, "--run", run)
