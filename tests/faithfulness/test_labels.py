@@ -13,11 +13,11 @@ from tests.helpers.written_chains import JAR, RUI, TIN, gold_list, reply
 from tomserve import load
 from tomserve.faithfulness import aims
 from tomserve.faithfulness.edits import chosen_other, edits, without_verdict
-from tomserve.faithfulness.labels import EVERY_SENTENCE, IS_GOLD, ONE_BELIEF, OTHER_FORM
+from tomserve.faithfulness.labels import EVERY_SENTENCE, IS_GOLD, LAST_ALONE, ONE_BELIEF, OTHER_FORM
 from tomserve.faithfulness.reading import labels_of, shown
 from tomserve.faithfulness.table import EDITS, FILLER, LABELS, TEXT
 from tomserve.faithfulness.written import Edited, LeftOut, Written
-from tomserve.items import Item
+from tomserve.items import Gold, Item
 from tomserve.scoring.answers import read
 
 EVERY = ["unknown", "unknown", "acorns", "acorns"]
@@ -65,6 +65,13 @@ def test_every_edit_of_a_chain_for_every_sentence() -> None:
     }
     assert found["paraphrase"] == LeftOut("paraphrase", EVERY_SENTENCE)
     assert found["gold"] == LeftOut("gold", IS_GOLD)
+
+
+def test_agents_that_differ_in_the_last_belief_alone_are_no_edit_of_their_own() -> None:
+    changes = gold_list(TIN, only_changes=True)
+    early = RUI.model_copy(update={"gold": Gold(sets=[["unknown"], ["unknown"], ["marbles"], ["marbles"]])})
+    assert made(TIN, changes, (early,))["agents_swapped"] == LeftOut("agents_swapped", LAST_ALONE)
+    assert texts(made(TIN, changes, (early, RUI)))["agents_swapped"][1] == "marbles", "another person's will do"
 
 
 def test_a_list_of_changes_is_filled_and_a_filled_one_thinned() -> None:
@@ -241,7 +248,7 @@ def test_most_edits_can_be_made_of_real_items(benchmark: str, kind: str) -> None
             "truncated_0",
         }
         assert {name for name, count in counts.items() if count == len(pool)} >= always
-        assert counts["agents_swapped"] >= 0.5 * len(pool)
+        assert counts["agents_swapped"] >= 0.4 * len(pool)
         assert counts["middle_local"] >= (0.5 if only_changes else 1) * len(pool)
         assert counts["middle_propagated"] == (0 if only_changes else len(pool))
         assert counts["gold"] == 0  # they are gold chains

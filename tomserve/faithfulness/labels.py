@@ -52,6 +52,7 @@ EVERY_SENTENCE = "a list of bare labels for every sentence has no other form"
 ONE_BELIEF = "the chain has one belief alone"
 IS_GOLD = "the chain is the gold chain already"
 OTHER_FORM = "the other item's chain has another form"
+LAST_ALONE = "agents swapped differ from this chain in the last belief alone"
 """Reasons why an edit of a list cannot be made."""
 
 Made = tuple[str, str | None]
@@ -184,21 +185,25 @@ def _propagated(case: Case) -> Made:
 
 
 def _swapped(case: Case) -> Made:
-    """What somebody else believes or, where no other person is asked about, what is really so: beliefs of which
-    the last is wrong for this question."""
+    """What somebody else believes or, where no other person is asked about, what is really so: beliefs of which the
+    last is wrong for this question. One that differs in the last belief alone is no edit of its own."""
     last = case.chain.entries[-1].label
     asked = people_of(case.item)
     found: list[tuple[bool, list[Entry]]] = []
+    same = False
     for mate in mates_of(case):
         beliefs = path(automaton_of(mate), mate.answer)
         entries = _at(beliefs, [entry.sentence for entry in case.chain.entries])
         if entries[-1].label != beliefs[-1] and not case.chain.plain:  # what changes after this chain's end
             entries.append(Entry(changes(beliefs)[-1], beliefs[-1]))
-        if entries[-1].label not in (last, case.chain.own, case.item.answer):
+        before = [entry.label for entry in entries[:-1]]
+        alone = before == [entry.label for entry in case.chain.entries[:-1]] and len(entries) == len(case.chain.entries)
+        same = same or alone
+        if not alone and entries[-1].label not in (last, case.chain.own, case.item.answer):
             somebody = bool(people_of(mate)) and people_of(mate) != asked
             found.append((not somebody, entries))
     if not found:
-        raise InapplicableError(NO_MATE)
+        raise InapplicableError(LAST_ALONE if same else NO_MATE)
     entries = min(found, key=lambda one: one[0])[-1]
     return shape_of(case.chain.text).written(entries), entries[-1].label
 
