@@ -6,7 +6,6 @@ Every reply is kept in a journal in the run's folder of work, so that the asking
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +84,6 @@ class Work:
     stop: Stop
     drive: Drive = driven
     session: Session = field(default_factory=Session)
-    failures: Counter[str] = field(default_factory=Counter)
 
     def left(self, planned: Sequence[Planned], chains: Chains) -> bool:
         """Whether any edit or hint has no final reply yet."""
@@ -128,7 +126,6 @@ class Work:
                 session=self.session,
             )
             self._run(at.endpoints, at.model, phase, reached.gone)
-            self.failures.update(journal.failed.values())
 
     def ask_second(self, who: Reader, shown: Mapping[str, Item], file: str, what: str) -> dict[str, dict[str, Any]]:
         """Ask a second model about each of these items, once each, and return its last rows by the items' names."""
@@ -153,7 +150,6 @@ class Work:
                 what=f"of the {what}",
             )
             self._run(at.endpoints, at.model, phase)
-            self.failures.update(status for one, status in journal.failed.items() if one.item in shown)
         return second_rows(self.run, file, who.mark, shown)
 
     def _run(

@@ -49,7 +49,10 @@ def table(
             elif one.asked and one.kind == HINT:
                 row |= _hinted(chain, one, made.item(chain, one.condition), replies.get((one.item, one.name), {}))
             elif one.asked:
-                row |= {"predictor": predictor, **_predicted(chain, predictions[one.item, one.strategy, one.condition])}
+                row |= {
+                    "predictor": predictor,
+                    **_predicted(chain, predictions.get((one.item, one.strategy, one.condition))),
+                }
             yield row
 
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
