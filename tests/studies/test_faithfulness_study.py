@@ -172,7 +172,7 @@ def test_further_edits_change_what_they_should() -> None:
     [
         (Answerer(stays=0.6), {}, "leads to the model's own answer in only"),
         (replace(FOLLOWER, fails={t.LAST: 0.3}), {}, "not all edits fail equally often (last corrupted"),
-        (INERT, {"unit": "stage"}, "only one unit (stages)"),
+        (INERT, {"unit": "stage"}, "only one unit; an interval over fewer than 7 is rough"),
         (Answerer(stays=0.6), {}, "a neutral user hint changes"),
     ],
 )
@@ -187,7 +187,7 @@ def test_filler_of_another_length_and_few_units_are_doubts() -> None:
     frame = measured(FOLLOWER, units=5).with_columns(tokens=longer.cast(pl.Int32))
     lines = study().warnings(tables_of(frame))
     assert any("prompts with filler have 125% of the tokens" in line for line in lines)
-    assert any("only 5 units (stages)" in line for line in lines)
+    assert any("only 5 units; an interval" in line for line in lines)
     row = tables_of(frame)["conditions"].filter(condition=t.FILLER).to_dicts()[0]
     assert (row["tokens"], row["tokens_of_full"], row["cached"]) == (125.0, 1.25, pytest.approx(60 / 125))
 

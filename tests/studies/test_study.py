@@ -806,7 +806,7 @@ def test_correlation_concludes_nothing_about_honesty() -> None:
     (verdict,) = load_study("perturbed").verdicts(tables, Context())
     card = next(card for card in verdict.cards if card.question == "Is its reasoning honest?")
     assert (card.verdict, card.tone) == ("Correlation cannot show it", OPEN)
-    assert "give the model its own chain with one belief changed" in card.remark
+    assert "`tomserve faithfulness RUN` gives the model its own chain with a belief changed" in card.remark
 
 
 def test_the_placebo_split_is_a_table_and_nothing_more() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
@@ -68,7 +69,6 @@ class InterveneOptions(TypedDict, total=False):
 
 _LISTS = ("strategies", "where", "probes", "edits")
 _TEXTS = ("shown", "predictor", "predictor_model", "rewriter", "rewriter_model", "limit")
-_HOW = ("revision", "concurrency", "timeout")
 
 
 def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions]) -> Run:
@@ -103,7 +103,8 @@ def intervene(run: Run | Place | None = None, **options: Unpack[InterveneOptions
     folder = run.folder if isinstance(run, Run) else answered_run(str(run.absolute()) if isinstance(run, Path) else run)
     settings = Settings(run=folder, **lists, **{name: given[name] for name in _TEXTS if name in given})  # type: ignore[arg-type]
     urls = texts_of(given.get("base_url", ()), "base_url", "an address")
-    how = Connection(base_urls=urls, **{name: given[name] for name in _HOW if name in given})  # type: ignore[arg-type]
+    reached = {one.name for one in fields(Connection)}
+    how = Connection(base_urls=urls, **{name: value for name, value in given.items() if name in reached})  # type: ignore[arg-type]
     place = cast("Place | None", given.get("new"))
     listener = listener_of(cast("bool | Listener", given.get("progress", False)))
     stop = Stop()
