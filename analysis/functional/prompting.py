@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
+from tomserve.stats.distributions import t_quantile
 from tomserve.studies import asking
 from tomserve.studies.contrasts import Record, contrast, pair
 
@@ -97,11 +98,10 @@ def claim(effects: pl.DataFrame) -> Iterator[Record]:
         yield {**row, **nothing, "verdict": said}
         return
     from scipy.stats import linregress
-    from scipy.stats import t as student
 
     fit = linregress(x, y)
-    half = float(student.ppf(0.975, known.height - 2)) * float(fit.stderr)
     slope, p = float(fit.slope), float(fit.pvalue)
+    half = t_quantile(0.975, known.height - 2) * float(fit.stderr)
     low, high = slope - half, slope + half
     verdict = (
         "the effect of reasoning falls with size" if high < 0 else "it rises with size" if low > 0 else "not shown"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import chi2_tail, t_quantile
 from tomserve.stats.paired import varies
 from tomserve.stats.proportions import Interval
 
@@ -98,10 +99,8 @@ def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> Phi:
     value = _correlation(x, y)
     if math.isnan(value):
         return Phi(math.nan, math.nan, math.nan, math.nan, *counts)
-    from scipy.stats import chi2
-
     low, high = phi_range(float(x.mean()), float(y.mean()))
-    return Phi(value, float(chi2.sf(x.size * value**2, 1)), low, high, *counts)
+    return Phi(value, chi2_tail(x.size * value**2, 1), low, high, *counts)
 
 
 def phi_range(a: float, b: float) -> tuple[float, float]:
@@ -125,7 +124,8 @@ def phi_range(a: float, b: float) -> tuple[float, float]:
 def separation(score: npt.ArrayLike, right: npt.ArrayLike) -> Separation:
     """AUC of a score for right against wrong answers, beside the point-biserial correlation, for the items at hand.
 
-    The AUC is U / (n1 n0) of the Mann-Whitney test (Hanley and McNeil, Radiology 143:29, 1982; scipy's `mannwhitneyu`).
+    The AUC is U / (n1 n0) of the Mann-Whitney test (Hanley and McNeil, Radiology 143:29, 1982), as that of scipy's
+    `mannwhitneyu`.
 
     score, right: the scores and the 0/1 outcomes [items]; rows with a nan are left out.
 
@@ -222,12 +222,10 @@ def jackknife(
     values = (np.array([estimate, *left_out]) - middle) / half
     if np.isnan(values).any() or np.abs(values).max() >= 1:
         return undefined
-    from scipy.stats import t as student
-
     whole, *rest = np.arctanh(values)
     m = len(names)
     error = math.sqrt((m - 1) / m * float(np.sum((rest - np.mean(rest)) ** 2)))
-    spread = float(student.ppf(0.5 + level / 2, m - 1)) * error
+    spread = t_quantile(0.5 + level / 2, m - 1) * error
     low, high = (middle + half * math.tanh(whole + sign * spread) for sign in (-1, 1))
     return Interval(estimate, min(low, estimate), max(high, estimate), f"jackknife over {m} groups, t {m - 1} df")
 
@@ -268,11 +266,12 @@ def _part(v: Floats, c: Floats, inside: npt.NDArray[np.bool_]) -> PlaceboPart:
 
 
 def _u(score: Floats, right: Floats) -> float:
-    """Mann-Whitney U of the scores of right against wrong answers."""
-    from scipy.stats import mannwhitneyu
-
-    # only U is used; the asymptotic method saves computing an exact p
-    return float(mannwhitneyu(score[right > 0], score[right == 0], method="asymptotic").statistic)
+    """Mann-Whitney U of the scores of right against wrong answers: the pairs of them in which the right one has the
+    higher score, where equal scores count one half."""
+    _, code, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[code]  # from 1; equal scores share the mean of theirs
+    of_right = ranks[right > 0]
+    return float(of_right.sum()) - of_right.size * (of_right.size + 1) / 2
 
 
 def _correlation(x: Floats, y: Floats) -> float:

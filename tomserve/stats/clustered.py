@@ -16,13 +16,13 @@ answers within a cluster depend on each other.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import cluster_means, matched_cells, same_length, unit_means
+from tomserve.stats.distributions import t_interval, t_quantile
 from tomserve.stats.effects import (
     FEW,
     FEW_CHANGES,
@@ -164,17 +164,12 @@ def unmatched_effect(
         method = "Newcombe, effective numbers of answers (zero variance or one cluster)"
         ratio = from_difference(share1, share0, low, high)
     else:
-        from scipy.stats import t as student
-        from scipy.stats import ttest_ind
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # one arm may be constant, and its variance of 0 is right
-            test = ttest_ind(t, c, equal_var=False)
-        bounds, df = test.confidence_interval(level), float(test.df)
-        low, high, p = max(-1.0, float(bounds.low)), min(1.0, float(bounds.high)), float(test.pvalue)
+        v1, v0 = float(t.var(ddof=1)) / n1, float(c.var(ddof=1)) / n0  # one arm may be constant, with a variance of 0
+        df = (v1 + v0) ** 2 / (v1**2 / (n1 - 1) + v0**2 / (n0 - 1))
+        low, high, p = t_interval(share1 - share0, math.sqrt(v1 + v0), df, level)
+        low, high = max(-1.0, low), min(1.0, high)
         method = f"Welch t, {df:.1f} df, unmatched clusters"
-        errors = np.diag([float(t.var(ddof=1)) / n1, float(c.var(ddof=1)) / n0])
-        ratio = fieller(share1, share0, errors, float(student.ppf(0.5 + level / 2, df)), round(df))
+        ratio = fieller(share1, share0, np.diag([v1, v0]), t_quantile(0.5 + level / 2, df), round(df))
     flips = (math.nan, math.nan)
     return Effect(share1 - share0, low, high, p, *flips, share1, share0, ratio, n1 + n0, n1 + n0, method, few)
 
@@ -245,10 +240,8 @@ def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float =
     m = len(names)
     if m < 2 or not varies(sums):
         return Interval(mean, math.nan, math.nan, f"undefined: {'one cluster' if m < 2 else 'zero variance'}")
-    from scipy.stats import t as student
-
     spread = math.sqrt(m / (m - 1) * float(sums @ sums)) / int(known.sum())
-    half = float(student.ppf(0.5 + level / 2, m - 1)) * spread
+    half = t_quantile(0.5 + level / 2, m - 1) * spread
     return Interval(mean, mean - half, mean + half, f"t, {m - 1} df, clusters")
 
 
@@ -286,10 +279,8 @@ def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
         return Interval(
             fallback.estimate, fallback.low, fallback.high, f"{fallback.method} units (zero variance or one unit)"
         )
-    from scipy.stats import t as student
-
     share = float(means.mean())
-    spread = float(student.ppf(0.5 + level / 2, m - 1)) * float(means.std(ddof=1)) / math.sqrt(m)
+    spread = t_quantile(0.5 + level / 2, m - 1) * float(means.std(ddof=1)) / math.sqrt(m)
     half, logit = spread / (share * (1 - share)), math.log(share / (1 - share))
     return Interval(share, _expit(logit - half), _expit(logit + half), f"t on the logit scale, {m - 1} df")
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import binomial_pmf, normal_cdf, t_quantile
 from tomserve.stats.proportions import Interval, wilson
 
 Floats = npt.NDArray[np.float64]
@@ -60,14 +61,12 @@ def guesser(chance: npt.ArrayLike, task: npt.ArrayLike) -> float:
         raise ValueError("guesser needs columns of one length")
     if not guess.size or not np.isfinite(guess).all():
         return math.nan
-    from scipy.stats import binom
-
     expected = []
     for name in np.unique(tasks):
         own = guess[tasks == name]
-        probability = np.ones(1)
+        probability: npt.NDArray[np.floating[Any]] = np.ones(1)
         for value, count in zip(*np.unique(own.round(12), return_counts=True), strict=True):
-            probability = np.convolve(probability, binom.pmf(np.arange(count + 1), count, value))
+            probability = np.convolve(probability, binomial_pmf(np.arange(count + 1), count, value))
         shares = (np.arange(own.size + 1) / own.size - own.mean()) / (1 - own.mean())
         expected.append(float(probability @ np.clip(shares, 0, 1)))
     return float(np.mean(expected))
@@ -188,11 +187,8 @@ def _interval(
     """draws: those for the lower bound, and those for the upper one. floor: the least possible value."""
     if clusters < 2:
         return Interval(value, math.nan, math.nan, "undefined: one cluster")
-    from scipy.stats import norm
-    from scipy.stats import t as student
-
-    wide = math.sqrt(clusters / (clusters - 1)) * float(student.ppf((1 - level) / 2, clusters - 1))
-    tail = float(norm.cdf(wide))
+    wide = math.sqrt(clusters / (clusters - 1)) * t_quantile((1 - level) / 2, clusters - 1)
+    tail = normal_cdf(wide)
     low = max(floor, float(np.quantile(draws[0], tail)))
     high, method = float(np.quantile(draws[1], 1 - tail)), f"bootstrap of {clusters} clusters"
     if not math.isnan(beside[0]):

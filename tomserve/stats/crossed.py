@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import t_quantile, t_two_sided
 from tomserve.stats.proportions import Interval, wilson
 
 Floats = npt.NDArray[np.float64]
@@ -153,11 +154,9 @@ def p_value(found: Interval, level: float = 0.95) -> float:
     """The two-sided p that belongs to an interval of a mean or difference of this module; nan where it has none."""
     if math.isnan(found.low) or found.high == found.low:
         return math.nan
-    from scipy.stats import t as student
-
     df = int(found.method.split(" df")[0].rsplit(" ", 1)[1])
     error = (found.high - found.low) / 2 / _quantile(df, level)
-    return float(2 * student.sf(abs(found.estimate) / error, df))
+    return t_two_sided(found.estimate / error, df)
 
 
 def _symmetric(estimate: float, parts: Floats, people: npt.ArrayLike, stories: npt.ArrayLike, level: float) -> Interval:
@@ -206,6 +205,4 @@ def _variance(parts: Floats, groups: npt.NDArray[np.intp]) -> float:
 
 
 def _quantile(df: int, level: float) -> float:
-    from scipy.stats import t as student
-
-    return float(student.ppf(0.5 + level / 2, df))
+    return t_quantile(0.5 + level / 2, df)

@@ -1,5 +1,4 @@
-"""A risk difference by GEE with stratum effects, computed from sums by cluster, for more strata than statsmodels can
-hold.
+"""A risk difference by GEE with stratum effects, computed from sums by cluster.
 
 Generalised estimating equations (Liang and Zeger, Biometrika 73:13, 1986) with an exchangeable correlation within
 clusters and the bias-reduced covariance of Mancl and DeRouen (Biometrics 57:126, 2001), as in statsmodels. Where every
@@ -187,9 +186,9 @@ def _correlation(data: Clusters, strata: Floats, treatment: float, binomial: boo
     squares = (data.squares - 2 * mean * data.sums + data.rows * mean**2) / variance
     products = ((data.sums - data.rows * mean) ** 2 / variance - squares) / 2
     coefficients = strata.size + 1
-    scale = float(squares.sum()) / (float(data.rows.sum()) - coefficients)
-    pairs = float(np.sum(data.rows * (data.rows - 1))) / 2
-    return float(products.sum()) / scale / (pairs - coefficients)
+    scale = squares.sum() / (data.rows.sum() - coefficients)
+    pairs = np.sum(data.rows * (data.rows - 1)) / 2
+    return float(products.sum() / scale / (pairs - coefficients))  # nan where no residual is left
 
 
 def _parts(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.corrected import task_mean
+from tomserve.stats.distributions import t_quantile
 from tomserve.stats.effects import FEW_CHANGES
 from tomserve.stats.proportions import UNDEFINED, Interval, wilson
 from tomserve.stats.selected import again
@@ -182,9 +183,7 @@ def mechanism(part: Mechanism, weights: Floats) -> Found:
         sides.append((whole.adjusted, drawn.adjusted, whole.moved))
     (value, moved, few), (ceiling, above, _) = sides
     adjusted, top = float(value[0]), float(ceiling[0])
-    from scipy.stats import t as student
-
-    quantile = float(student.ppf(0.975, m - 1))
+    quantile = t_quantile(0.975, m - 1)
     if not top - quantile * float(above.std(ddof=1)) > 0:
         return undefined("the direct patch, which is the ceiling, does not clearly move answers", adjusted, top)
     ratio = adjusted / top

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tomserve.stats import gee
 from tomserve.stats.cells import matched_cells
+from tomserve.stats.distributions import t_quantile, t_two_sided
 from tomserve.stats.effects import FEW, Effect, independent_score, inverted_p, undefined
 from tomserve.stats.ratios import fieller, from_difference
 
@@ -70,8 +71,9 @@ def these_strata_effect(
         arms are left out.
     level: of confidence, .95 by default.
 
-    Where rows x strata exceed LARGEST_DESIGN the same equations are solved from sums by cluster (tomserve.stats.gee),
-    and the effect is undefined if a cluster is in both arms. Raises ValueError for columns of unequal length.
+    Where every cluster lies in one stratum and one arm, the equations are solved from sums by cluster
+    (tomserve.stats.gee); otherwise by statsmodels, and where rows x strata then exceed LARGEST_DESIGN the effect is
+    undefined. Raises ValueError for columns of unequal length.
     """
     y, arm = np.asarray(outcome, dtype=float), np.asarray(treated, dtype=bool)
     clusters, strata = np.asarray(cluster), np.asarray(stratum)
@@ -90,11 +92,9 @@ def these_strata_effect(
     few = smaller < FEW
     if fit is None or smaller < 2 or not fit.error > 1e-9:
         return _without_fit(y, arm, clusters, cells.means, tasks, level)
-    from scipy.stats import t as student
-
     estimate, error, df = fit.difference, fit.error, smaller - 1
-    quantile = float(student.ppf(0.5 + level / 2, df))
-    p = 2 * float(student.sf(abs(estimate) / error, df))
+    quantile = t_quantile(0.5 + level / 2, df)
+    p = t_two_sided(estimate / error, df)
     low, high = max(-1.0, estimate - quantile * error), min(1.0, estimate + quantile * error)
     shares, method = (_share(fit.treated), _share(fit.control)), f"{how}, t {df} df"
     ratio = fieller(*shares, fit.covariance, quantile, df)
@@ -129,9 +129,9 @@ def _without_fit(
 def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt.ArrayLike) -> MantelHaenszel:
     """Mantel and Haenszel's pooled risk difference, risk ratio and odds ratio of the items at hand, without intervals.
 
-    Risk difference: Greenland and Robins, Biometrics 41:55 (1985). Ratios: statsmodels' `StratifiedTable`. Each assumes
-    that its own measure is the same in all strata. The sums run over strata, so that a stratum with an empty cell adds
-    what it has, and no logarithm of zero is ever taken.
+    Risk difference: Greenland and Robins, Biometrics 41:55 (1985). Ratios: Mantel and Haenszel, JNCI 22:719 (1959), as
+    in statsmodels' `StratifiedTable`. Each assumes that its own measure is the same in all strata. The sums run over
+    strata, so that a stratum with an empty cell adds what it has, and no logarithm of zero is ever taken.
 
     outcome, treated, stratum: columns as `tomserve.stats.clustered` describes [answers].
     """
@@ -147,15 +147,14 @@ def mantel_haenszel(outcome: npt.ArrayLike, treated: npt.ArrayLike, stratum: npt
         if n1 and n0:
             weight = n1 * n0 / (n1 + n0)
             top, bottom = top + weight * (t / n1 - c / n0), bottom + weight
-            tables.append([[t, n1 - t], [c, n0 - c]])
+            tables.append((t, n1 - t, c, n0 - c))
     if not tables:
         return MantelHaenszel(math.nan, math.nan, math.nan, 0)
-    from statsmodels.stats.contingency_tables import StratifiedTable
-
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # 0/0 is reported as nan, x/0 as inf
-        table = StratifiedTable([np.array(table) for table in tables])
-        odds, risk = float(table.oddsratio_pooled), float(table.riskratio_pooled)
+    a, b, right, wrong = np.array(tables, dtype=float).T  # right and wrong of the treated, then of the control arm
+    n = a + b + right + wrong
+    with np.errstate(all="ignore"):  # 0/0 is reported as nan, x/0 as inf
+        odds = float(np.sum(a * wrong / n) / np.sum(b * right / n))
+        risk = float(np.sum(a * (right + wrong) / n) / np.sum(right * (a + b) / n))
     return MantelHaenszel(top / bottom, risk, odds, len(tables))
 
 
@@ -182,9 +181,10 @@ def _separated(y: Floats, arm: npt.NDArray[np.bool_], codes: npt.NDArray[np.intp
 
 def _fits(y: Floats, arm: npt.NDArray[np.bool_], clusters: Codes, codes: Codes) -> Callable[[bool], Fit] | None:
     """A function that fits these rows, given whether to fit a binomial model; None where they are too many to fit."""
+    if (data := gee.clusters_of(y, arm, clusters, codes)) is not None:
+        return lambda binomial: gee.fitted_shares(data, binomial=binomial)
     if y.size * (int(codes.max()) + 2) > LARGEST_DESIGN:
-        data = gee.clusters_of(y, arm, clusters, codes)
-        return None if data is None else lambda binomial: gee.fitted_shares(data, binomial=binomial)
+        return None
     design = np.column_stack([np.eye(codes.max() + 1)[codes], arm.astype(float)])
     return lambda binomial: (_standardised if binomial else _linear)(y, design, clusters)
 

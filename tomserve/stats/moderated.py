@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import root, t_quantiles, t_two_sided
+
 Floats = npt.NDArray[np.float64]
 OFFSET = 1e-5
 """A variance of zero has no logarithm; for estimating the prior it counts as this share of the median variance."""
@@ -121,12 +123,11 @@ def prior(variances: Floats, df: Floats) -> tuple[float, float]:
 
 def _inverse_trigamma(value: float) -> float:
     """The positive number whose trigamma function is `value`."""
-    from scipy.optimize import brentq
     from scipy.special import polygamma
 
     # trigamma(x) lies between 1/x and 1/x + 1/x^2, which brackets the root on both sides
     low, high = 1 / value, (1 + math.sqrt(1 + 4 * value)) / (2 * value)
-    return float(brentq(lambda x: float(polygamma(1, x)) - value, low, high * (1 + 1e-12), rtol=1e-12))
+    return root(lambda x: value - float(polygamma(1, x)), low, high * (1 + 1e-12))
 
 
 def _shrunken(variance: Floats, d: Floats, prior_df: float, prior_variance: float) -> Floats:
@@ -140,12 +141,10 @@ def _tests(
     mean: Floats, variance: Floats, units: Floats, df: Floats, level: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """p, df and bounds of t tests with these variances [classes]."""
-    from scipy.stats import t as student
-
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.sqrt(variance / units)
-        p = 2 * student.sf(np.abs(mean) / error, df)
-        half = student.ppf(0.5 + level / 2, df) * error
+        p = t_two_sided(mean / error, df)
+        half = t_quantiles(0.5 + level / 2, df) * error
     none = error == 0
     p = np.where(none, np.where(np.abs(mean) < 1e-12, 1.0, np.nan), p)
     low, high = (np.where(none, np.nan, np.clip(bound, -1, 1)) for bound in (mean - half, mean + half))

@@ -15,6 +15,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.adjusting import holm, step_up
+from tomserve.stats.distributions import binomial_cdf, binomial_pmf, chi2_tail, t_interval
 from tomserve.stats.flips import flipped_p
 from tomserve.stats.proportions import Interval
 
@@ -147,10 +149,8 @@ def mean_interval(differences: npt.ArrayLike, level: float = 0.95, fallback: Int
             return Interval(mean, math.nan, math.nan, f"undefined: {reason}")
         low, high = min(fallback.low, mean), max(fallback.high, mean)
         return Interval(mean, low, high, f"{fallback.method} ({reason})")
-    from scipy.stats import ttest_1samp
-
-    bounds = ttest_1samp(d, 0).confidence_interval(level)
-    return Interval(mean, max(-1.0, float(bounds.low)), min(1.0, float(bounds.high)), f"t, {d.size - 1} df")
+    low, high, _ = t_interval(mean, float(d.std(ddof=1)) / math.sqrt(d.size), d.size - 1, level)
+    return Interval(mean, max(-1.0, low), min(1.0, high), f"t, {d.size - 1} df")
 
 
 def t_p(differences: npt.ArrayLike) -> float:
@@ -160,9 +160,7 @@ def t_p(differences: npt.ArrayLike) -> float:
     d = _known(differences)
     if d.size < 2 or not varies(d):
         return math.nan
-    from scipy.stats import ttest_1samp
-
-    return float(ttest_1samp(d, 0).pvalue)
+    return t_interval(float(d.mean()), float(d.std(ddof=1)) / math.sqrt(d.size), d.size - 1)[2]
 
 
 def varies(values: Floats) -> bool:
@@ -173,7 +171,7 @@ def varies(values: Floats) -> bool:
 def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
     """McNemar's exact and mid-p tests that two conditions are right equally often on the same items.
 
-    The exact test is binomial on the items where the conditions differ (statsmodels' `mcnemar(exact=True)`); mid-p =
+    The exact test is binomial on the items where the conditions differ (as statsmodels' `mcnemar(exact=True)`); mid-p =
     exact - P(b; b + c, 1/2), and where b = c it is 1 - P/2 (Fagerland, Lydersen and Laake, BMC Med Res Methodol 13:91,
     2013). Both assume independent items. Without items that differ both p are 1; without items they are nan.
 
@@ -188,18 +186,15 @@ def mcnemar(treated: npt.ArrayLike, control: npt.ArrayLike) -> McNemar:
         return McNemar(0, 0, 0, 0, math.nan, math.nan)
     if not gained + lost:
         return McNemar(both, 0, 0, neither, 1.0, 1.0)
-    from scipy.stats import binom
-    from statsmodels.stats.contingency_tables import mcnemar as exact_test
-
-    exact = float(exact_test([[both, gained], [lost, neither]], exact=True).pvalue)
-    point = float(binom.pmf(gained, gained + lost, 0.5))
+    exact = min(1.0, 2 * binomial_cdf(min(gained, lost), gained + lost, 0.5))
+    point = float(binomial_pmf(gained, gained + lost, 0.5))
     middle = 1 - point / 2 if gained == lost else exact - point
     return McNemar(both, gained, lost, neither, exact, middle)
 
 
 def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
     """Cochran's Q test that k strategies are right equally often on the same items (Biometrika 37:256, 1950;
-    statsmodels).
+    as statsmodels' `cochrans_q`).
 
     It assumes independent items and many of them, so within tasks it is descriptive, as McNemar's test is. Where no
     strategy ever differs from another, q is 0 and p is 1.
@@ -218,10 +213,10 @@ def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
     informative = int(np.sum(np.ptp(table, axis=1) > 0))
     if not informative:
         return CochranQ(0.0, 1.0, df, 0)
-    from statsmodels.stats.contingency_tables import cochrans_q as q_test
-
-    result = q_test(table)
-    return CochranQ(float(result.statistic), float(result.pvalue), df, informative)
+    of_strategies, of_items, total = table.sum(axis=0), table.sum(axis=1), float(table.sum())
+    spread = (df + 1) * float(of_strategies @ of_strategies) - total**2
+    q = df * spread / ((df + 1) * total - float(of_items @ of_items))
+    return CochranQ(q, chi2_tail(q, df), df, informative)
 
 
 def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh") -> list[float]:
@@ -231,8 +226,9 @@ def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh"
     tests with an adjusted p of at most q is at most q, under independent or positively dependent tests. Tests of
     several classes against the same control tasks are about of this kind (the simulation in bench/coverage.py measures
     it). "by" is Benjamini and Yekutieli's (Annals of Statistics 29:1165, 2001), which holds under any dependence and
-    multiplies every p by 1 + 1/2 + ... + 1/k for k tests. Both are scipy's `false_discovery_control`. "holm" is Holm's
-    method (Scand J Stat 6:65, 1979): under any dependence not one test is likely to be called so falsely.
+    multiplies every p by 1 + 1/2 + ... + 1/k for k tests. Both give what scipy's `false_discovery_control`
+    gives. "holm" is Holm's method (Scand J Stat 6:65, 1979): under any dependence not one test is likely to be called
+    so falsely.
 
     p_values: of the family [tests], each in [0, 1] or nan. method: "bh", the default, "by" or "holm".
 
@@ -246,10 +242,10 @@ def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh"
     p = np.asarray(p_values, dtype=float)
     known = ~np.isnan(p)
     if known.any():
-        from scipy.stats import false_discovery_control
-
+        if not ((p[known] >= 0) & (p[known] <= 1)).all():
+            raise ValueError(f"p values {p[known]}: expected numbers from 0 to 1")
         p = p.copy()
-        p[known] = _holm(p[known]) if method == "holm" else false_discovery_control(p[known], method=method)
+        p[known] = holm(p[known]) if method == "holm" else step_up(p[known], by=method == "by")
     return [float(value) for value in p]
 
 
@@ -302,15 +298,6 @@ def missing_bounds(
     low = estimate(np.where(np.isnan(t), 0.0, t), np.where(np.isnan(c), 1.0, c))
     high = estimate(np.where(np.isnan(t), 1.0, t), np.where(np.isnan(c), 0.0, c))
     return low, high
-
-
-def _holm(p: Floats) -> Floats:
-    if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"p values {p}: expected numbers from 0 to 1")
-    order = np.argsort(p)
-    found = np.empty(p.size)
-    found[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
-    return found
 
 
 def _known(values: npt.ArrayLike) -> Floats:

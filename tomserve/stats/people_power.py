@@ -29,6 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import t_power, t_quantile
+
 MOST = 2000
 """No more people than these are thought about; whoever needs more needs more stories, or another question."""
 
@@ -166,11 +168,8 @@ def _variance(share: float) -> float:
 
 
 def _power(effect: float, variance: float, df: int, alpha: float) -> float:
-    from scipy.stats import nct
-    from scipy.stats import t as student
-
     if df < 1:
         return math.nan
-    limit, shift = float(student.isf(alpha / 2, df)), abs(effect) / math.sqrt(variance)
-    found = float(nct.sf(limit, df, shift))
+    limit, shift = -t_quantile(alpha / 2, df), abs(effect) / math.sqrt(variance)
+    _, found = t_power(limit, df, shift)
     return 1.0 if math.isnan(found) else found

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tomserve.stats.distributions import root, t_power, t_quantile
 from tomserve.stats.paired import smallest_p
 
 MOST_UNITS = 100_000
@@ -95,23 +96,19 @@ def detectable_sd(units: int, alpha: float = 0.05, power: float = 0.8, family: i
 @lru_cache(maxsize=4096)
 def _detectable(units: int, alpha: float, power: float) -> float:
     """Solve the power function for the effect; the same few designs are asked for in every row of a table."""
-    from scipy.optimize import brentq
-    from scipy.stats import nct
-    from scipy.stats import t as student
-
-    df, root = units - 1, math.sqrt(units)
-    limit = float(student.isf(alpha / 2, df))
+    df, scale = units - 1, math.sqrt(units)
+    limit = -t_quantile(alpha / 2, df)
 
     def missing(shift: float) -> float:
-        other = float(nct.cdf(-limit, df, shift))  # the wrong sign; too unlikely to be computed where it is nan
-        return float(nct.sf(limit, df, shift)) + (0.0 if math.isnan(other) else other) - power
+        other, found = t_power(limit, df, shift)  # `other` has the wrong sign
+        return found + (0.0 if math.isnan(other) else other) - power
 
     if missing(0.0) >= 0:  # a power below the level is had without any effect
         return 0.0
     most = limit + 1.0
     while missing(most) < 0:
         most *= 2
-    return float(brentq(missing, 0.0, most, xtol=1e-10)) / root
+    return root(missing, 0.0, most) / scale
 
 
 def plan(units: int, sd: float = math.nan, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> Plan:

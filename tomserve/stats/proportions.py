@@ -14,6 +14,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tomserve.stats.distributions import beta_quantile, normal_quantile
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -48,13 +50,13 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     successes = _valid(successes, n)
     if n == 0:
         return Interval(*UNDEFINED, method="undefined: no units")
-    from statsmodels.stats.proportion import proportion_confint
-
-    low, high = proportion_confint(successes, n, alpha=1 - level, method="wilson")
-    # the bound of a share of 0 or 1 is exactly 0 or 1, which statsmodels misses by rounding
-    low = 0.0 if successes == 0 else max(0.0, float(low))
-    high = 1.0 if successes == n else min(1.0, float(high))
-    return Interval(successes / n, low, high, f"Wilson, n = {n:g}")
+    share, square = successes / n, _z(level) ** 2
+    middle = share + square / (2 * n)
+    half = math.sqrt(square * (share * (1 - share) / n + square / (4 * n**2)))
+    # the bound of a share of 0 or 1 is exactly 0 or 1, which rounding would miss
+    low = 0.0 if successes == 0 else max(0.0, (middle - half) / (1 + square / n))
+    high = 1.0 if successes == n else min(1.0, (middle + half) / (1 + square / n))
+    return Interval(share, low, high, f"Wilson, n = {n:g}")
 
 
 def exact(successes: float, n: float, level: float = 0.95) -> Interval:
@@ -70,10 +72,10 @@ def exact(successes: float, n: float, level: float = 0.95) -> Interval:
     successes = _valid(successes, n)
     if n == 0:
         return Interval(*UNDEFINED, method="undefined: no units")
-    from statsmodels.stats.proportion import proportion_confint
-
-    low, high = proportion_confint(successes, n, alpha=1 - level, method="beta")
-    return Interval(successes / n, float(low), float(high), f"Clopper-Pearson, n = {n:g}")
+    tail = (1 - level) / 2
+    low = beta_quantile(tail, successes, n - successes + 1) if successes > 0 else 0.0
+    high = beta_quantile(1 - tail, successes + 1, n - successes) if successes < n else 1.0
+    return Interval(successes / n, low, high, f"Clopper-Pearson, n = {n:g}")
 
 
 def newcombe(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) -> Interval:
@@ -95,10 +97,7 @@ def newcombe(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) ->
     s1, s0 = _valid(s1, n1), _valid(s0, n0)
     if n1 == 0 or n0 == 0:
         return Interval(*UNDEFINED, method="undefined: an arm has no units")
-    from statsmodels.stats.proportion import confint_proportions_2indep
-
-    low, high = confint_proportions_2indep(s1, n1, s0, n0, method="newcomb", compare="diff", alpha=1 - level)
-    low, high = max(-1.0, float(low)), min(1.0, float(high))
+    low, high = square_and_add(wilson(s1, n1, level), wilson(s0, n0, level))
     return Interval(s1 / n1 - s0 / n0, low, high, f"Newcombe, n = {n1:g} and {n0:g}")
 
 
@@ -242,9 +241,7 @@ def _valid(successes: float, n: float) -> float:
 
 def _z(level: float) -> float:
     """The normal quantile of a two-sided interval of this level, 1.96 for .95."""
-    from scipy.stats import norm
-
-    return float(norm.ppf(0.5 + level / 2))
+    return normal_quantile(0.5 + level / 2)
 
 
 def _crossing(score: Callable[[float], float], target: float, left: float, right: float) -> float:

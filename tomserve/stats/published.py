@@ -10,6 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from tomserve.stats.distributions import correlation_p
+
 Z = 1.96
 """The normal quantile of a 95 % interval, rounded as the paper rounds it: exactly 1.96, not 1.959964."""
 
@@ -113,12 +117,9 @@ def point_biserial(right: Sequence[bool], values: Sequence[float]) -> tuple[floa
     """
     if len(right) < 3 or len(set(right)) < 2 or len(set(values)) < 2:
         return math.nan, math.nan
-    from scipy.stats import (
-        pearsonr,
-    )  # importing it takes most of a second, which tables without chains need not wait for
-
-    result = pearsonr([float(value) for value in right], values)
-    return float(result.statistic), float(result.pvalue)
+    x, y = (np.asarray(column, dtype=float) - np.mean(column) for column in (right, values))
+    r = min(1.0, max(-1.0, float(x / np.linalg.norm(x) @ (y / np.linalg.norm(y)))))
+    return r, correlation_p(r, len(right))
 
 
 def correlation_interval(value: float, n: int) -> tuple[float, float]:

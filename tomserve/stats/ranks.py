@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import normal_cdf, normal_quantile
 from tomserve.stats.functional import correlation
 from tomserve.stats.proportions import Interval
 
@@ -51,13 +52,11 @@ class Compared:
 
     def ahead(self, first: str, second: str) -> float:
         """The probability that the first is above the second; one half where both are equal."""
-        from scipy.stats import norm
-
         i, j = self.names.index(first), self.names.index(second)
         gap, spread = float(self.estimates[i] - self.estimates[j]), float(self.spread[i, j])
         if abs(gap) <= EQUAL:
             return 0.5
-        return float(norm.cdf(gap / spread)) if spread > 0 else float(gap > 0)
+        return normal_cdf(gap / spread) if spread > 0 else float(gap > 0)
 
     def rank_probabilities(self, seed: int = 0) -> dict[str, Floats]:
         """How probable each rank of each model is [k], the first one first; equal models share them evenly.
@@ -82,8 +81,6 @@ def compared(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike])
     """
     if not all(math.isfinite(end) for one in scores.values() for end in (one.estimate, one.low, one.high)):
         raise ValueError("a model without an interval cannot be compared with others")
-    from scipy.stats import norm
-
     values = np.array([one.estimate for one in scores.values()])
     down, up = (np.array(ends) - values for ends in ([one.low for one in scores.values()],
                                                      [one.high for one in scores.values()]))  # fmt: skip
@@ -94,7 +91,7 @@ def compared(scores: Mapping[str, Interval], draws: Mapping[str, npt.ArrayLike])
     wide = np.where(np.abs(gap) <= EQUAL, np.maximum(below, above), np.where(gap > 0, below, above))
     np.fill_diagonal(wide, 0.0)
     low, high = np.clip(gap - below, -1, 1), np.clip(gap + above, -1, 1)
-    return Compared(tuple(scores), values, low, high, wide / float(norm.ppf(0.975)))
+    return Compared(tuple(scores), values, low, high, wide / normal_quantile(0.975))
 
 
 def rank_probabilities(draws: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:

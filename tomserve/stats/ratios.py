@@ -17,6 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from tomserve.stats.distributions import t_quantile
 from tomserve.stats.proportions import UNDEFINED, Interval
 
 Floats = npt.NDArray[np.float64]
@@ -44,10 +45,8 @@ def inverted_ratio(t: npt.ArrayLike, c: npt.ArrayLike, level: float = 0.95) -> I
     m = t.size
     if m < 2 or (np.ptp(t - c) < 1e-12):
         return Interval(_estimate(t, c), math.nan, math.nan, "undefined: fewer than two units, or no variance")
-    from scipy.stats import t as student
-
     covariance = np.cov(t, c) / m
-    return fieller(float(t.mean()), float(c.mean()), covariance, float(student.ppf(0.5 + level / 2, m - 1)), m - 1)
+    return fieller(float(t.mean()), float(c.mean()), covariance, t_quantile(0.5 + level / 2, m - 1), m - 1)
 
 
 def fieller(t: float, c: float, covariance: npt.ArrayLike, quantile: float, df: int) -> Interval:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import same_length
+from tomserve.stats.distributions import t_quantile
 from tomserve.stats.effects import FEW_CHANGES
 from tomserve.stats.proportions import UNDEFINED, Interval, wilson
 
@@ -147,9 +148,7 @@ def _interval(
 ) -> Interval:
     """The interval of the first of the values from the spread of the others (draws of m clusters), within what values
     there can be: up to `most`, and down to minus that unless it is told."""
-    from scipy.stats import t as student
-
-    estimate, half = float(values[0]), float(student.ppf(0.975, m - 1)) * float(values[1:].std(ddof=1))
+    estimate, half = float(values[0]), t_quantile(0.975, m - 1) * float(values[1:].std(ddof=1))
     method = f"t, {m - 1} df, bootstrap of {m} clusters with the choice made again"
     if int(moved.sum()) < FEW_CHANGES:
         least = wilson(0, m).high

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.cells import same_length
+from tomserve.stats.distributions import t_quantile
 from tomserve.stats.effects import CORRELATION, FEW_CHANGES
 from tomserve.stats.intraclass import intraclass
 from tomserve.stats.paired import varies
@@ -164,9 +165,7 @@ def _linear(estimate: float, sums: Floats, answers: int, level: float) -> Interv
     m = sums.size
     if m < 2 or not varies(sums):
         return Interval(estimate, estimate, estimate, "no spread")
-    from scipy.stats import t as student
-
-    half = float(student.ppf(0.5 + level / 2, m - 1)) * math.sqrt(m / (m - 1) * float(sums @ sums)) / answers
+    half = t_quantile(0.5 + level / 2, m - 1) * math.sqrt(m / (m - 1) * float(sums @ sums)) / answers
     return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half), f"t, {m - 1} df, clusters")
 
 
