@@ -29,7 +29,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tomserve.beliefs import Trace, Update, hearsay, together
+from tomserve.beliefs import Belief, Trace, Update, hearsay, together
 from tomserve.items import UNKNOWN
 
 _PEOPLE = r"\w+(?:, ?\w+)*"
@@ -90,6 +90,17 @@ class Happened:
     shown: Mapping[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
     scenes: tuple[int, ...] = ()
     speakers: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    _beliefs: dict[tuple[str, tuple[str, ...]], list[Belief]] = field(default_factory=dict, repr=False, compare=False)
+
+    def beliefs(self, fact: str, who: tuple[str, ...]) -> list[Belief]:
+        """What a person, or a chain of them, believes about a fact after each line [lines].
+
+        It is kept, because the rules ask for it after each line and for several kinds of question. Raises ValueError
+        as `Trace.beliefs` does.
+        """
+        if (found := self._beliefs.get((fact, who))) is None:
+            found = self._beliefs[fact, who] = self.traces[fact].beliefs(who)
+        return found
 
     def wanted(self, person: str, fact: str, at: int | None = None) -> str | None:
         """What the person last wanted the fact to be, by the 0-based line `at` (None: the end); None for nothing."""

@@ -89,6 +89,7 @@ class Lexicon:
         self.folder = folder
         self.words: Mapping[str, Any] = yamlfile.load_model(self.words_file, Words).model_dump(by_alias=True)
         self._files: dict[str, Mapping[str, Any]] = {}
+        self._phrasings: dict[tuple[str, str, str], tuple[str, ...]] = {}  # asked for with every sentence
 
     @property
     def words_file(self) -> Path:
@@ -100,7 +101,10 @@ class Lexicon:
 
         Raises ContentError with the known roles for one that neither the family's file nor the shared one has.
         """
-        return tuple(one for alternatives in self.grouped(family, role, part) for one in alternatives)
+        if (found := self._phrasings.get((family, role, part))) is None:
+            found = tuple(one for alternatives in self.grouped(family, role, part) for one in alternatives)
+            self._phrasings[family, role, part] = found
+        return found
 
     def grouped(self, family: str, role: str, part: str = "roles") -> tuple[tuple[str, ...], ...]:
         """The phrasings of a role as their file lists them: for each of them all that its alternatives stand for.

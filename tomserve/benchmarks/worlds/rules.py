@@ -67,8 +67,8 @@ class Case:
     def believed(self, who: tuple[Key, ...] | None = None, at: int | None = None) -> Key:
         """What the fact is by the people asked about, or by `who`, after the line `at`; UNKNOWN where they cannot tell
         or several values are possible."""
-        trace = self.happened.traces[self.question.fact]
-        belief = trace.beliefs(self.question.who if who is None else who)[self.at if at is None else at]
+        people = self.question.who if who is None else who
+        belief = self.happened.beliefs(self.question.fact, people)[self.at if at is None else at]
         return belief.labels[0] if len(belief.labels) == 1 else UNKNOWN
 
     @property
