@@ -55,6 +55,8 @@ def _own_surroundings(
 
 def pytest_configure() -> None:
     """A suite that was started in the background ignores Ctrl-C and would hand that on to every process it starts."""
+    # Commands that tests run in processes of their own keep their compiled modules; each would compile them anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -307,6 +309,14 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
         return Outcome(code if isinstance(code, int) else 1, out, err)
 
     return run
+
+
+@pytest.fixture
+def checked_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Altair checks every chart against the schema of Vega-Lite, which it does not where users wait for a report."""
+    from tomserve.reporting.html import svg
+
+    monkeypatch.setattr(svg, "VALIDATED", True)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from tomserve.reporting.html.build import report, write_report
 from tomserve.reporting.html.standing import standing
 from tomserve.reporting.terminal import inert
 
+pytestmark = pytest.mark.usefixtures("checked_charts")
+
 
 @pytest.fixture
 def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

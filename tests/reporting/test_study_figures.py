@@ -12,10 +12,13 @@ from tests.conftest import make_item
 from tests.helpers.reports import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import sources as sources_module
+from tomserve.reporting.html import svg
 from tomserve.reporting.html.build import report, write_report
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.sources import ResponseFile
 from tomserve.studies import Analysis, Study, compute
+
+pytestmark = pytest.mark.usefixtures("checked_charts")
 
 STUDY = """
 import polars as pl
@@ -213,3 +216,19 @@ def test_drawing_is_imported_for_reports_only() -> None:
         "assert not {'altair', 'vl_convert', 'jinja2'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_charts_are_checked_in_tests_and_quickly_made_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    import altair as alt
+    from altair.utils import schemapi
+
+    def wrong() -> alt.Chart:
+        return alt.Chart(alt.Data(values=[])).mark_point(size="large").encode(x=alt.X("a", type="ordinal"))
+
+    with svg.quickly(), pytest.raises(Exception, match="large"):
+        wrong()
+    monkeypatch.setattr(svg, "VALIDATED", False)
+    with svg.quickly():
+        wrong()
+        assert not schemapi.DEBUG_MODE
+    assert schemapi.DEBUG_MODE, "what else a program draws is checked as ever"

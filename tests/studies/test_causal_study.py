@@ -27,6 +27,8 @@ from tomserve.reporting.latex import render
 from tomserve.stats.selected import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
+pytestmark = pytest.mark.usefixtures("checked_charts")
+
 Tables = Mapping[str, pl.DataFrame]
 
 

@@ -25,6 +25,8 @@ from tomserve.runs.measured import MeasuredRun
 from tomserve.stats.following import AFTERWARDS, FILLER, FOLLOWS, KEPT, LAST, PARTLY, SWAPPED, UNDECIDED
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Study, load_study
 
+pytestmark = pytest.mark.usefixtures("checked_charts")
+
 Tables = Mapping[str, pl.DataFrame]
 TOLD = Answerer(steered=0.6, admits=0.1)
 EDITED, HINTED, PREDICTED = (

@@ -26,6 +26,8 @@ from tomserve.stats.functional import weighted
 from tomserve.studies import BAD, GOOD, OPEN, Analysis, Card, Context, compute
 from tomserve.studies.combining import combined
 
+pytestmark = pytest.mark.usefixtures("checked_charts")
+
 FACTS = Path("/work/shared/facts/published_functional")
 
 

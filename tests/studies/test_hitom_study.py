@@ -17,6 +17,8 @@ from tomserve.scoring.table import table
 from tomserve.stats.clustered import new_units_share
 from tomserve.studies import Context, Figure, Verdict, analyze, baselines, default_study, load_study
 
+pytestmark = pytest.mark.usefixtures("checked_charts")
+
 # story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
 STORIES: dict[str, tuple[int, bool, str, str]] = {
     "s1": (1, False, "110", "111"),

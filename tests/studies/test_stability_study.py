@@ -24,6 +24,8 @@ from tomserve.stability import KINDS, Kind, variant, variants
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.showing import BAD, GOOD, OPEN
 
+pytestmark = pytest.mark.usefixtures("checked_charts")
+
 Answer = Callable[[Item, Item], str | None]
 """An answerer: given an item and its original, one of the item's choices, or None for a reply that cannot be read."""
 

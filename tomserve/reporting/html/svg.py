@@ -6,18 +6,24 @@ page's stylesheet replaces them by the colours of its scheme. Descriptions of ma
 
 from __future__ import annotations
 
+import contextlib
 import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import altair as alt
 import vl_convert
+from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 INK, MUTED, GRID = "#1c2430", "#5b6675", "#d9dee5"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#785ef0")
 """Okabe and Ito's colours, told apart by the colour-blind; shapes say the same once more."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+
+VALIDATED = False
+"""Whether altair checks what charts are made of against the schema of Vega-Lite, which takes as long as to draw them.
+Nothing that a run holds decides what a chart is made of, so that the tests check it for all of them."""
 
 _SVG = "http://www.w3.org/2000/svg"
 _ELEMENTS = frozenset(("svg", "g", "path", "rect", "line", "text", "defs", "clipPath", "linearGradient", "stop"))
@@ -43,12 +49,19 @@ CONFIG: dict[str, Any] = {
 }
 
 
+def quickly() -> contextlib.AbstractContextManager[None]:
+    """Make charts without altair's checks inside this context (see VALIDATED); elsewhere it checks as ever."""
+    return debug_mode(VALIDATED)
+
+
 def draw(chart: alt.TopLevelMixin, label: str, prefix: str) -> Markup:
     """The chart as an <svg role="img"> with that text alternative.
 
     prefix: begins the ids of its parts, so that they are unique in a page; the name of the figure and a number will do.
     """
-    text = vl_convert.vegalite_to_svg(chart.to_dict(), config=CONFIG, allowed_base_urls=[])
+    with quickly():
+        specification = chart.to_dict(validate=VALIDATED)
+    text = vl_convert.vegalite_to_svg(specification, config=CONFIG, allowed_base_urls=[])
     root = _kept(ElementTree.fromstring(text))
     assert root is not None
     _rename(root, prefix)
