@@ -81,7 +81,7 @@ class Reader:
         self.runs, self.venv = self.folder / "runs", self.folder / "venv"
         self._environment()
         self._files()
-        others = ("MAKE", "MFLAGS", "TOMSERVE_", "OPENAI_API_KEY")  # of whoever runs the tests
+        others = ("MAKE", "MFLAGS", "ARGS", "TOMSERVE_", "OPENAI_API_KEY")  # of whoever runs the tests
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(others)}
         self.env |= {"TOMSERVE_RUNS": str(self.runs), "PYTHONPATH": os.pathsep.join([str(ROOT), *_more_paths()])}
         self.env["PATH"] = f"{self.venv / 'bin'}:{self.env['PATH']}"

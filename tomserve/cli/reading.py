@@ -1,4 +1,7 @@
-"""The options --reader of `tomserve score`: a model reads what the rules cannot."""
+"""The options --reader of `tomserve score`: a model reads what the rules cannot.
+
+What asks a model is imported where one is asked, since every command that reads scores comes by here.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tomserve import benchmarks
-from tomserve.cli import signals
 from tomserve.cli.options import console
 from tomserve.errors import ConfigError
-from tomserve.reporting.progress import Screen
-from tomserve.runs import reader, reading
 from tomserve.scoring.choices import Place
-from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.serving.waiting import Waiting
+
+if TYPE_CHECKING:
+    from tomserve.runs.reader import Reader
+    from tomserve.runs.reading import Outcome
+    from tomserve.scoring.sources import ItemFile, ResponseFile
 
 NONE = "none"
 """What --reader is given to go back to the rules alone."""
@@ -35,9 +39,12 @@ class Wishes:
     sample: int | None = None
     own: bool = False
 
-    def found(self) -> reader.Reader | None:
+    def found(self) -> Reader | None:
         """The reader; None where none is wanted. Raises ConfigError for options that belong to --reader."""
         if self.given is not None and self.given != NONE:
+            from tomserve.runs import reader
+            from tomserve.serving.waiting import Waiting
+
             return reader.find(self.given, self.model, Waiting(note=lambda text: print(text, file=sys.stderr)))
         if self.model is not None or self.sample is not None or self.own:
             raise ConfigError(
@@ -48,7 +55,9 @@ class Wishes:
     @property
     def size(self) -> int:
         """How many replies the sample has at most."""
-        return reading.SAMPLE if self.sample is None else self.sample
+        from tomserve.runs.reading import SAMPLE
+
+        return SAMPLE if self.sample is None else self.sample
 
     @property
     def none(self) -> bool:
@@ -60,22 +69,30 @@ NOTHING = Wishes()
 """Nobody said anything of a reader."""
 
 
-def of_run(folder: Path, found: reader.Reader, wishes: Wishes) -> int:
+def of_run(folder: Path, found: Reader, wishes: Wishes) -> int:
     """Have the reader read what the rules cannot read of a run, and say what came of it. Returns 1 where it did not
     reply about some of it, else 0."""
+    from tomserve.cli import signals
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs import reading
+
     drive, screen = signals.heard, Screen(console())
     outcome = reading.read_run(folder, found, sample=wishes.size, own=wishes.own, listener=screen, drive=drive)
     return _told(outcome)
 
 
-def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: reader.Reader, wishes: Wishes) -> int:
+def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wishes: Wishes) -> int:
     """The same for the replies of another tool. out: the table that is made of them; the choices are kept beside it."""
+    from tomserve.cli import signals
+    from tomserve.reporting.progress import Screen
+    from tomserve.runs import reader, reading
+
     survey = reader.Survey(*files, benchmarks.scoring, wishes.size)
     job = reading.Job(found, survey, Place.beside(out), Screen(console()), own=wishes.own)
     return _told(reading.read_replies(job, signals.heard))
 
 
-def _told(outcome: reading.Outcome) -> int:
+def _told(outcome: Outcome) -> int:
     for line in outcome.lines():
         print(line)
     return int(bool(outcome.failures))
@@ -83,6 +100,8 @@ def _told(outcome: reading.Outcome) -> int:
 
 def forget(places: Sequence[Place]) -> None:
     """Go back to the rules alone."""
+    from tomserve.runs import reading
+
     for place in places:
         if reading.forget(place):
             print(f"reader: not used any more; its choices stay in {place.journal}")

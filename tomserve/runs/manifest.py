@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 import pydantic
@@ -21,10 +21,12 @@ from tomserve.content.places import run_name
 from tomserve.content.wording import explain, first_error, place_of
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.prompting.strategy import Strategy
 from tomserve.runs.manifest_parts import AskedStrategy, NoiseRecord, Part, TableRecord, VariantsRecord
 from tomserve.scoring.tablefile import MEASURED
-from tomserve.serving.target import Target
+
+if TYPE_CHECKING:  # not imported where a run is only read, because both bring a library of their own
+    from tomserve.prompting.strategy import Strategy
+    from tomserve.serving.target import Target
 
 WAY_OUT = "restore the file, or use --run NEW"
 """What a user can do about a manifest that is broken."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict
 
-from tomserve.prompting.strategy import Strategy
+if TYPE_CHECKING:
+    from tomserve.prompting.strategy import Strategy
 
 
 class Part(BaseModel):
