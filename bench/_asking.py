@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import get
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.observe import Silent
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Reply
+from tomserve.engine.transport import Reply
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
@@ -24,7 +25,7 @@ from tomserve.status import ANSWERS
 TRACE_EVERY = 0.5
 
 
-class Counting(AiohttpTransport):
+class Counting(HttptoolsTransport):
     """The real transport, which also counts requests in flight and their outcomes."""
 
     def __init__(self) -> None:

@@ -35,9 +35,9 @@ Bodies = list[bytes]
 
 async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observer: Any = None) -> None:
     """Send the items through tomserve's engine, as an evaluation does."""
+    from tomserve.engine.httptools_transport import HttptoolsTransport
     from tomserve.engine.request import Identity, Request, Sampling
     from tomserve.engine.runner import Runner
-    from tomserve.engine.transport import AiohttpTransport
     from tomserve.prompting.strategy import Strategy
     from tomserve.runs.journal import Journal
 
@@ -48,7 +48,7 @@ async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observe
         )
         for item in items
     )
-    transport = AiohttpTransport()
+    transport = HttptoolsTransport()
     with Journal(folder / "responses.jsonl") as journal:
         runner = Runner([url], transport, journal, concurrency=in_flight)
         runner.observer = observer or runner.observer
@@ -59,9 +59,9 @@ async def ours(url: str, items: list[Any], in_flight: int, folder: Path, observe
 
 async def with_turns(url: str, items: list[Any], in_flight: int, folder: Path) -> None:
     """Send the items through tomserve's engine by a strategy of two turns, each as long as that of `ours`."""
+    from tomserve.engine.httptools_transport import HttptoolsTransport
     from tomserve.engine.request import Request, Sampling
     from tomserve.engine.runner import Runner
-    from tomserve.engine.transport import AiohttpTransport
     from tomserve.runs.journal import Journal
     from tomserve.runs.talking import Talks
 
@@ -69,7 +69,7 @@ async def with_turns(url: str, items: list[Any], in_flight: int, folder: Path) -
     build = functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling())
     talks = Talks(build)
     requests = (request for item in items for request in talks.begin(strategy, item))
-    transport = AiohttpTransport()
+    transport = HttptoolsTransport()
     with Journal(folder / "responses.jsonl") as journal:
         await Runner([url], transport, journal, concurrency=in_flight, follower=talks).run(requests)
         assert (len(journal.closed), len(journal.final)) == (len(items), 2 * len(items)), journal.failed
@@ -299,6 +299,13 @@ def peak() -> float:
     return int(found.split()[1]) / 1024
 
 
+def _ours(work: Any) -> None:
+    """Run a client of ours in the loop that the command line takes."""
+    from tomserve.engine import loop
+
+    loop.run(work)
+
+
 def measure(name: str, url: str, bodies: Path, count: int, in_flight: int) -> dict[str, float]:
     """Run one client as the module describes; returns seconds of CPU, wall time and start-up, and peak memory in MB."""
     before = time.process_time()
@@ -318,7 +325,7 @@ def measure(name: str, url: str, bodies: Path, count: int, in_flight: int) -> di
             wall, cpu = time.perf_counter(), time.process_time()
             result = CLIENTS[name](url, material[:size], in_flight, Path(scratch))
             if asyncio.iscoroutine(result):
-                asyncio.run(result)
+                (_ours if name in OURS else asyncio.run)(result)
             runs.append((time.process_time() - cpu, time.perf_counter() - wall))
             if len(runs) == 1:
                 started = time.process_time() - reading

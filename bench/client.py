@@ -10,7 +10,7 @@ short: CPU of the whole client, threads included, without start-up, which has a 
 
 Each run is a process of its own; a round runs every client once, every second round backwards. Ratios are to "bare"
 (aiohttp + orjson + one append a row) of the same round. Figures are medians over rounds, with lowest and highest.
-Slow clients (httpx, openai, Inspect) send --slow-count requests. Aims: ours at most 1.6 times bare at both levels, and
+Slow clients (httpx, openai, Inspect) send --slow-count requests. Aims: ours at most 0.8 times bare at both levels, and
 a request of a conversation of two turns (ours+turns) at most 1.1 times one of a single turn, in the same rounds.
 """
 

@@ -29,9 +29,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tomserve.engine import loop
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Reply, Transport
+from tomserve.engine.transport import Reply, Transport
 from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal
 
@@ -82,7 +84,7 @@ def peak() -> int:
 
 async def fill(path: Path, count: int, url: str, in_flight: int | None) -> Found:
     """Run the requests in this process; returns how many rows that added, the peak memory and the seconds."""
-    transport: Transport = Instant() if url == NOWHERE else AiohttpTransport()
+    transport: Transport = Instant() if url == NOWHERE else HttptoolsTransport()
     began = time.perf_counter()
     with Journal(path) as journal:
         before = len(journal.final)
@@ -158,7 +160,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.child:
         path, count, url = chosen.child
-        print(json.dumps(asyncio.run(fill(Path(path), int(count), url, chosen.in_flight or None))))
+        print(json.dumps(loop.run(fill(Path(path), int(count), url, chosen.in_flight or None))))
         return 0
     if min(chosen.counts) <= FLOOR:
         parser.error(f"--counts must be above {FLOOR}")

@@ -40,10 +40,11 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.benchmarks import get
+from tomserve.engine import loop
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.observe import Silent, Status
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport
 from tomserve.errors import TomserveError
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
@@ -110,7 +111,7 @@ def requests(model: str, tag: str, max_tokens: int, part: int, parts: int) -> It
 
 async def ask(job: dict[str, Any], urls: list[str], part: int, parts: int, scratch: Path) -> Run:
     """Ask the servers by one runner; returns the figures of the job's `seconds` that follow its `settle` seconds."""
-    watch, stop, transport = Watch(), asyncio.Event(), AiohttpTransport()
+    watch, stop, transport = Watch(), asyncio.Event(), HttptoolsTransport()
     asked = requests(job["model"], job["tag"], job["max_tokens"], part, parts)
     asked = itertools.chain([next(asked)], asked)  # the dataset is read before the clock starts
     fixed = job["concurrency"] and job["concurrency"] * len(urls)
@@ -264,7 +265,7 @@ def main() -> int:
     parser.add_argument("--one", metavar="JOB", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        print(json.dumps(asyncio.run(client(json.loads(chosen.one)))))
+        print(json.dumps(loop.run(client(json.loads(chosen.one)))))
         return 0
     if chosen.vllm and chosen.slow:
         parser.error("--slow is for simulated servers")

@@ -19,7 +19,6 @@ worth little where the spread is wide, as on a busy machine. Exits with 1 where 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import json
 import os
@@ -36,9 +35,11 @@ from typing import Any
 import orjson
 
 from tomserve.benchmarks import get
+from tomserve.engine import loop
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Reply
+from tomserve.engine.transport import Reply
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
@@ -75,7 +76,7 @@ def requests(model: str, count: int, max_tokens: int) -> Iterator[Request]:
         yield request._replace(body=orjson.dumps(body))
 
 
-class TimedTransport(AiohttpTransport):
+class TimedTransport(HttptoolsTransport):
     """The real transport, which also records when the first request was sent and the last reply came."""
 
     first = last = 0.0
@@ -220,7 +221,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.ask:
         url, model = chosen.ask
-        print(json.dumps(asyncio.run(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
+        print(json.dumps(loop.run(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
     preset, folder, port = Preset.load("reference"), reference.folder(), free_port()
     extra = ["--stream-interval", str(chosen.stream_interval)]

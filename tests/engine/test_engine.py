@@ -15,10 +15,11 @@ from tenacity import wait_none
 
 from tests.conftest import Endpoint, completion
 from tests.helpers.asking import FAST, SCHEMA, ask, page, request, row, rows
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import AHEAD, Identity, Request, Sampling
 from tomserve.engine.retry import Pause, RetryPolicy
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Reply, Timeouts, read_reply
+from tomserve.engine.transport import Reply, Timeouts, read_reply
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, ServerError, ServerLostError
 from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
@@ -189,7 +190,7 @@ def test_a_machine_that_swallows_connections_is_lost_too(journal: Journal) -> No
         gone = Endpoint(port=full.getsockname()[1])
 
         async def go() -> bool:
-            transport = AiohttpTransport(None, Timeouts(connect=0.3, total=5))
+            transport = HttptoolsTransport(None, Timeouts(connect=0.3, total=5))
             runner = Runner([gone.url], transport, journal, concurrency=2, policy=FAST)
             try:
                 return await runner.run([request(0), request(1)])
@@ -205,7 +206,7 @@ def test_a_machine_that_swallows_connections_is_lost_too(journal: Journal) -> No
 
 def test_a_dead_replica_costs_no_item(endpoint: Endpoint, journal: Journal) -> None:
     async def go() -> bool:
-        transport = AiohttpTransport()
+        transport = HttptoolsTransport()
         urls = [endpoint.url, "http://127.0.0.1:1/v1"]
         runner = Runner(urls, transport, journal, concurrency=8, policy=RetryPolicy(attempts=2))
         try:
@@ -252,7 +253,7 @@ def test_the_first_stop_drains_what_is_in_flight(endpoint: Endpoint, journal: Jo
 
     async def go() -> bool:
         stop = asyncio.Event()
-        transport = AiohttpTransport()
+        transport = HttptoolsTransport()
         runner = Runner([endpoint.url], transport, journal, concurrency=3, stop=stop)
         asyncio.get_running_loop().call_later(0.3, stop.set)
         try:
@@ -267,7 +268,7 @@ def test_the_first_stop_drains_what_is_in_flight(endpoint: Endpoint, journal: Jo
 
 def test_a_key_is_masked_before_an_error_is_cut(endpoint: Endpoint) -> None:
     async def go() -> Reply:
-        transport = AiohttpTransport("sk-" + "s" * 40)
+        transport = HttptoolsTransport("sk-" + "s" * 40)
         try:
             return await transport.send(endpoint.url, b'{"model": "m", "response_format": 1, "messages": []}')
         finally:
@@ -280,7 +281,7 @@ def test_a_key_is_masked_before_an_error_is_cut(endpoint: Endpoint) -> None:
 
 def test_key_never_reaches_an_error(endpoint: Endpoint) -> None:
     async def go() -> Reply:
-        transport = AiohttpTransport("sk-secret")
+        transport = HttptoolsTransport("sk-secret")
         try:
             return await transport.send(endpoint.url, b'{"model": "m", "response_format": 1, "messages": []}')
         finally:

@@ -1,4 +1,4 @@
-"""A hostile server, with both transports: every item ends with the right status, and the healthy rest is not lost."""
+"""A hostile server, with every transport: every item ends with the right status, and the healthy rest is not lost."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,20 @@ from tenacity import wait_none
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.asking import page, request, rows
 from tomserve.engine import runner as runner_module
+from tomserve.engine.aiohttp_transport import AiohttpTransport
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.openai_transport import OpenAITransport
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import MAX_BODY, AiohttpTransport, Timeouts, retry_after
+from tomserve.engine.transport import MAX_BODY, Timeouts, retry_after
 from tomserve.errors import ServerError, ServerLostError
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal
 
 FAST = RetryPolicy(attempts=2, wait=wait_none(), lost_after=5.0)
-TRANSPORTS = {"aiohttp": AiohttpTransport, "openai": OpenAITransport}
+TRANSPORTS = {"httptools": HttptoolsTransport, "aiohttp": AiohttpTransport, "openai": OpenAITransport}
+OURS = ("httptools", "aiohttp")
+"""Those whose connections are in our hands."""
 
 
 @pytest.fixture
@@ -38,6 +42,11 @@ def journal(tmp_path: Path):
 
 @pytest.fixture(params=list(TRANSPORTS))
 def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=OURS)
+def ours(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
@@ -205,11 +214,11 @@ def test_retry_after_is_waited_for(transport: str, endpoint: Endpoint, journal: 
     assert times[1] - times[0] >= 0.69
 
 
-def test_a_server_that_speaks_no_tls_is_lost(endpoint: Endpoint, journal: Journal) -> None:
+def test_a_server_that_speaks_no_tls_is_lost(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     """TLS asked of a plain server: never an answer, so the run ends, with the reason."""
     policy = RetryPolicy(attempts=2, wait=wait_none(), lost_after=0.3)
     with pytest.raises(ServerLostError, match=r"last error: https://127.*(SSL|ssl)"):
-        ask("aiohttp", [endpoint.url.replace("http:", "https:")], journal, [request(0), request(1)], policy=policy)
+        ask(ours, [endpoint.url.replace("http:", "https:")], journal, [request(0), request(1)], policy=policy)
 
 
 def test_an_endpoint_where_nobody_listens_is_lost(transport: str, journal: Journal) -> None:
@@ -236,30 +245,30 @@ def test_the_same_refusal_of_the_first_questions_is_one_error(
     assert len(rows(journal)) == 20, "nothing of it was final"
 
 
-def test_few_questions_all_refused_and_one_question_refused(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_few_questions_all_refused_and_one_question_refused(ours: str, endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.script = lambda body, n: page(400, '{"error": {"message": "no"}}')
     with Journal(tmp_path / "three.jsonl") as journal:
         with pytest.raises(ServerError, match="the first 3 questions"):
-            ask("aiohttp", [endpoint.url], journal, [request(n) for n in range(3)])
+            ask(ours, [endpoint.url], journal, [request(n) for n in range(3)])
         assert rows(journal) == []
     with Journal(tmp_path / "one.jsonl") as journal:
-        assert ask("aiohttp", [endpoint.url], journal, [request(0)])
+        assert ask(ours, [endpoint.url], journal, [request(0)])
         assert [row["status"] for row in rows(journal)] == ["http_400"]
 
 
-def test_different_refusals_are_rows(endpoint: Endpoint, journal: Journal) -> None:
+def test_different_refusals_are_rows(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     words = ("too long", "no such field", "bad schema")
     endpoint.script = lambda body, n: page(400, orjson.dumps({"error": {"message": words[n % 3]}}).decode())
-    assert ask("aiohttp", [endpoint.url], journal, [request(n) for n in range(20)])
+    assert ask(ours, [endpoint.url], journal, [request(n) for n in range(20)])
     assert [row["status"] for row in rows(journal)] == ["http_400"] * 20
 
 
-def test_refusals_held_back_are_kept_when_the_run_is_stopped(endpoint: Endpoint, journal: Journal) -> None:
+def test_refusals_held_back_are_kept_when_the_run_is_stopped(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     endpoint.script = lambda body, n: page(400, '{"error": {"message": "no"}}')
 
     async def go() -> bool:
         stop = asyncio.Event()
-        client = AiohttpTransport()
+        client = TRANSPORTS[ours]()
 
         def slowly():
             for n in range(5):
@@ -276,7 +285,9 @@ def test_refusals_held_back_are_kept_when_the_run_is_stopped(endpoint: Endpoint,
     assert len(rows(journal)) == len(endpoint.requests) > 1
 
 
-def test_a_server_that_only_fails_ends_the_run_with_a_diagnosis(endpoint: Endpoint, journal: Journal) -> None:
+def test_a_server_that_only_fails_ends_the_run_with_a_diagnosis(
+    ours: str, endpoint: Endpoint, journal: Journal
+) -> None:
     """Not thousands of error rows: they would all have to be asked again."""
     endpoint.script = lambda body, n: page(503, '{"error": {"message": "overloaded"}}') if n > 20 else None
     policy = RetryPolicy(attempts=3, wait=wait_none(), lost_after=0.5)
@@ -284,21 +295,21 @@ def test_a_server_that_only_fails_ends_the_run_with_a_diagnosis(endpoint: Endpoi
         r"no answer for \d+ s \(since \d\d:\d\d:\d\d UTC\), \d+ questions in a row failed; last error: http.*overloaded"
     )
     with pytest.raises(ServerLostError, match=reason) as error:
-        ask("aiohttp", [endpoint.url], journal, (request(n) for n in range(500)), policy=policy, concurrency=16)
+        ask(ours, [endpoint.url], journal, (request(n) for n in range(500)), policy=policy, concurrency=16)
     assert error.value.exit_code == 3
     statuses = [row["status"] for row in rows(journal)]
     assert statuses.count("ok") == 20
     assert len(statuses) < 40
     endpoint.script = lambda body, n: None
-    assert ask("aiohttp", [endpoint.url], journal, (request(n) for n in range(500)))
+    assert ask(ours, [endpoint.url], journal, (request(n) for n in range(500)))
     assert len({row["item"] for row in rows(journal) if row["status"] == "ok"}) == 500
 
 
-def test_an_outage_that_passes_costs_no_item(endpoint: Endpoint, journal: Journal) -> None:
+def test_an_outage_that_passes_costs_no_item(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     began = time.monotonic()
     endpoint.script = lambda body, n: page(503) if n > 10 and time.monotonic() - began < 1.5 else None
     policy = RetryPolicy(attempts=2, wait=runner_wait(), lost_after=20)
-    assert ask("aiohttp", [endpoint.url], journal, (request(n) for n in range(200)), policy=policy, concurrency=16)
+    assert ask(ours, [endpoint.url], journal, (request(n) for n in range(200)), policy=policy, concurrency=16)
     statuses = [row["status"] for row in rows(journal)]
     assert statuses.count("ok") >= 200 - 8, "only those given up before the outage was suspected"
 
@@ -309,7 +320,7 @@ def runner_wait():
     return wait_fixed(0.05)
 
 
-def test_an_error_storm_does_not_pin_the_event_loop(endpoint: Endpoint, journal: Journal) -> None:
+def test_an_error_storm_does_not_pin_the_event_loop(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     """10,000 garbled answers in a row after one good one; a heartbeat in the same loop must go on."""
     endpoint.script = lambda body, n: (
         None if n == 1 else page(400, orjson.dumps({"error": {"message": "no " + "x" * (n % 7 + 1)}}).decode())
@@ -325,7 +336,7 @@ def test_an_error_storm_does_not_pin_the_event_loop(endpoint: Endpoint, journal:
 
     async def go() -> bool:
         beat = asyncio.create_task(heartbeat())
-        client = AiohttpTransport()
+        client = TRANSPORTS[ours]()
         try:
             return await Runner([endpoint.url], client, journal, concurrency=64).run(request(n) for n in range(10_000))
         finally:
@@ -337,25 +348,25 @@ def test_an_error_storm_does_not_pin_the_event_loop(endpoint: Endpoint, journal:
     assert max(late) < 5, "seconds between two beats"
 
 
-def test_the_healthy_rest_is_not_slowed_by_a_silent_item(journal: Journal) -> None:
+def test_the_healthy_rest_is_not_slowed_by_a_silent_item(ours: str, journal: Journal) -> None:
     """One question hangs for the whole time limit; every other is answered before it ends."""
     server = Raw(lambda c, b: time.sleep(2.5))
-    assert ask("aiohttp", [server.url], journal, [request(0, "bad"), *(request(n) for n in range(1, 200))])
+    assert ask(ours, [server.url], journal, [request(0, "bad"), *(request(n) for n in range(1, 200))])
     server.socket.close()
     order = [row["item"] for row in rows(journal)]
     assert order[-1] == "i0"
     assert len(order) == 200
 
 
-def test_another_model_is_seen_but_no_error(endpoint: Endpoint, journal: Journal) -> None:
+def test_another_model_is_seen_but_no_error(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     endpoint.script = lambda body, n: web.json_response(completion('{"answer":"tea"}', "another"))
-    assert ask("aiohttp", [endpoint.url], journal, [request(0)])
+    assert ask(ours, [endpoint.url], journal, [request(0)])
     assert rows(journal)[0]["status"] == "ok"
     assert rows(journal)[0]["served_model"] == "another"
 
 
 def test_a_replica_that_comes_back_is_used_again(
-    endpoint: Endpoint, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    ours: str, endpoint: Endpoint, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_module, "PROBE_EVERY", 0.05)
     endpoint.delay = 0.02
@@ -387,19 +398,19 @@ def test_a_replica_that_comes_back_is_used_again(
     threading.Thread(target=start, daemon=True).start()
     urls = [endpoint.url, f"http://127.0.0.1:{port}/v1"]
     policy = RetryPolicy(attempts=2, lost_after=20)
-    assert ask("aiohttp", urls, journal, (request(n) for n in range(400)), policy=policy, concurrency=8)
+    assert ask(ours, urls, journal, (request(n) for n in range(400)), policy=policy, concurrency=8)
     late[0].socket.close()
     by_endpoint = {row["endpoint"] for row in rows(journal)}
     assert by_endpoint == set(urls)
     assert {row["status"] for row in rows(journal)} == {"ok"}
 
 
-def test_hedging_is_an_option_and_makes_one_row(endpoint: Endpoint, journal: Journal) -> None:
+def test_hedging_is_an_option_and_makes_one_row(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     slow = Raw(lambda c, b: (time.sleep(1.5), c.sendall(http(GOOD))))
     urls = [slow.url, endpoint.url]  # the first of equals is asked first
     began = time.monotonic()
     timeouts = Timeouts(connect=2, stall=5, total=5)
-    assert ask("aiohttp", urls, journal, [request(0, "bad")], hedge=0.1, concurrency=1, timeouts=timeouts)
+    assert ask(ours, urls, journal, [request(0, "bad")], hedge=0.1, concurrency=1, timeouts=timeouts)
     slow.socket.close()
     assert [(row["item"], row["endpoint"]) for row in rows(journal)] == [("i0", endpoint.url)]
     assert time.monotonic() - began < 1.4
@@ -425,16 +436,20 @@ def test_the_command_takes_both_transports(endpoint: Endpoint, cli, tmp_path: Pa
     assert "unknown transport 'requests'" in bad.err
 
 
-def test_items_that_always_fail_end_as_rows_once_a_probe_is_answered(endpoint: Endpoint, journal: Journal) -> None:
+def test_items_that_always_fail_end_as_rows_once_a_probe_is_answered(
+    ours: str, endpoint: Endpoint, journal: Journal
+) -> None:
     """More bad items than an outage needs, and nothing else left: they must not keep the run from ever ending."""
     bad = lambda body, n: page(500) if body["messages"][0]["content"] != "hi" else None  # noqa: E731
     endpoint.script = bad
     policy = RetryPolicy(attempts=3, wait=runner_wait(), lost_after=5.0)
-    assert ask("aiohttp", [endpoint.url], journal, [request(n) for n in range(12)], policy=policy, probe=PROBE)
+    assert ask(ours, [endpoint.url], journal, [request(n) for n in range(12)], policy=policy, probe=PROBE)
     assert [row["status"] for row in rows(journal)] == ["http_500"] * 12
 
 
-def test_a_slow_server_is_not_lost_because_some_items_fail(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server_is_not_lost_because_some_items_fail(
+    ours: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eight items are dropped at once, the healthy rest takes longer than the bound for an outage."""
     monkeypatch.setattr(runner_module, "PROBE_EVERY", 0.1)
     server = Raw(lambda c, b: reset(c))
@@ -452,13 +467,13 @@ def test_a_slow_server_is_not_lost_because_some_items_fail(journal: Journal, mon
     policy = RetryPolicy(attempts=3, wait=runner_wait(), lost_after=0.8)
     asked = [*(request(n, f"bad {n}") for n in range(8)), *(request(n) for n in range(8, 24))]
     timeouts = Timeouts(connect=2, stall=5, total=5)
-    assert ask("aiohttp", [server.url], journal, asked, policy=policy, concurrency=24, timeouts=timeouts, probe=PROBE)
+    assert ask(ours, [server.url], journal, asked, policy=policy, concurrency=24, timeouts=timeouts, probe=PROBE)
     server.socket.close()
     statuses = [row["status"] for row in rows(journal)]
     assert statuses.count("ok") == 16
 
 
-def test_a_replica_that_fails_does_not_attract_the_work(endpoint: Endpoint, journal: Journal) -> None:
+def test_a_replica_that_fails_does_not_attract_the_work(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     """One refuses everything at once, with 404 or 500; the other is slower and does all the work."""
     endpoint.delay = 0.02
     for status in (404, 500):
@@ -466,7 +481,7 @@ def test_a_replica_that_fails_does_not_attract_the_work(endpoint: Endpoint, jour
         broken._serve = lambda c, status=status: always(c, status)  # type: ignore[method-assign]
         asked = [request(status * 1000 + n) for n in range(60)]
         policy = RetryPolicy(attempts=4, wait=wait_none(), lost_after=20)
-        assert ask("aiohttp", [broken.url, endpoint.url], journal, asked, policy=policy, concurrency=8)
+        assert ask(ours, [broken.url, endpoint.url], journal, asked, policy=policy, concurrency=8)
         broken.socket.close()
     found = rows(journal)
     assert {row["status"] for row in found} == {"ok"}
@@ -490,8 +505,8 @@ def test_a_retry_after_of_zero_is_not_taken_literally() -> None:
     assert policy.seconds(Reply("http_503", retry_after=9999.0), 1) == 120
 
 
-def test_refusals_that_differ_in_numbers_only_are_the_same(endpoint: Endpoint, journal: Journal) -> None:
+def test_refusals_that_differ_in_numbers_only_are_the_same(ours: str, endpoint: Endpoint, journal: Journal) -> None:
     endpoint.script = lambda body, n: page(400, f'{{"error": {{"message": "you requested {1000 + n} tokens"}}}}')
     with pytest.raises(ServerError, match="the first 8 questions were all refused"):
-        ask("aiohttp", [endpoint.url], journal, (request(n) for n in range(40)))
+        ask(ours, [endpoint.url], journal, (request(n) for n in range(40)))
     assert rows(journal) == []

@@ -10,10 +10,11 @@ from aiohttp import web
 from tenacity import wait_none
 
 from tests.conftest import Endpoint
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Timeouts
+from tomserve.engine.transport import Timeouts
 from tomserve.prompting.turn import Turn
 from tomserve.runs.journal import Journal, read_rows
 
@@ -41,7 +42,7 @@ def ask(
     """Run requests through a real transport; True when all was asked."""
 
     async def go() -> bool:
-        transport = AiohttpTransport(endpoint.key, Timeouts(total=timeout, stall=timeout))
+        transport = HttptoolsTransport(endpoint.key, Timeouts(total=timeout, stall=timeout))
         urls = options.pop("endpoints", [endpoint.url])
         runner = Runner(urls, transport, journal, concurrency=concurrency, policy=policy, **options)
         try:

@@ -16,9 +16,11 @@ from aiohttp import web
 from tests.conftest import ROOT, Endpoint, completion, make_item
 from tests.helpers.asking import ask, request, rows
 from tomserve import status
+from tomserve.engine.aiohttp_transport import AiohttpTransport
+from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.openai_transport import OpenAITransport
 from tomserve.engine.retry import RetryPolicy
-from tomserve.engine.transport import AiohttpTransport, Reply, read_reply
+from tomserve.engine.transport import Reply, read_reply
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal
 from tomserve.runs.scores import load_scores
@@ -59,7 +61,7 @@ def edit(path: Path, change: Callable[[int, dict], None]) -> None:
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in found))
 
 
-@pytest.mark.parametrize("transport", ["aiohttp", "openai"])
+@pytest.mark.parametrize("transport", ["httptools", "aiohttp", "openai"])
 @pytest.mark.parametrize("code", [600, 999])
 def test_every_http_status_is_an_outcome_everywhere(
     endpoint: Endpoint, cli, items_file: Path, tmp_path: Path, code: int, transport: str
@@ -125,7 +127,7 @@ def test_no_status_line_makes_a_row_that_does_not_count(code: str, expected: set
 
     async def send() -> set[str]:
         found = set()
-        for transport in (AiohttpTransport(), OpenAITransport("k")):
+        for transport in (HttptoolsTransport(), AiohttpTransport(), OpenAITransport("k")):
             found.add((await transport.send(server.url, BODY)).status)
             await transport.close()
         return found

@@ -39,7 +39,7 @@ class AskOptions(TypedDict, total=False):
     revision
         The exact version of the model, for servers that do not report it.
     transport
-        "aiohttp", or "openai" to send requests by the openai package ["aiohttp"].
+        "httptools", "aiohttp", or "openai" to send requests by the openai package ["httptools"].
 
     These options say what is asked:
 
@@ -93,7 +93,7 @@ class AskOptions(TypedDict, total=False):
     base_url: str | Sequence[str] | None
     model: str | None
     revision: str | None
-    transport: Literal["aiohttp", "openai"]
+    transport: Literal["httptools", "aiohttp", "openai"]
     path: Place | None
     gold: str | None
     where: str | Sequence[str] | None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 
 from tomserve.api.asking import Place, answered
 from tomserve.api.run import Run
+from tomserve.engine import transports
 from tomserve.errors import ConfigError
 from tomserve.stats.functional import Formula, weighted
 
@@ -51,7 +52,7 @@ class FunctionalOptions(TypedDict, total=False):
         The server's address, or a list of addresses of servers with the same model [a server that runs on this machine,
         else a small one that is started for you].
     transport
-        "aiohttp", or "openai" to send requests by the openai package, for hosted models ["aiohttp"].
+        "httptools", "aiohttp", or "openai" to send requests by the openai package, for hosted models ["httptools"].
     weights
         The model's weights: a folder, a preset or "ORG/NAME" on the hub; "none" for no mechanism [those of a server
         that is started for this, else none].
@@ -83,7 +84,7 @@ class FunctionalOptions(TypedDict, total=False):
     """
 
     base_url: str | Sequence[str] | None
-    transport: Literal["aiohttp", "openai"]
+    transport: Literal["httptools", "aiohttp", "openai"]
     weights: Place | None
     benchmarks: Sequence[str] | None
     where: Sequence[str] | None
@@ -175,7 +176,7 @@ def _wish(model: str | None, given: Mapping[str, object]) -> Wish:
     asking = EvalOptions(
         model=model,
         base_urls=(urls,) if isinstance(urls, str) else tuple(cast("Sequence[str]", urls)),
-        transport=cast("str", given.get("transport", "aiohttp")),
+        transport=cast("str", given.get("transport", transports.DEFAULT)),
         where=tuple(cast("Sequence[str]", given.get("where", ()))),
         limit=cast("int", given.get("limit", LIMIT)),
         concurrency=cast("int | None", given.get("concurrency")),

@@ -20,6 +20,7 @@ from tomserve.cli.options import (
     WhereOption,
     console,
 )
+from tomserve.engine import transports
 from tomserve.errors import TomserveError
 
 if TYPE_CHECKING:
@@ -94,8 +95,10 @@ def evaluate_command(
     ] = None,
     transport: Annotated[
         str,
-        typer.Option(help="Library that sends requests: aiohttp, or openai (OpenAI's own, for hosted providers)."),
-    ] = "aiohttp",
+        typer.Option(
+            help="Library that sends requests: httptools, aiohttp, or openai (OpenAI's own, for hosted providers)."
+        ),
+    ] = transports.DEFAULT,
     hedge: Annotated[
         float | None,
         typer.Option(

@@ -11,6 +11,7 @@ from tomserve.cli import options as shared
 from tomserve.cli import signals
 from tomserve.cli.options import console
 from tomserve.cli.wishes import formula, several
+from tomserve.engine import transports
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,8 +53,10 @@ def functional(
     ] = None,
     transport: Annotated[
         str,
-        typer.Option(help="Library that sends requests: aiohttp, or openai (OpenAI's own, for hosted providers)."),
-    ] = "aiohttp",
+        typer.Option(
+            help="Library that sends requests: httptools, aiohttp, or openai (OpenAI's own, for hosted providers)."
+        ),
+    ] = transports.DEFAULT,
     weights: Annotated[
         list[str] | None,
         typer.Option(

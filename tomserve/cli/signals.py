@@ -10,6 +10,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from tomserve.engine import loop as event_loop
 from tomserve.errors import StoppedError
 from tomserve.runs.stopping import INTERRUPTED
 
@@ -44,7 +45,7 @@ def heard(evaluation: Asking) -> None:
     handlers = {number: signal.getsignal(number) for number in HEARD}
     caught: list[int] = []
     try:
-        asyncio.run(_ask(evaluation, caught))
+        event_loop.run(_ask(evaluation, caught))
     except StoppedError as error:
         raise StoppedError(str(error), 128 + caught[0]) from None
     finally:

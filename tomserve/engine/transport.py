@@ -1,24 +1,22 @@
 """The transport: sends the body of a request to an endpoint and returns the reply.
 
-Whatever a server does wrong is a status of the reply, never an exception. aiohttp and orjson are used because they
-take the least CPU time: a client that costs more than the server would be what limits the run (measured in bench/).
+Whatever a server does wrong is a status of the reply, never an exception. What a transport has to do is said by
+`Transport`; `tomserve.engine.httptools_transport`, `aiohttp_transport` and `openai_transport` do it. All of them have
+their replies read here, so that rows do not depend on which one was used.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
-import aiohttp
 import orjson
-import yarl
 
 from tomserve.engine.logprobs import prompt_tokens
-from tomserve.status import CONNECTION, FINAL, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, http
+from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, http
 
 MAX_BODY = 16 * 2**20
 """Bytes of a reply that are read at most: a larger one is no chat completion."""
@@ -95,132 +93,6 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
-
-
-class AiohttpTransport:
-    """Sends requests by aiohttp, over connections to OpenAI-compatible endpoints that stay open between requests.
-
-    api_key: sent as a bearer token in the header, and nowhere else. timeouts: in seconds (see Timeouts).
-    """
-
-    def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
-        timeouts = timeouts or Timeouts()
-        self._total = timeouts.total
-        self._due: dict[asyncio.Task[Any], float] = {}
-        self._overdue: set[asyncio.Task[Any]] = set()
-        self._sweeping: asyncio.TimerHandle | None = None
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
-        self._key = api_key
-        self._urls: dict[str, yarl.URL] = {}
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the runner limits how many requests are in flight
-            timeout=aiohttp.ClientTimeout(
-                total=None,  # `_sweep` ends what takes too long
-                sock_connect=timeouts.connect,
-                sock_read=timeouts.stall if timeouts.stall < timeouts.total else None,
-            ),
-            headers=headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-
-    async def send(self, endpoint: str, body: bytes) -> Reply:
-        """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        began = time.perf_counter()
-        task = self._watched(began)
-        try:
-            if (url := self._urls.get(endpoint)) is None:
-                url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
-            response = await self._session.post(url, data=body, allow_redirects=False)
-            try:
-                raw = await _bounded(response)
-            finally:
-                response.release()
-            reply = read_reply(response.status, raw) if raw is not None else Reply(MALFORMED, error="huge body")
-            if response.status != 200:
-                reply.retry_after = retry_after(response.headers.get("Retry-After"))
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}", reached=False)
-        except TimeoutError:
-            reply = Reply(TIMEOUT, error="no complete reply in time")
-        except (aiohttp.ClientError, OSError) as error:
-            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
-        except asyncio.CancelledError:
-            if task not in self._overdue or task.uncancel() > 0:
-                raise
-            reply = Reply(TIMEOUT, error="no complete reply in time")
-        finally:
-            del self._due[task]
-            self._overdue.discard(task)
-        without_key(reply, self._key)
-        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
-        return reply
-
-    def _watched(self, began: float) -> asyncio.Task[Any]:
-        """The current task, which `_sweep` will cancel when its time is over.
-
-        One timer for all requests takes less CPU time than one for each.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        self._due[task] = began + self._total
-        if self._sweeping is None:
-            self._sweep()
-        return task
-
-    def _sweep(self) -> None:
-        """Cancel the tasks that are overdue; `send` turns that into the status timeout."""
-        now = time.perf_counter()
-        for task, due in self._due.items():
-            if due > now:  # tasks stand in the order in which they began
-                break
-            if task not in self._overdue:
-                self._overdue.add(task)
-                task.cancel()
-        every = min(0.25, self._total / 20)
-        self._sweeping = asyncio.get_running_loop().call_later(every, self._sweep) if self._due else None
-
-    async def alive(self, endpoint: str) -> bool:
-        """Whether the endpoint answers a request for its models within two seconds."""
-        try:
-            async with self._session.get(f"{endpoint}/models", timeout=aiohttp.ClientTimeout(total=2)) as response:
-                return response.status < 500
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return False
-
-    async def metrics(self, endpoint: str) -> bytes | None:
-        """The page at ``/metrics`` beside ``/v1``, or None where it does not come within two seconds."""
-        try:
-            url = f"{endpoint.removesuffix('/v1')}/metrics"
-            timeout = aiohttp.ClientTimeout(total=2)
-            async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
-                return await _bounded(response) if response.status == 200 else None
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return None
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-        await self._session.close()
-        await asyncio.sleep(0)
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body of a response, or None where it is longer than MAX_BODY."""
-    announced = response.content_length
-    if announced is not None and announced <= MAX_BODY and "Content-Encoding" not in response.headers:
-        return await response.read()
-    if (announced or 0) > MAX_BODY:
-        return None
-    pieces, size = [], 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
-        if size > MAX_BODY:
-            return None
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def without_key(reply: Reply, key: str | None) -> None:

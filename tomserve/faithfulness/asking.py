@@ -5,11 +5,11 @@ Every reply is kept in a journal in the run's folder of work, so that the asking
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tomserve.engine import loop
 from tomserve.engine.answering import Answering
 from tomserve.engine.request import Identity, Request
 from tomserve.errors import ConfigError
@@ -52,7 +52,7 @@ Drive = Callable[["Asking"], None]
 
 def driven(asking: Asking) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    asyncio.run(asking.ask())
+    loop.run(asking.ask())
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tomserve.engine import transports
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.faithfulness.table import CALL, EDITS, PREFILL
@@ -82,7 +83,7 @@ class Connection:
     revision: str | None = None
     timeout: float = 600.0
     concurrency: int | None = None
-    transport: str = "aiohttp"
+    transport: str = transports.DEFAULT
     setup: bool = False
     patience: float | None = None
     policy: RetryPolicy = field(default_factory=RetryPolicy)

@@ -5,13 +5,12 @@ and need no event loop; the asking between them is a coroutine. So an evaluation
 and in a notebook, which handle signals differently:
 
     with opened(EvalOptions("perturbed", base_urls=("http://localhost:8000/v1",))) as evaluation:
-        asyncio.run(evaluation.ask())
+        loop.run(evaluation.ask())
     evaluation.result().failures
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tomserve.engine import loop
 from tomserve.engine.request import Identity, Request
 from tomserve.prompting.turn import Turn
 from tomserve.runs import preflight, runfolder
@@ -316,7 +316,7 @@ def _reach(evaluation: Evaluation, servers: Servers, waiting: Waiting) -> None:
 def evaluate(
     options: EvalOptions,
     listener: Listener | None = None,
-    drive: Callable[[Evaluation], None] = lambda evaluation: asyncio.run(evaluation.ask()),
+    drive: Callable[[Evaluation], None] = lambda evaluation: loop.run(evaluation.ask()),
     stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:

@@ -16,12 +16,13 @@ from typing import Any
 
 import orjson
 
+from tomserve.engine import transports
 from tomserve.engine.adaptive import MOST
 from tomserve.engine.answering import Answering
 from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.engine.runner import Runner
-from tomserve.engine.transport import AiohttpTransport, Timeouts, Transport
+from tomserve.engine.transport import Timeouts, Transport
 from tomserve.errors import JournalError, ServerLostError, StoppedError
 from tomserve.runs.journal import Journal
 from tomserve.runs.listening import Listener, Tally
@@ -32,9 +33,6 @@ from tomserve.runs.talking import Build, Talks
 from tomserve.serving import keys
 from tomserve.serving.vigil import Vigil
 from tomserve.status import SPOKEN
-
-TRANSPORTS = ("aiohttp", "openai")
-"""The transports that a user can choose by name."""
 
 SPARE_FILES = 128
 """How many of the open files that the system allows are kept for other things than connections."""
@@ -87,7 +85,7 @@ class Asker:
     log: writes a line to the run's log.
     save: writes the manifest with everything noted so far.
     timeout: seconds that one request may take.
-    transport: one of TRANSPORTS.
+    transport: one of tomserve.engine.transports.TRANSPORTS.
     policy: how often and when to ask again.
     alive: returns a reason once the process of an embedded server has ended, else None.
     answering: compares the models that replies name.
@@ -102,7 +100,7 @@ class Asker:
     log: Callable[[str], None]
     save: Callable[[], None]
     timeout: float
-    transport: str = "aiohttp"
+    transport: str = transports.DEFAULT
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     alive: Callable[[], str | None] = lambda: None
     answering: Answering = field(default_factory=Answering)
@@ -135,7 +133,8 @@ class Asker:
 
         Raises StoppedError where the asking was ended early.
         """
-        transport = _transport(self.transport, Timeouts(stall=self.timeout, total=self.timeout))
+        timeouts = Timeouts(stall=self.timeout, total=self.timeout)
+        transport = transports.transport(self.transport, keys.api_key(), timeouts)
         talks = phase.talks(count)
         runner = self._runner(phase, tally, transport, talks if count.several else None)
         try:
@@ -208,11 +207,3 @@ def _most(endpoints: int) -> int:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - SPARE_FILES) // endpoints))
-
-
-def _transport(name: str, timeouts: Timeouts) -> Transport:
-    if name == "openai":
-        from tomserve.engine.openai_transport import OpenAITransport
-
-        return OpenAITransport(keys.api_key(), timeouts)
-    return AiohttpTransport(keys.api_key(), timeouts)

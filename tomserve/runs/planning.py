@@ -12,13 +12,13 @@ from pathlib import Path
 
 from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
+from tomserve.engine import transports
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import checking, noise_check
-from tomserve.runs.phases import TRANSPORTS
 from tomserve.runs.questions import Questions
 from tomserve.runs.reader import names_at, names_of
 from tomserve.runs.stock import Stock
@@ -46,7 +46,7 @@ class EvalOptions:
     thinking: "on", "off" or a number of tokens.
     timeout: seconds that one request may take.
     concurrency: how many requests are in flight; None to find it out.
-    transport: how requests are sent, "aiohttp" or "openai".
+    transport: how requests are sent, one of tomserve.engine.transports.TRANSPORTS.
     hedge: seconds after which a second server is asked, too.
     noise_check: the share of the items that is asked again.
     variants: the kinds of variants that are asked besides the items, by their names; see tomserve.stability.
@@ -76,7 +76,7 @@ class EvalOptions:
     thinking: str | None = None
     timeout: float = 600.0
     concurrency: int | None = None
-    transport: str = "aiohttp"
+    transport: str = transports.DEFAULT
     hedge: float | None = None
     noise_check: float | None = None
     variants: tuple[str, ...] = ()
@@ -168,8 +168,8 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     waiting: how to wait for a server that is busy or still loads. Raises TomserveError where an option is wrong or does
     not fit the others.
     """
-    if options.transport not in TRANSPORTS:
-        raise ConfigError(one_of("transport", options.transport, TRANSPORTS))
+    if options.transport not in transports.TRANSPORTS:
+        raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
     noise_check.check_share(options.noise_check)
     checking.check(options)
     benchmark = _benchmark(options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import orjson
 import tomserve
 from tomserve import benchmarks
 from tomserve.content import files
+from tomserve.engine import loop
 from tomserve.engine.answering import Answering
 from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
@@ -158,7 +158,7 @@ class Job:
 
 def _drive(job: Job) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    asyncio.run(job.ask())
+    loop.run(job.ask())
 
 
 def read_replies(job: Job, drive: Callable[[Job], None] = _drive) -> Outcome:

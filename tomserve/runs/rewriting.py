@@ -18,6 +18,7 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files
+from tomserve.engine import loop
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError
@@ -197,7 +198,7 @@ def _answer(item: Item, reply: str | None) -> str | None:
 
 def _drive(work: Work) -> None:
     """Ask in an event loop of its own; the calling thread must have none that runs."""
-    asyncio.run(work.ask())
+    loop.run(work.ask())
 
 
 def write_variants(

@@ -1,0 +1,111 @@
+"""A transport that sends requests by aiohttp (`--transport aiohttp`): the one that is used where httptools cannot be
+installed, and the one to compare with where a server and `tomserve.engine.httptools_transport` do not get along."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import aiohttp
+import yarl
+
+from tomserve.engine.deadlines import Deadlines
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after, without_key
+from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
+
+
+class AiohttpTransport:
+    """Sends requests by aiohttp, over connections to OpenAI-compatible endpoints that stay open between requests.
+
+    api_key: sent as a bearer token in the header, and nowhere else. timeouts: in seconds (see Timeouts).
+    """
+
+    def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
+        timeouts = timeouts or Timeouts()
+        self._deadlines = Deadlines(timeouts.total)
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._key = api_key
+        self._urls: dict[str, yarl.URL] = {}
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the runner limits how many requests are in flight
+            timeout=aiohttp.ClientTimeout(
+                total=None,  # the deadlines end what takes too long
+                sock_connect=timeouts.connect,
+                sock_read=timeouts.stall if timeouts.stall < timeouts.total else None,
+            ),
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
+        began = time.perf_counter()
+        task = self._deadlines.begin(began)
+        try:
+            if (url := self._urls.get(endpoint)) is None:
+                url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
+            response = await self._session.post(url, data=body, allow_redirects=False)
+            try:
+                raw = await _bounded(response)
+            finally:
+                response.release()
+            reply = read_reply(response.status, raw) if raw is not None else Reply(MALFORMED, error="huge body")
+            if response.status != 200:
+                reply.retry_after = retry_after(response.headers.get("Retry-After"))
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}", reached=False)
+        except TimeoutError:
+            reply = Reply(TIMEOUT, error="no complete reply in time")
+        except (aiohttp.ClientError, OSError) as error:
+            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            if not self._deadlines.over(task):
+                raise
+            reply = Reply(TIMEOUT, error="no complete reply in time")
+        finally:
+            self._deadlines.end(task)
+        without_key(reply, self._key)
+        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
+        return reply
+
+    async def alive(self, endpoint: str) -> bool:
+        """Whether the endpoint answers a request for its models within two seconds."""
+        try:
+            async with self._session.get(f"{endpoint}/models", timeout=aiohttp.ClientTimeout(total=2)) as response:
+                return response.status < 500
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+
+    async def metrics(self, endpoint: str) -> bytes | None:
+        """The page at ``/metrics`` beside ``/v1``, or None where it does not come within two seconds."""
+        try:
+            url = f"{endpoint.removesuffix('/v1')}/metrics"
+            timeout = aiohttp.ClientTimeout(total=2)
+            async with self._session.get(url, timeout=timeout, allow_redirects=False) as response:
+                return await _bounded(response) if response.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._deadlines.close()
+        await self._session.close()
+        await asyncio.sleep(0)
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body of a response, or None where it is longer than MAX_BODY."""
+    announced = response.content_length
+    if announced is not None and announced <= MAX_BODY and "Content-Encoding" not in response.headers:
+        return await response.read()
+    if (announced or 0) > MAX_BODY:
+        return None
+    pieces, size = [], 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > MAX_BODY:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
