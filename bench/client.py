@@ -38,7 +38,7 @@ from tomserve.prompting.strategy import Strategy
 sys.path.insert(0, str(Path(__file__).parent))
 import _peers as peers
 
-AIM = 1.6
+AIM = 0.8
 AIM_TURNS = 1.1
 SLOW = ("httpx", "openai", "inspect", "inspect-lean")
 MODULES = {"openai": "openai", "httpx": "httpx", "inspect": "inspect_ai", "lm-eval": "lm_eval"}
