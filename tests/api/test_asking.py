@@ -11,9 +11,11 @@ from pathlib import Path
 
 import orjson
 import pytest
+from tenacity import wait_none
 
 import tomserve
 from tests.conftest import Endpoint, make_item
+from tomserve.engine import retry
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.runs.listening import Silent
 from tomserve.runs.runfolder import RunFolder
@@ -129,7 +131,8 @@ def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None
     assert "8 of 8 questions to go" in capfd.readouterr().out
 
 
-def test_failures_are_counted_not_raised(endpoint: Endpoint) -> None:
+def test_failures_are_counted_not_raised(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
     endpoint.script = lambda body, n: {"choices": []} if n > 3 else None
     run = tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r", concurrency=1)
     assert set(run.failures) == {"malformed"}

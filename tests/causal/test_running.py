@@ -139,7 +139,9 @@ VERDICTS = {
 def test_the_verdict_on_a_known_mechanism_is_right(
     kind: Kind, subjects: Path, items: Path, measured: Path, tmp_path: Path
 ) -> None:
-    if kind == "deaf":  # whatever it is shown it says the same, so that only whole prompts can be trusted, which take long
+    if (
+        kind == "deaf"
+    ):  # whatever it is shown it says the same, so that only whole prompts can be trusted, which take long
         items = write_items(tmp_path / "items.jsonl", 30)
     settings = replace(settings_of(kind, subjects, items), fewest=10)
     folder = measured if kind == "map" else measure(settings, tmp_path / kind).folder

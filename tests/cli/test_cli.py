@@ -217,7 +217,7 @@ def test_provenance_is_history(endpoint: Endpoint, cli, tmp_path: Path, monkeypa
     other = endpoint.url.replace("127.0.0.1", "localhost")
     cli("eval", "--base-url", other, "--run", "r", "--strategy", "vanilla", "--limit", 2)
     assert manifest() == first  # a session that asked nothing leaves no trace
-    endpoint.script = lambda body, n: web.json_response({}, status=503) if n else None
+    endpoint.script = lambda body, n: web.json_response({}, status=500) if n else None
     monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
     assert cli(*run, "--limit", 8, "--timeout", 5).code == 1
     assert manifest()["complete"] is False
