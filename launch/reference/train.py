@@ -88,7 +88,7 @@ def _lead(trainer: Trainer, shares: Iterator[Batch], chosen: argparse.Namespace)
     total = sum(parameter.numel() for parameter in trainer.model.parameters())
     print(f"{total:,} parameters; step {trainer.step} of {recipe.total}; state and curve: {chosen.work}", flush=True)
     _cut(chosen.work / "curve.jsonl", trainer.step)
-    checked = held_out(trainer.packer, 64)
+    checked = held_out(trainer.packer, chosen.held_out)
     seen: dict[str, list[float]] = defaultdict(list)
     losses: list[float] = []
     first, before, began = trainer.step, trainer.seconds, time.monotonic()
@@ -183,6 +183,9 @@ def main() -> None:
         "--export", action="store_true", help="write the checkpoint of the saved state without training"
     )
     parser.add_argument("--measure-every", type=positive, default=250)
+    parser.add_argument(
+        "--held-out", type=positive, default=64, help="stories that training never shows, on which it is measured"
+    )
     parser.add_argument("--save-every", type=positive, default=100)
     names: dict[str, Callable[[str], float]] = {
         "steps": positive,

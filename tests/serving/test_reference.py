@@ -476,7 +476,20 @@ def test_the_commands_of_the_card(tmp_path: Path) -> None:
     """Training in two processes can be stopped and continued, and its export is a folder that a server can load."""
     pytest.importorskip("torch")
     command = [sys.executable, str(ROOT / "launch/reference/train.py"), "--work", str(tmp_path / "work")]
-    little = ["--steps", "4", "--social", "2", "--batch", "4", "--processes", "2", "--save-every", "2"]
+    little = [
+        "--steps",
+        "4",
+        "--social",
+        "2",
+        "--batch",
+        "4",
+        "--processes",
+        "2",
+        "--save-every",
+        "2",
+        "--held-out",
+        "8",
+    ]
     with subprocess.Popen([*command, *little, "--steps", "400"], stdout=subprocess.PIPE, text=True) as running:
         state = tmp_path / "work/state.pt"
         for _ in range(3000):

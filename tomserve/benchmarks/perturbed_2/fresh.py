@@ -224,8 +224,7 @@ def scope(file: StageFile, word: str) -> set[str | None]:
     another task it is scenery, for which its other words need not fit, and stays. Any other thing is replaced in all.
     """
     things, tasks = rewording.Things({word: word}), set(file.tasks)
-    named = {place: task for place, task, text in texts(file) if "questions" in place and things.occurs(text)}
-    about = set(named.values())
+    about = {task for _, task, text in _questions(file) if things.occurs(text)}
     return about if about and None not in about else {None, *tasks}
 
 
@@ -255,15 +254,20 @@ def _unusable(word: str, other: str, labels: Iterable[str], beside: str) -> str 
 def texts(file: StageFile) -> Iterator[tuple[Place, str | None, str]]:
     """Every text that a reader may see, in all wordings: its place in the file, its task (None for questions that
     several tasks share), and the text."""
+    yield from _questions(file)
+    for name, task in file.tasks.items():
+        for place, sentence in sentences(task, ("tasks", name)):
+            for number, text in enumerate(sentence.texts):
+                yield (*place, number) if len(sentence.texts) > 1 else place, name, text
+
+
+def _questions(file: StageFile) -> Iterator[tuple[Place, str | None, str]]:
+    """The questions among the texts of `texts`."""
     for key in ("belief", "reality"):
         yield ("questions", key), None, getattr(file.questions, key)
     for name, task in file.tasks.items():
-        here: Place = ("tasks", name)
         for key in ("belief", "reality") if task.questions else ():
-            yield (*here, "questions", key), name, getattr(task.questions, key)
-        for place, sentence in sentences(task, here):
-            for number, text in enumerate(sentence.texts):
-                yield (*place, number) if len(sentence.texts) > 1 else place, name, text
+            yield ("tasks", name, "questions", key), name, getattr(task.questions, key)
 
 
 def sentences(task: Task, here: Place) -> Iterator[tuple[Place, Sentence]]:
