@@ -7,7 +7,6 @@ is computed in. One value also costs a hundredth there. Numbers are the same to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar, cast
 
@@ -105,16 +104,6 @@ def correlation_p(r: float, n: int) -> float:
     from scipy.special import betainc
 
     return float(2 * betainc(n / 2 - 1, n / 2 - 1, (1 - min(1.0, abs(r))) / 2))
-
-
-def root(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that rises through zero between two values does so, by halving, to the last digit."""
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if f(middle) >= 0 else (middle, high)
-    return (low + high) / 2
 
 
 def t_interval(estimate: float, error: float, df: float, level: float = 0.95) -> tuple[float, float, float]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tomserve.stats.distributions import root, t_quantiles, t_two_sided
+from tomserve.stats.distributions import t_quantiles, t_two_sided
+from tomserve.stats.roots import root
 
 Floats = npt.NDArray[np.float64]
 OFFSET = 1e-5

@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tomserve.stats.distributions import root, t_power, t_quantile
+from tomserve.stats.distributions import t_power, t_quantile
 from tomserve.stats.paired import smallest_p
+from tomserve.stats.roots import root
 
 MOST_UNITS = 100_000
 """No more units than these are thought about; whoever needs more needs another design."""

@@ -11,10 +11,10 @@ arm is all right or all wrong (see `risk_ratio`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tomserve.stats.distributions import beta_quantile, normal_quantile
+from tomserve.stats.roots import root
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def risk_ratio(s1: float, n1: float, s0: float, n0: float, level: float = 0.95) 
         return gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap)
 
     middle = math.log(p1 / p0) if s1 and s0 else 0.0
-    low = math.exp(_crossing(score, z, -WIDEST, WIDEST)) if s1 else 0.0
-    high = math.exp(_crossing(score, -z, -WIDEST, WIDEST)) if s0 else math.inf
+    low = math.exp(root(lambda log: z - score(log), -WIDEST, WIDEST)) if s1 else 0.0
+    high = math.exp(root(lambda log: -z - score(log), -WIDEST, WIDEST)) if s0 else math.inf
     method = f"score interval of a ratio, n = {n1:g} and {n0:g}"
     if not (s1 and s0):
         method += "; 0 of " + (f"{n0:g}" if s1 else f"{n1:g}")
@@ -178,8 +178,8 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> Interval
         return gap / math.sqrt(variance) if variance > 1e-15 else math.copysign(math.inf, gap)
 
     estimate, z = (gained - lost) / n, _z(level)
-    low = _crossing(score, z, -1.0, estimate)
-    high = _crossing(score, -z, estimate, 1.0)
+    low = root(lambda delta: z - score(delta), -1.0, estimate)
+    high = root(lambda delta: -z - score(delta), estimate, 1.0)
     return Interval(estimate, low, high, f"Tango, n = {n:g} pairs")
 
 
@@ -242,15 +242,3 @@ def _valid(successes: float, n: float) -> float:
 def _z(level: float) -> float:
     """The normal quantile of a two-sided interval of this level, 1.96 for .95."""
     return normal_quantile(0.5 + level / 2)
-
-
-def _crossing(score: Callable[[float], float], target: float, left: float, right: float) -> float:
-    """Where a falling score reaches the target between left and right, by bisection; the nearer end where it never
-    does.
-    """
-    for _ in range(200):
-        middle = (left + right) / 2
-        if middle in (left, right):
-            break
-        left, right = (middle, right) if score(middle) > target else (left, middle)
-    return (left + right) / 2
