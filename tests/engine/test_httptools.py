@@ -102,6 +102,7 @@ def ask(url: str, count: int = 1, *, wait: float = 0.0, key: str | None = None, 
 
 READ = {
     "a length": response(),
+    "an offer to change the protocol": response(GOOD, f"Content-Length: {len(GOOD)}", "Upgrade: h2,h2c", "Connection: Upgrade"),
     "chunks": response(chunked(GOOD, 7), "Transfer-Encoding: chunked"),
     "chunks with a trailer": response(chunked(GOOD, 50, b"X-After: 1\r\n"), "Transfer-Encoding: chunked"),
     "after a note to go on": b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + response(),
@@ -128,7 +129,11 @@ def test_a_body_may_end_with_the_connection(head: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [response(GOOD, f"Content-Length: {len(GOOD)}", "Connection: close"), response(version="1.0")]
+    "answer",
+    [
+        response(GOOD, f"Content-Length: {len(GOOD)}", "Connection: close"),
+        response(version="1.0"),
+    ],
 )
 def test_a_connection_that_is_not_to_stay_is_not_used_again(answer: bytes) -> None:
     with answering(answer) as server:

@@ -4,13 +4,12 @@ installed, and the one to compare with where a server and `tomserve.engine.httpt
 from __future__ import annotations
 
 import asyncio
-import time
 
 import aiohttp
 import yarl
 
 from tomserve.engine.deadlines import Deadlines
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after, without_key
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
 
@@ -22,11 +21,10 @@ class AiohttpTransport:
 
     def __init__(self, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
         timeouts = timeouts or Timeouts()
-        self._deadlines = Deadlines(timeouts.total)
+        self._deadlines = Deadlines(timeouts.total, api_key)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
-        self._key = api_key
         self._urls: dict[str, yarl.URL] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the runner limits how many requests are in flight
@@ -41,8 +39,10 @@ class AiohttpTransport:
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        began = time.perf_counter()
-        task = self._deadlines.begin(began)
+        return await self._deadlines.reply(self._answered(endpoint, body))
+
+    async def _answered(self, endpoint: str, body: bytes) -> Reply:
+        """Send the body of a request; every failure is a status of the reply."""
         try:
             if (url := self._urls.get(endpoint)) is None:
                 url = self._urls[endpoint] = yarl.URL(f"{endpoint}/chat/completions")
@@ -54,21 +54,13 @@ class AiohttpTransport:
             reply = read_reply(response.status, raw) if raw is not None else Reply(MALFORMED, error="huge body")
             if response.status != 200:
                 reply.retry_after = retry_after(response.headers.get("Retry-After"))
+            return reply
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}", reached=False)
+            return Reply(CONNECTION, error=f"{type(error).__name__}: {error}", reached=False)
         except TimeoutError:
-            reply = Reply(TIMEOUT, error="no complete reply in time")
+            return Reply(TIMEOUT, error="no complete reply in time")
         except (aiohttp.ClientError, OSError) as error:
-            reply = Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
-        except asyncio.CancelledError:
-            if not self._deadlines.over(task):
-                raise
-            reply = Reply(TIMEOUT, error="no complete reply in time")
-        finally:
-            self._deadlines.end(task)
-        without_key(reply, self._key)
-        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
-        return reply
+            return Reply(CONNECTION, error=f"{type(error).__name__}: {error}")
 
     async def alive(self, endpoint: str) -> bool:
         """Whether the endpoint answers a request for its models within two seconds."""

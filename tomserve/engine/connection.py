@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_body", "_code", "_encoding", "_head", "_headed", "_length", "_loop", "_parser", "_read", "_retry_after",
+        "_body", "_code", "_encoding", "_headed", "_length", "_loop", "_parser", "_read", "_retry_after",
         "_size", "_stall", "_stalled", "_surplus", "_transport", "_until_end", "_waiting", "idle_since", "most",
     )  # fmt: skip
 

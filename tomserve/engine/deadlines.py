@@ -1,45 +1,55 @@
-"""Ends requests that take too long: one timer for all of them, which takes less CPU time than one for each."""
+"""What all transports do with a request: time it, end it where it takes too long, keep the API key out of its reply.
+
+One timer for all requests takes less CPU time than one for each.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
+
+from tomserve.engine.transport import Reply, without_key
+from tomserve.status import TIMEOUT
 
 EVERY = 0.25
 """Seconds between two looks at most."""
 
 
 class Deadlines:
-    """Cancels tasks whose time is over. A transport turns that into the status timeout.
+    """The requests of one transport, each with the time by which it has to be answered.
 
-    seconds: how long each may take. tidy: called at every look; while it returns True, looks go on without tasks.
+    seconds: how long each may take. key: the API key that no reply may hold. tidy: called at every look; while it
+    returns True, looks go on without requests.
     """
 
-    def __init__(self, seconds: float, tidy: Callable[[], bool] = lambda: False) -> None:
-        self._seconds, self._tidy = seconds, tidy
+    def __init__(self, seconds: float, key: str | None = None, tidy: Callable[[], bool] = lambda: False) -> None:
+        self._seconds, self._key, self._tidy = seconds, key, tidy
         self._due: dict[asyncio.Task[Any], float] = {}
         self._overdue: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, now: float) -> asyncio.Task[Any]:
-        """Watch the current task from now on, and return it. now: seconds of time.perf_counter."""
+    async def reply(self, asking: Coroutine[Any, Any, Reply]) -> Reply:
+        """The reply that `asking` returns, or one with the status timeout where its time is over first."""
+        began = time.perf_counter()
         task = asyncio.current_task()
         assert task is not None
-        self._due[task] = now + self._seconds
+        self._due[task] = began + self._seconds
         if self._timer is None:
             self._look()
-        return task
-
-    def over(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a task was cancelled because its time is over, and by nobody else as well."""
-        return task in self._overdue and task.uncancel() <= 0
-
-    def end(self, task: asyncio.Task[Any]) -> None:
-        """Watch a task no longer."""
-        del self._due[task]
-        self._overdue.discard(task)
+        try:
+            reply = await asking
+        except asyncio.CancelledError:
+            if task not in self._overdue or task.uncancel() > 0:  # somebody else cancelled it, too
+                raise
+            reply = Reply(TIMEOUT, error="no complete reply in time")
+        finally:
+            del self._due[task]
+            self._overdue.discard(task)
+        without_key(reply, self._key)
+        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
+        return reply
 
     def close(self) -> None:
         """Look no more."""

@@ -16,7 +16,7 @@ import yarl
 
 from tomserve.engine.connection import Connection, Response
 from tomserve.engine.deadlines import Deadlines
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after, without_key
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
 KEPT_IDLE = 15.0
@@ -95,26 +95,14 @@ class HttptoolsTransport:
         self._key = api_key
         self._timeouts = timeouts or Timeouts()
         self._stall = self._timeouts.stall if self._timeouts.stall < self._timeouts.total else None
-        self._deadlines = Deadlines(self._timeouts.total, self._tidy)
+        self._deadlines = Deadlines(self._timeouts.total, api_key, self._tidy)
         self._sites: dict[tuple[str, str, int | None], Site] = {}
         self._posts: dict[str, tuple[Site, bytes]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        began = time.perf_counter()
-        task = self._deadlines.begin(began)
-        try:
-            reply = await self._answered(endpoint, body)
-        except asyncio.CancelledError:
-            if not self._deadlines.over(task):
-                raise
-            reply = Reply(TIMEOUT, error="no complete reply in time")
-        finally:
-            self._deadlines.end(task)
-        without_key(reply, self._key)
-        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
-        return reply
+        return await self._deadlines.reply(self._answered(endpoint, body))
 
     async def _answered(self, endpoint: str, body: bytes) -> Reply:
         """Send the body of a request; every failure is a status of the reply."""

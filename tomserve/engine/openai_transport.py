@@ -8,14 +8,13 @@ where a provider takes seconds to answer.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-import time
 from typing import Any
 
 import orjson
 
-from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after, without_key
+from tomserve.engine.deadlines import Deadlines
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts, read_reply, retry_after
 from tomserve.errors import MachineError
 from tomserve.status import CONNECTION, MALFORMED, TIMEOUT
 
@@ -37,6 +36,7 @@ class OpenAITransport:
         bases = (kind.__module__.partition(".")[0] for kind in openai.DefaultAsyncHttpxClient.__mro__)
         self._http: Any = importlib.import_module(next(name for name in bases if name.startswith("httpx")))
         self._timeouts = timeouts or Timeouts()
+        self._deadlines = Deadlines(self._timeouts.total, api_key)
         self._key = api_key
         self._clients: dict[str, Any] = {}
 
@@ -56,15 +56,7 @@ class OpenAITransport:
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
         """Send one chat completion and return its reply; every failure is a status of the reply."""
-        began = time.perf_counter()
-        try:
-            async with asyncio.timeout(self._timeouts.total):
-                reply = await self._exchange(endpoint, orjson.loads(body))
-        except TimeoutError:
-            reply = Reply(TIMEOUT, error="no complete reply in time")
-        without_key(reply, self._key)
-        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
-        return reply
+        return await self._deadlines.reply(self._exchange(endpoint, orjson.loads(body)))
 
     async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
         """Send a request by the SDK, and turn its response, or the error that it raises, into a reply."""
@@ -121,5 +113,6 @@ class OpenAITransport:
 
     async def close(self) -> None:
         """Close the connections to all endpoints."""
+        self._deadlines.close()
         for client in self._clients.values():
             await client.close()
