@@ -1,7 +1,7 @@
 """Quantiles and tails of the distributions that the statistics need, by the special functions of scipy.
 
-scipy.stats has them too, by the same functions, and takes half a second to import: as long as all that a table needs
-is computed in. One value also costs a hundredth there. Numbers are the same to rounding (tests/stats).
+scipy.stats has them too, by the same functions. Importing it takes half a second, longer than most tables take to be
+computed, and a single value costs a hundred times as much there. Numbers are the same to rounding (tests/stats).
 """
 
 from __future__ import annotations
