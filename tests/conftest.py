@@ -313,10 +313,12 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
 
 @pytest.fixture
 def checked_charts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Altair checks every chart against the schema of Vega-Lite, which it does not where users wait for a report."""
+    """Every chart is held against the schema of Vega-Lite, which it is not where users wait for a report."""
+    import altair as alt
+
     from tomserve.reporting.html import svg
 
-    monkeypatch.setattr(svg, "VALIDATED", True)
+    monkeypatch.setattr(svg, "CHECK", alt.Chart.from_dict)
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import altair as alt
-
 from tomserve.reporting.html.svg import INK, MUTED, PALETTE, SHAPES
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ def lines(
     at: float | None = None,
     *,
     least: int = 300,
-) -> alt.LayerChart:
+) -> Spec:
     """A chart of lines over layers; whatever lies beyond the axis is drawn at its end.
 
     marks: the values. series: their names in the order of the legend; the first is drawn thick and with its interval as
@@ -55,35 +54,32 @@ def lines(
     ]
     colours = [*PALETTE, MUTED, INK, INK][: len(series)]
     shapes = [*SHAPES, "triangle-left", "circle", "square"][: len(series)]
-    key = (
-        alt.Legend(title=None, orient="bottom", columns=3 if len(series) > 4 else 2, columnPadding=26, offset=6)
-        if len(series) > 1
-        else None
-    )
-    colour = alt.Color("series:N", scale=alt.Scale(domain=list(series), range=colours), sort=None).legend(key)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=shapes), sort=None).legend(key)
+    columns = 3 if len(series) > 4 else 2
+    key = {"title": None, "orient": "bottom", "columns": columns, "columnPadding": 26, "offset": 6}
+    legend = key if len(series) > 1 else None
+    colour = field("series:N", scale={"domain": list(series), "range": colours}, sort=None, legend=legend)
+    shape = field("series:N", scale={"domain": list(series), "range": shapes}, sort=None, legend=legend)
     layers = sorted({mark.layer for mark in marks})
-    step = max(1, len(layers) // 12)
-    x = alt.X("layer:Q", title="layer", scale=alt.Scale(domain=[layers[0] - 0.3, layers[-1] + 0.3], nice=False))
-    x = x.axis(values=layers[::step], format="d", grid=False)
-    y = alt.Y("value:Q", title=axis, scale=alt.Scale(domain=[low, high], nice=False)).axis(tickCount=6, gridOpacity=0.6)
+    ticks = {"values": layers[:: max(1, len(layers) // 12)], "format": "d", "grid": False}
+    across = {"domain": [layers[0] - 0.3, layers[-1] + 0.3], "nice": False}
+    x = {"x": field("layer:Q", title="layer", scale=across, axis=ticks)}
+    up = {"domain": [low, high], "nice": False}
+    y = {"y": field("value:Q", title=axis, scale=up, axis={"tickCount": 6, "gridOpacity": 0.6})}
+    words = {"description": field("words:N")}
     first = [row for row in data if row["series"] == series[0]]
-    band = alt.Chart(alt.InlineData(values=[row for row in first if row["low"] is not None])).encode(x=x, y2="high:Q")
-    ends = band.mark_rule(color=PALETTE[0], opacity=0.75, strokeWidth=2)
-    parts: list[alt.Chart] = []
+    known = [row for row in first if row["low"] is not None]
+    band = {**x, "y": field("low:Q"), "y2": {"field": "high"}}
+    parts: list[Spec] = []
     if at is not None:
-        rule = alt.Chart(alt.InlineData(values=[{"at": at}])).mark_rule(color=INK, size=1.2)
-        parts.append(rule.encode(y=alt.Y("at:Q")))
-    parts.append(band.mark_area(color=PALETTE[0], opacity=0.16).encode(y=alt.Y("low:Q")))
-    parts.append(ends.encode(y=alt.Y("low:Q"), description="words:N"))
+        parts.append(layer("rule", [{"at": at}], {"y": field("at:Q")}, color=INK, size=1.2))
+    parts.append(layer("area", known, band, color=PALETTE[0], opacity=0.16))
+    parts.append(layer("rule", known, {**band, **words}, color=PALETTE[0], opacity=0.75, strokeWidth=2))
     for chosen, width in (([row for row in data if row["series"] != series[0]], 1.2), (first, 2.6)):
-        base = alt.Chart(alt.InlineData(values=chosen)).encode(x=x, y=y, color=colour)
-        parts.append(base.mark_line(strokeWidth=width))
-        dots = base.mark_point(filled=True, size=26 if width < 2 else 60, opacity=1)
-        parts.append(dots.encode(shape=shape, description="words:N"))
-    return alt.LayerChart(
-        layer=parts, width=max(least, min(620, 26 * len(layers))), height=240 if len(series) > 4 else 220
-    )
+        base = {**x, **y, "color": colour}
+        parts.append(layer("line", chosen, base, strokeWidth=width))
+        size = 26 if width < 2 else 60
+        parts.append(layer("point", chosen, {**base, **words, "shape": shape}, filled=True, size=size, opacity=1))
+    return layered(parts, max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220)
 
 
 def _within(value: float, domain: tuple[float, float]) -> float:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import altair as alt
-
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
 from tomserve.reporting.html.charts import Cell, heat
 from tomserve.reporting.html.panels import AbsentError, drawn, rows_of, short_names, values_of
 from tomserve.reporting.html.svg import draw
+from tomserve.reporting.html.vegalite import Spec
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
@@ -111,7 +110,7 @@ def _marks(rows: Sequence[Row], series: str, value: str, low: str = "", high: st
     ]
 
 
-def _panel(figure: Figure, title: str, chart: alt.LayerChart, marks: Sequence[Mark], place: int) -> Panel:
+def _panel(figure: Figure, title: str, chart: Spec, marks: Sequence[Mark], place: int) -> Panel:
     label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
     return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import altair as alt
-
 from tomserve.faithfulness.table import CHAIN, FULL, NO_VERDICT, QUESTION
 from tomserve.reporting.html.panels import Axis, drawn, rows_of, short_names, small_multiples, values_of, zero_line
 from tomserve.reporting.html.svg import PALETTE, draw
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 from tomserve.studies import Context, Exhibit, Figure, Panel, Section
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, plain, readable
@@ -184,24 +183,31 @@ def _in_words(row: Row) -> str:
     return f"{name}{float(str(row['left'])):.0%} of the chain: {row['value']:.2f}{ends}"
 
 
-def _curve(rows: Sequence[Row], parts: Sequence[str]) -> alt.LayerChart:
+def _curve(rows: Sequence[Row], parts: Sequence[str]) -> Spec:
     """Lines of agreement by the share of the chain that is shown, with upright intervals."""
     data = [
         {"part": row["subset"], "left": row["left"], "value": row["value"], "low": row["low"], "high": row["high"]}
         | {"words": _in_words(row)}
         for row in rows
     ]
-    key = alt.Legend(title=None, orient="bottom", columns=2, offset=6) if len(parts) > 1 else None
-    scale = alt.Scale(domain=list(parts), range=[PALETTE[place % len(PALETTE)] for place in range(len(parts))])
-    colour = alt.Color("part:N", scale=scale, sort=None).legend(key)
-    x = alt.X("left:Q", title="share of the chain that is shown", scale=alt.Scale(domain=[-0.03, 1.03], nice=False))
-    x = x.axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%", grid=False)
-    y = alt.Y("value:Q", title="own answers", scale=alt.Scale(domain=[0, 1], nice=False)).axis(tickCount=5)
-    base = alt.Chart(alt.InlineData(values=data)).encode(x=x, color=colour)
-    ends = base.mark_rule(strokeWidth=2, opacity=0.75).encode(y=alt.Y("low:Q"), y2="high:Q", description="words:N")
-    line = base.mark_line(strokeWidth=2).encode(y=y)
-    dots = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, description="words:N")
-    return alt.LayerChart(layer=[ends, line, dots], width=360, height=220)
+    key = {"title": None, "orient": "bottom", "columns": 2, "offset": 6} if len(parts) > 1 else None
+    scale = {"domain": list(parts), "range": [PALETTE[place % len(PALETTE)] for place in range(len(parts))]}
+    quarters = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": False}
+    across = {"domain": [-0.03, 1.03], "nice": False}
+    base = {
+        "x": field("left:Q", title="share of the chain that is shown", scale=across, axis=quarters),
+        "color": field("part:N", scale=scale, sort=None, legend=key),
+    }
+    up = {"domain": [0, 1], "nice": False}
+    y = {"y": field("value:Q", title="own answers", scale=up, axis={"tickCount": 5})}
+    words = {"description": field("words:N")}
+    ends = {**base, **words, "y": field("low:Q"), "y2": {"field": "high"}}
+    layers = [
+        layer("rule", data, ends, strokeWidth=2, opacity=0.75),
+        layer("line", data, {**base, **y}, strokeWidth=2),
+        layer("point", data, {**base, **y, **words}, filled=True, size=60, opacity=1),
+    ]
+    return layered(layers, 360, 220)
 
 
 def _examples(tables: Tables) -> Figure:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -13,6 +12,7 @@ from tomserve.causal.table import CONTROLS, PATCH, PPT
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.panels import AbsentError, Axis, drawn, rows_of, short_names, small_multiples, values_of
 from tomserve.reporting.html.svg import INK, PALETTE, draw
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
@@ -113,7 +113,7 @@ def _layers(tables: Tables) -> Figure:
     return replace(LAYERS, panels=tuple(panels))
 
 
-def _panel(figure: Figure, title: str, chart: alt.LayerChart, marks: Sequence[Point], place: int) -> Panel:
+def _panel(figure: Figure, title: str, chart: Spec, marks: Sequence[Point], place: int) -> Panel:
     label = f"{figure.title}: {title}. " + "; ".join(mark.in_words() for mark in marks) + "."
     return Panel(title, draw(chart, label, f"{figure.name}-{place}"))
 
@@ -200,20 +200,22 @@ def _place(weights: Sequence[float]) -> Mapping[str, float]:
     return {"x": s + c / 2, "y": c}
 
 
-def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str], cross_at: Sequence[float]) -> alt.LayerChart:
+def _triangle(data: Sequence[Mapping[str, object]], series: Sequence[str], cross_at: Sequence[float]) -> Spec:
     """The chart. data: the points with the model that is first. cross_at: the formula's weights of B, C and S."""
     shapes = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"]
-    x = alt.X("x:Q", scale=alt.Scale(domain=[-0.1, 1.1], nice=False), axis=None)
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[-0.12, 1.1], nice=False), axis=None)
-    key = alt.Legend(title=None, orient="bottom", columns=3)
-    colour = alt.Color("first:N", scale=alt.Scale(domain=list(series), range=list(PALETTE)[: len(series)]), legend=key)
-    shape = alt.Shape("first:N", scale=alt.Scale(domain=list(series), range=shapes[: len(series)]), legend=key)
-    dots = alt.Chart(alt.InlineData(values=[dict(row) for row in data])).mark_point(filled=True, size=46, opacity=0.9)
-    at = alt.Chart(alt.InlineData(values=[dict(_place(cross_at))]))
-    cross = at.mark_point(shape="cross", size=170, filled=True, color=INK, stroke="white", opacity=1)
+    x = field("x:Q", scale={"domain": [-0.1, 1.1], "nice": False}, axis=None)
+    y = field("y:Q", scale={"domain": [-0.12, 1.1], "nice": False}, axis=None)
+    place = {"x": x, "y": y}
+    key = {"title": None, "orient": "bottom", "columns": 3}
+    colour = field("first:N", scale={"domain": list(series), "range": list(PALETTE)[: len(series)]}, legend=key)
+    shape = field("first:N", scale={"domain": list(series), "range": shapes[: len(series)]}, legend=key)
+    cross: Spec = {"shape": "cross", "size": 170, "filled": True, "color": INK, "stroke": "white", "opacity": 1}
     corners = [("behaviour", (1, 0, 0), 14), ("mechanism", (0, 1, 0), -12), ("stability", (0, 0, 1), 14)]
-    layers = [dots.encode(x=x, y=y, color=colour, shape=shape), cross.encode(x=x, y=y)]
+    layers = [
+        layer("point", data, {**place, "color": colour, "shape": shape}, filled=True, size=46, opacity=0.9),
+        layer("point", [_place(cross_at)], place, **cross),
+    ]
     for name, weights, shift in corners:
-        named = alt.Chart(alt.InlineData(values=[{**_place(weights), "name": name}]))
-        layers.append(named.mark_text(dy=shift, color=INK).encode(x=x, y=y, text="name:N"))
-    return alt.LayerChart(layer=layers, width=360, height=312)
+        named = [{**_place(weights), "name": name}]
+        layers.append(layer("text", named, {**place, "text": field("name:N")}, dy=shift, color=INK))
+    return layered(layers, 360, 312)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import altair as alt
 import polars as pl
-from markupsafe import Markup
 
 from tomserve.reporting.html.charts import Cell, heat, side_by_side
 from tomserve.reporting.html.panels import (
@@ -20,7 +18,8 @@ from tomserve.reporting.html.panels import (
     values_of,
     zero_line,
 )
-from tomserve.reporting.html.svg import draw
+from tomserve.reporting.html.svg import Drawing, draw
+from tomserve.reporting.html.vegalite import Spec
 from tomserve.studies import Context, Figure, Panel, Section, baselines
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
@@ -74,10 +73,10 @@ def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, fl
     return replace(figure, panels=tuple(panels))
 
 
-def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: float | None) -> Markup:
+def _maps(rows: Sequence[Row], measure: str, title: str, prefix: str, chance: float | None) -> Drawing:
     lengths = sorted({_length(row) for row in rows}, key=lambda name: (name.startswith("all"), len(name), name))
     orders = sorted({str(row["order"]) for row in rows}, key=lambda name: (len(name), name))
-    maps: list[alt.LayerChart] = []
+    maps: list[Spec] = []
     all_cells: list[Cell] = []
     for strategy in values_of(rows, "strategy"):
         cells = []

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import altair as alt
 import polars as pl
 
 from tomserve.reporting.html.charts import Cell, Line, heat, side_by_side
@@ -22,6 +21,7 @@ from tomserve.reporting.html.panels import (
     zero_line,
 )
 from tomserve.reporting.html.svg import draw
+from tomserve.reporting.html.vegalite import Spec
 from tomserve.studies import Context, Figure, Panel, Section, baselines
 from tomserve.studies.showing import Row, Tables
 from tomserve.studies.words import finite, readable
@@ -73,7 +73,7 @@ def _heat_map(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
     for subset in values_of(rows, "subset"):
         part = [row for row in map(_class, rows) if row["subset"] == subset]
         classes = values_of(part, "perturbation")
-        maps: list[alt.LayerChart] = []
+        maps: list[Spec] = []
         all_cells: list[Cell] = []
         for strategy in values_of(part, "strategy"):
             cells = _cells([row for row in part if row["strategy"] == strategy], models, "accuracy", strategy)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import altair as alt
 
 from tomserve.reporting.html.charts import Line, Point, points
 from tomserve.reporting.html.panels import drawn, rows_of, short_names, values_of
 from tomserve.reporting.html.svg import PALETTE, draw
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 from tomserve.stability import AGAIN
 from tomserve.studies import Context, Figure, Panel, Section
 from tomserve.studies.showing import Row, Tables
@@ -80,7 +78,7 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
         bands = _bands(floors, series) if value == "s" else []
         label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
         if value == "s":
-            chart = alt.LayerChart(layer=[*bands, chart], width=300, height=chart.height)
+            chart = layered([*bands, chart], 300, chart["height"])
             label += "".join(f" {_in_words(row)}." for row in floors)
         panel = f"{title}: {'S' if value == 's' else 'kappa'}"
         found.append(Panel(panel, draw(chart, label, f"{FIGURE.name}-{count + len(found)}")))
@@ -95,16 +93,15 @@ def _in_words(row: Row) -> str:
     return f"T0, {readable(row['strategy'])}: {row['s']:.2f} [{row['s_low']:.2f}, {row['s_high']:.2f}]"
 
 
-def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[alt.Chart]:
+def _bands(floors: Sequence[Row], series: Sequence[str]) -> list[Spec]:
     """An upright band for T0 of each strategy, in its colour, with a line at its estimate."""
-    layers = []
+    layers: list[Spec] = []
     for row in floors:
         if finite(row["s_low"]) is None:
             continue
         colour = PALETTE[series.index(readable(row["strategy"])) % len(PALETTE)]
-        data: Mapping[str, Any] = {"low": row["s_low"], "high": row["s_high"], "at": row["s"], "words": _in_words(row)}
-        base = alt.Chart(alt.InlineData(values=[dict(data)]))
-        band = base.mark_rect(color=colour, opacity=0.16).encode(x=alt.X("low:Q"), x2="high:Q", description="words:N")
-        edge = base.mark_rule(color=colour, opacity=0.8, strokeDash=[3, 2]).encode(x=alt.X("at:Q"))
-        layers += [band, edge]
+        data = [{"low": row["s_low"], "high": row["s_high"], "at": row["s"], "words": _in_words(row)}]
+        ends = {"x": field("low:Q"), "x2": {"field": "high"}, "description": field("words:N")}
+        layers.append(layer("rect", data, ends, color=colour, opacity=0.16))
+        layers.append(layer("rule", data, {"x": field("at:Q")}, color=colour, opacity=0.8, strokeDash=[3, 2]))
     return layers

@@ -344,10 +344,10 @@ def test_shares_are_said_as_a_reader_says_them() -> None:
 def test_accuracy_is_drawn_from_0_to_1_with_a_chance_line() -> None:
     found = figures({"accuracy": accuracy(0.4, 0.6)}, {"all": 0.25})["accuracy"]
     (panel,) = found.panels
-    assert ">0.0</text>" in panel.svg
-    assert ">1.0</text>" in panel.svg
-    assert "chance 0.25" in panel.svg
-    assert "<title>1, vanilla: 0.62 [0.40, 0.60]</title>" in panel.svg
+    assert ">0.0</text>" in str(panel.svg)
+    assert ">1.0</text>" in str(panel.svg)
+    assert "chance 0.25" in str(panel.svg)
+    assert "<title>1, vanilla: 0.62 [0.40, 0.60]</title>" in str(panel.svg)
 
 
 def test_undefined_values_are_not_drawn() -> None:

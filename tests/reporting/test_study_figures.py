@@ -218,17 +218,58 @@ def test_drawing_is_imported_for_reports_only() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_charts_are_checked_in_tests_and_quickly_made_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_are_made_without_altair(tmp_path: Path) -> None:
+    import subprocess
+
+    run = hitom_run(tmp_path / "hitom")
+    code = (
+        "import sys\n"
+        "from tomserve.reporting.html.build import report\n"
+        f"assert '<svg' in report([{str(run)!r}])\n"
+        "assert 'altair' not in sys.modules, 'it takes as long to import as everything else'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_charts_are_held_against_the_schema_in_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tomserve.reporting.html.vegalite import field, layer, layered
+
+    def wrong() -> str:
+        return str(svg.draw(layered([layer("point", [], {"x": field("a:N")}, size="large")], 10, 10), "", "wrong"))
+
+    with pytest.raises(Exception, match="large"):
+        wrong()
+    monkeypatch.setattr(svg, "CHECK", None)
+    assert wrong().startswith("<svg")
+
+
+def test_charts_of_altair_are_drawn_and_a_mistake_in_one_is_told_where_it_is_made() -> None:
     import altair as alt
-    from altair.utils import schemapi
 
-    def wrong() -> alt.Chart:
-        return alt.Chart(alt.Data(values=[])).mark_point(size="large").encode(x=alt.X("a", type="ordinal"))
+    frame = pl.DataFrame({"stage": ["a", "b"], "share": [0.25, 0.75]})
+    drawing = svg.draw(alt.Chart(frame).mark_bar().encode(x="stage", y="share"), "Two bars.", "bars")
+    assert str(drawing).startswith("<svg")
+    assert 'aria-label="Two bars."' in str(drawing)
+    with pytest.raises(Exception, match="size"):
+        svg.draw(alt.Chart(frame).mark_bar(size="large").encode(x="stage"), "", "bars")
 
-    with svg.quickly(), pytest.raises(Exception, match="large"):
-        wrong()
-    monkeypatch.setattr(svg, "VALIDATED", False)
-    with svg.quickly():
-        wrong()
-        assert not schemapi.DEBUG_MODE
-    assert schemapi.DEBUG_MODE, "what else a program draws is checked as ever"
+
+def test_what_vega_cannot_draw_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(svg, "CHECK", None)
+    drawing = svg.draw({"title": "nothing"}, "", "mine-0")
+    with pytest.raises(ConfigError, match=r"^the figure mine-0 cannot be drawn: Invalid specification") as found:
+        str(drawing)
+    assert "\n" not in str(found.value)
+
+
+def test_a_forked_process_draws_by_itself() -> None:
+    import subprocess
+
+    code = (
+        "import os\n"
+        "from tomserve.reporting.html import svg\n"
+        "svg._draughtsman = gone = object.__new__(svg._Draughtsman)\n"
+        "gone.process = os.getpid() + 1\n"
+        "assert str(svg.draw({'mark': 'point', 'data': {'values': [{}]}}, '', 'a')).startswith('<svg')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
-from markupsafe import Markup
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, object]
@@ -32,12 +31,19 @@ class Section:
     link: str
 
 
+class Picture(Protocol):
+    """What can be put into a page as it is, such as markupsafe.Markup."""
+
+    def __html__(self) -> str:
+        """The HTML."""
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """One picture of a figure: its title, and the picture as SVG (see tomserve.reporting.html.svg.draw)."""
 
     title: str
-    svg: Markup
+    svg: Picture
 
 
 @dataclass(frozen=True, slots=True)

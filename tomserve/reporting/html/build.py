@@ -15,7 +15,7 @@ import polars as pl
 import tomserve
 from tomserve.content import files
 from tomserve.errors import ConfigError
-from tomserve.reporting.html import generic, measured
+from tomserve.reporting.html import generic, measured, svg
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.choice import ANSWERS, choose
 from tomserve.reporting.html.items import packed
@@ -68,6 +68,7 @@ def write_report(
     well (see tomserve.studies.by). Raises ConfigError for a run that cannot be read, and for a file
     that cannot be written.
     """
+    svg.begin()
     sources, scores = load(runs or (None,), labels, note)
     text = _page(sources, scores, analysis or compute(scores, study, intervals, by, named=_named(sources)))
     path = out or _place(sources)
@@ -127,6 +128,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
     chosen = choose(scores, most=max(1, most), versions=study.versions, strata=study.strata)
     told = {"variant": "variant"} if analysis.beside is not None or study.variants else {}
     extra = {"tables": pages.copies(tables, study.layouts), "labels": {**study.labels, **told} if study.labels else {}}
+    sections = pages.sections(_figures(scores, analysis, context, list(outlined.factors)))  # drawn in the meantime
     data, cut = packed(sources, extra, study.versions, chosen.items)
     models = list(scores["model"].unique(maintain_order=True))
     page = pages.Page(
@@ -135,7 +137,7 @@ def _page(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis) -
         warnings=(*_warnings(sources, scores), *_of_people(tables)),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.told(context)),
-        sections=pages.sections(_figures(scores, analysis, context, list(outlined.factors))),
+        sections=sections,
         tables=tuple(pages.shown(name, frame, analysis.notes.get(name, "")) for name, frame in tables.items()),
         failures=tuple(_failures(scores)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import altair as alt
-
 from tomserve.reporting.html.svg import GRID, INK, MUTED, PALETTE, SHAPES
+from tomserve.reporting.html.vegalite import Spec, field, layer, layered
 
 CELL_LIGHT, CELL_DARK = "#10151c", "#ffffff"
 BLUES = ["#f3f7fc", "#c9dcee", "#86b4d8", "#3d80b6", "#08417c"]
@@ -58,7 +57,7 @@ def points(
     *,
     width: int = 250,
     first: int = 0,
-) -> alt.LayerChart:
+) -> Spec:
     """A chart of points with their intervals, each in the row and the colour that it names.
 
     marks: the points; whatever lies beyond the axis is drawn at its end. rows: the names of the rows from top to
@@ -80,35 +79,33 @@ def points(
         for mark in marks
     ]
     several = len(series) > 1
-    x = alt.X("value:Q", scale=alt.Scale(domain=list(domain), nice=False), title=axis)
-    x = x.axis(tickCount=5, format=".1f", gridOpacity=0.7)
-    y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=list(rows)), title=None)
-    y = y.axis(domain=False, ticks=False, labelPadding=8, grid=True, gridOpacity=0.45, tickBand="extent")
-    colour = alt.Color("series:N", scale=alt.Scale(domain=list(series), range=list(PALETTE[first:])), sort=None)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=list(SHAPES[first:])), sort=None)
-    key = alt.Legend(title=None, orient="bottom", columns=4, columnPadding=14, offset=6) if several else None
-    base = alt.Chart(alt.InlineData(values=data)).encode(y=y)
+    ends = {"domain": list(domain), "nice": False}
+    x = field("value:Q", scale=ends, title=axis, axis={"tickCount": 5, "format": ".1f", "gridOpacity": 0.7})
+    lines_of_rows = {"domain": False, "ticks": False, "labelPadding": 8, "grid": True, "gridOpacity": 0.45}
+    base = {"y": field("row:N", sort=None, scale={"domain": list(rows)}, title=None,
+                       axis={**lines_of_rows, "tickBand": "extent"})}  # fmt: skip
     if several:
-        base = base.encode(yOffset=alt.YOffset("series:N", sort=list(series), scale=alt.Scale(paddingOuter=0.35)))
-    interval = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q"), x2="high:Q", color=colour.legend(key), description="words:N"
-    )
-    dots = base.mark_point(filled=True, size=62, opacity=1).encode(
-        x=x, color=colour.legend(key), shape=shape.legend(key), description="words:N"
-    )
-    layers: list[alt.Chart] = []
+        base["yOffset"] = field("series:N", sort=list(series), scale={"paddingOuter": 0.35})
+    key = {"title": None, "orient": "bottom", "columns": 4, "columnPadding": 14, "offset": 6} if several else None
+    scale = {"domain": list(series), "range": list(PALETTE[first:])}
+    base["color"] = field("series:N", scale=scale, sort=None, legend=key)
+    shape = field("series:N", scale={**scale, "range": list(SHAPES[first:])}, sort=None, legend=key)
+    words = {"description": field("words:N")}
+    layers: list[Spec] = []
     if any(mark.other is not None for mark in marks):
-        stroke = base.mark_tick(thickness=2, size=13, opacity=1)
-        layers.append(stroke.encode(x=alt.X("other:Q"), color=colour.legend(key)))
+        layers.append(layer("tick", data, {**base, "x": field("other:Q")}, thickness=2, size=13, opacity=1))
     for line in lines:
-        at = alt.Chart(alt.InlineData(values=[{"at": line.at, "name": line.name}])).encode(x=alt.X("at:Q"))
-        layers.append(at.mark_rule(color=INK if line.dash == (0, 0) else MUTED, strokeDash=list(line.dash), size=1.2))
+        named, at = [{"at": line.at, "name": line.name}], {"x": field("at:Q")}
+        colour = INK if line.dash == (0, 0) else MUTED
+        layers.append(layer("rule", named, at, color=colour, strokeDash=list(line.dash), size=1.2))
         if line.name:
             side = {"align": "right", "dx": 2} if line.left else {"align": "left", "dx": -2}
-            label = at.mark_text(baseline="bottom", dy=-3, fontSize=11, color=MUTED, **side)  # type: ignore[arg-type]
-            layers.append(label.encode(y=alt.value(0), text="name:N"))
-    height = alt.Step(max(22, 11 * len(series) + 4), **{"for": "position"})
-    return alt.LayerChart(layer=[*layers, interval, dots], width=width, height=height)
+            text = {**at, "y": {"value": 0}, "text": field("name:N")}
+            layers.append(layer("text", named, text, baseline="bottom", dy=-3, fontSize=11, color=MUTED, **side))
+    interval = {**base, **words, "x": field("low:Q"), "x2": {"field": "high"}}
+    layers.append(layer("rule", data, interval, strokeWidth=2))
+    layers.append(layer("point", data, {**base, **words, "x": x, "shape": shape}, filled=True, size=62, opacity=1))
+    return layered(layers, width, {"step": max(22, 11 * len(series) + 4), "for": "position"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ def heat(
     difference: float | None = None,
     chance: float | None = None,
     names: bool = True,
-) -> alt.LayerChart:
+) -> Spec:
     """A heat map whose fields show their numbers.
 
     cells: the fields. rows, columns: their names in order. title: stands above the map. difference: the largest
@@ -138,10 +135,10 @@ def heat(
     marked on the scale of colours where it is not close to one half. names: whether the rows are named (only the
     leftmost of several maps side by side needs to).
     """
-    scale = (
-        alt.Scale(domain=[0, 1], range=BLUES, clamp=True)
+    scale: Spec = (
+        {"domain": [0, 1], "range": BLUES, "clamp": True}
         if difference is None
-        else alt.Scale(domain=[-difference, difference], range=LOSS_GAIN)
+        else {"domain": [-difference, difference], "range": LOSS_GAIN}
     )
     marks = [0.0, 0.5, 1.0] if difference is None else [-difference, 0.0, difference]
     step = {1: 92, 2: 74, 3: 64}.get(len(columns), 46)
@@ -162,28 +159,24 @@ def heat(
         for cell, is_dark in zip(cells, dark, strict=True)
     ]
     turned = any(8 * len(column) > step for column in columns)
-    legend = alt.Legend(
-        title=None, orient="bottom", direction="horizontal", values=marks, format=".2~f", gradientThickness=9,
-        gradientLength=length, offset=8,
-    )  # fmt: skip
-    y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=list(rows)), title=None)
-    x = alt.X("column:N", sort=None, scale=alt.Scale(domain=list(columns)), title=None)
-    axis = alt.Axis(orient="top", domain=False, ticks=False, labelPadding=5, labelAngle=-40 if turned else 0)
-    axis.labels = len(columns) > 1
-    base = alt.Chart(alt.InlineData(values=data)).encode(
-        y=y.axis(alt.Axis(domain=False, ticks=False, labelPadding=6) if names else None), x=x.axis(axis)
-    )
-    fields = base.mark_rect(stroke=GRID, strokeWidth=1).encode(
-        color=alt.Color("value:Q", scale=scale, legend=legend), description="words:N"
-    )
+    legend = {"title": None, "orient": "bottom", "direction": "horizontal", "values": marks, "format": ".2~f",
+              "gradientThickness": 9, "gradientLength": length, "offset": 8}  # fmt: skip
+    down = {"domain": False, "ticks": False, "labelPadding": 6} if names else None
+    above = {"orient": "top", "domain": False, "ticks": False, "labelPadding": 5, "labelAngle": -40 if turned else 0}
+    above["labels"] = len(columns) > 1
+    base = {
+        "y": field("row:N", sort=None, scale={"domain": list(rows)}, title=None, axis=down),
+        "x": field("column:N", sort=None, scale={"domain": list(columns)}, title=None, axis=above),
+    }
+    colour = {"color": field("value:Q", scale=scale, legend=legend), "description": field("words:N")}
+    fields = layer("rect", data, {**base, **colour}, stroke=GRID, strokeWidth=1)
     numbers = [
-        base.properties(data=alt.InlineData(values=[row for row in data if row["ink"] == ink]))
-        .mark_text(fontSize=12, color=ink)
-        .encode(text="text:N")
+        layer("text", [row for row in data if row["ink"] == ink], {**base, "text": field("text:N")}, fontSize=12,
+              color=ink)
         for ink in (CELL_LIGHT, CELL_DARK)
-    ]
-    heading = alt.TitleParams(title, anchor="middle", fontSize=13, offset=8)
-    return alt.LayerChart(layer=[fields, *numbers], width=alt.Step(step), height=alt.Step(25), title=heading)
+    ]  # fmt: skip
+    heading = {"text": title, "anchor": "middle", "fontSize": 13, "offset": 8}
+    return layered([fields, *numbers], {"step": step}, {"step": 25}, title=heading)
 
 
 def _is_dark(value: float, difference: float | None) -> bool:
@@ -193,8 +186,7 @@ def _is_dark(value: float, difference: float | None) -> bool:
     return value > 0.72 * difference or value < -0.93 * difference
 
 
-def side_by_side(maps: Sequence[alt.LayerChart]) -> alt.HConcatChart:
+def side_by_side(maps: Sequence[Spec]) -> Spec:
     """Heat maps side by side, each with its own colours."""
-    row = alt.HConcatChart(hconcat=list(maps), spacing=22)
-    row.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", y="independent"))
-    return row
+    apart = {"scale": {"color": "independent", "y": "independent"}}
+    return {"hconcat": list(maps), "spacing": 22, "resolve": apart}

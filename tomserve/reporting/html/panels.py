@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tomserve.reporting.html.charts import Line, Point, points
-from tomserve.reporting.html.svg import draw, quickly
+from tomserve.reporting.html.svg import draw
 from tomserve.studies.rows import BASELINE
 from tomserve.studies.showing import Figure, Panel, Row, Tables
 from tomserve.studies.words import finite, plain, readable
@@ -56,8 +56,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 def drawn(figure: Figure, make: Callable[[], Figure]) -> Figure:
     """The figure that `make` draws, or where there is nothing to draw `figure` without pictures, with the reason."""
     try:
-        with quickly():
-            made = make()
+        made = make()
     except AbsentError as absent:
         return replace(figure, missing=f"Not drawn: {absent}.")
     return (
