@@ -68,8 +68,14 @@ _given: dict[str, Benchmark] = {}
 
 def names() -> list[str]:
     """The names of all benchmarks of this package, sorted."""
+    return list(_names())
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    """The same, listed once: reports and scores ask for the benchmark of every item."""
     found = (module.name for module in pkgutil.iter_modules(__path__) if module.name not in _PARTS)
-    return sorted(name.replace("_", "-") for name in found)
+    return tuple(sorted(name.replace("_", "-") for name in found))
 
 
 def get(name: str | None = None) -> Benchmark:
@@ -93,7 +99,7 @@ def known(name: str) -> Benchmark | None:
 
     An unknown name is no error here, because the author of an item may call its benchmark anything.
     """
-    return _given.get(name) or (_built_in(name) if name in names() else None)
+    return _given.get(name) or (_built_in(name) if name in _names() else None)
 
 
 def load(

@@ -53,7 +53,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
 class _ItemsFile(BaseModel):
     """A YAML file of items."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     schema_: Literal[1] = Field(alias="schema")
     items: list[Item]
 

@@ -76,7 +76,7 @@ class Gold(BaseModel):
     admissible chains, with one label a sentence each).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     sets: tuple[tuple[Label, ...], ...] | None = None
     edges: tuple[tuple[int, Label, Label], ...] = ()
     policy: Literal["persist", "free"] = "persist"
@@ -118,7 +118,7 @@ class Item(BaseModel):
     `benchmark` is "items" and `cluster` the id where they are left out.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     id: Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]+$"), BeforeValidator(_nfc)]
     benchmark: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] = "items"
     story: tuple[Text, ...] = Field(min_length=1, description="a list of sentences")

@@ -36,7 +36,7 @@ from tomserve.stats.effects import (
 )
 from tomserve.stats.intraclass import effective_n
 from tomserve.stats.paired import varies
-from tomserve.stats.proportions import Interval, tango, wilson
+from tomserve.stats.proportions import Interval, tango, tango_excludes_zero, wilson
 from tomserve.stats.ratios import fieller, from_difference
 
 Floats = npt.NDArray[np.float64]
@@ -107,12 +107,17 @@ def paired_effect(
     what = f", {m} {'clusters' if stratum is None else 'strata'} paired"
     n = effective_answers(pairs.sizes)
     changed, moved = (float(values.mean()) if m else math.nan for values in (pairs.changed, t - c))
+    gained, lost = (n * max(0.0, changed + by) / 2 for by in (moved, -moved))
 
     def score(of: float) -> Interval:
-        found = tango(n * max(0.0, changed + moved) / 2, n * max(0.0, changed - moved) / 2, n, of)
+        found = tango(gained, lost, n, of)
         return Interval(found.estimate, found.low, found.high, f"Tango, n = {n:.1f} of {pairs.sizes.sum()} pairs")
 
-    return unit_effect(t, c, Design(pairs.tasks, pairs.tasks, pairs.changes < FEW_CHANGES, score, what), level)
+    def excludes(of: float) -> bool:
+        return tango_excludes_zero(gained, lost, n, of)
+
+    few = pairs.changes < FEW_CHANGES
+    return unit_effect(t, c, Design(pairs.tasks, pairs.tasks, few, score, what, excludes), level)
 
 
 def paired_estimate(

@@ -71,7 +71,8 @@ class Design:
 
     `tasks`: clusters of both arms; `smaller`: those of the smaller arm; `few_changes`: whether fewer than FEW_CHANGES
     answers differ; `score`: a score interval of the same difference for a level, which needs no spread between the
-    units; `what`: words to add to the method.
+    units; `excludes`: whether that interval excludes 0 at a level, where this is known without it; `what`: words to
+    add to the method.
     """
 
     tasks: int
@@ -79,6 +80,7 @@ class Design:
     few_changes: bool
     score: Callable[[float], Interval]
     what: str
+    excludes: Callable[[float], bool] | None = None
 
 
 def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
@@ -101,7 +103,7 @@ def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
         reason = "fewer than 5 answers differ" if spread else "one unit" if m < 2 else "zero variance"
         score = Interval(interval.estimate, low, high, f"{score.method} ({reason})")
         other = from_difference(float(t.mean()), float(c.mean()), low, high)
-        score_p = inverted_p(lambda of: _bounds(design.score(of)))
+        score_p = tested_p(design.excludes) if design.excludes else inverted_p(lambda of: _bounds(design.score(of)))
         interval = hull(interval, score) if spread else score
         ratio, p = (hull(ratio, other), max(p, score_p)) if spread else (other, score_p)
     return Effect(
@@ -129,16 +131,21 @@ def inverted_p(bounds: Callable[[float], tuple[float, float]]) -> float:
     where 0 is held at every level.
     """
 
-    def excludes(p: float) -> bool:
-        low, high = bounds(1 - p)
+    def excludes(level: float) -> bool:
+        low, high = bounds(level)
         return low > 0 or high < 0
 
-    least, most = (0.0, 0.05) if excludes(0.05) else (0.05, 1.0)
-    if most == 1.0 and not excludes(1 - 1e-9):
+    return tested_p(excludes)
+
+
+def tested_p(excludes: Callable[[float], bool]) -> float:
+    """The p of `inverted_p` of an interval that is known by whether it excludes 0 at a level."""
+    least, most = (0.0, 0.05) if excludes(0.95) else (0.05, 1.0)
+    if most == 1.0 and not excludes(1 - (1 - 1e-9)):
         return 1.0
     for _ in range(40):
         p = (least + most) / 2
-        least, most = (least, p) if excludes(p) else (p, most)
+        least, most = (least, p) if excludes(1 - p) else (p, most)
     return most
 
 

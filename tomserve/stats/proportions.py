@@ -11,6 +11,7 @@ arm is all right or all wrong (see `risk_ratio`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tomserve.stats.distributions import beta_quantile, normal_quantile
@@ -162,10 +163,28 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> Interval
 
     The interval is nan where n is 0. Raises ValueError where counts are negative or gained + lost exceeds n.
     """
-    if min(gained, lost) < 0 or gained + lost > n + ROUNDING:
-        raise ValueError(f"gained {gained}, lost {lost} of {n} pairs: expected 0 <= gained + lost <= n")
+    score = _tango_score(gained, lost, n)
     if n == 0:
         return Interval(*UNDEFINED, method="undefined: no pairs")
+    estimate, z = (gained - lost) / n, _z(level)
+    low = root(lambda delta: z - score(delta), -1.0, estimate)
+    high = root(lambda delta: -z - score(delta), estimate, 1.0)
+    return Interval(estimate, low, high, f"Tango, n = {n:g} pairs")
+
+
+def tango_excludes_zero(gained: float, lost: float, n: float, level: float = 0.95) -> bool:
+    """Whether the interval of `tango` lies wholly above or below 0, without a search for its ends.
+
+    Parameters and errors as there. At 0 the score is McNemar's statistic, and the interval holds what it does not
+    reject.
+    """
+    return n > 0 and abs(_tango_score(gained, lost, n)(0.0)) > _z(level)
+
+
+def _tango_score(gained: float, lost: float, n: float) -> Callable[[float], float]:
+    """Tango's statistic of a difference. Raises ValueError as `tango` does."""
+    if min(gained, lost) < 0 or gained + lost > n + ROUNDING:
+        raise ValueError(f"gained {gained}, lost {lost} of {n} pairs: expected 0 <= gained + lost <= n")
 
     def score(delta: float) -> float:
         b = -gained - lost + (2 * n - gained + lost) * delta
@@ -177,10 +196,7 @@ def tango(gained: float, lost: float, n: float, level: float = 0.95) -> Interval
             return 0.0
         return gap / math.sqrt(variance) if variance > 1e-15 else math.copysign(math.inf, gap)
 
-    estimate, z = (gained - lost) / n, _z(level)
-    low = root(lambda delta: z - score(delta), -1.0, estimate)
-    high = root(lambda delta: -z - score(delta), estimate, 1.0)
-    return Interval(estimate, low, high, f"Tango, n = {n:g} pairs")
+    return score
 
 
 def newcombe_paired(both: float, gained: float, lost: float, neither: float, level: float = 0.95) -> Interval:

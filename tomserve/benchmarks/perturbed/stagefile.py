@@ -62,7 +62,7 @@ def in_false_belief_subset(factors: Mapping[str, Factor]) -> bool:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def _as_slot(value: Any) -> Any:
@@ -86,7 +86,7 @@ def _as_edge(value: Any) -> Any:
 class Slot(BaseModel):
     """A label and, as extra keys, its other forms. Prose uses them as ``{x}`` and ``{x.form}``."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     label: str = Field(min_length=2)
 
     def forms(self) -> dict[str, str]:
