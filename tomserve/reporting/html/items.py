@@ -70,8 +70,8 @@ class Browser:
         """Add the scored answers of a run. chosen: the ids of the items whose answers are wanted; None for all."""
         scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
         wanted, chosen_sample = {}, {}
-        for row in _selected(scores).iter_rows():
-            wanted[row[:3]], chosen_sample[row[:3]] = row[3:-1], row[-1]
+        for values in _selected(scores).iter_rows():
+            wanted[values[:3]], chosen_sample[values[:3]] = values[3:-1], values[-1]
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
         turns = source.turns(chosen)
