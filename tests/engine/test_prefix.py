@@ -9,11 +9,12 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve.benchmarks import get
+from tomserve.content.index import Index, short
 from tomserve.engine.fleet import Fleet
 from tomserve.engine.prefix import PrefixMeter, common
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.index import Index, Seen, short
+from tomserve.runs.index import Seen
 from tomserve.runs.journal import Journal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,6 +18,7 @@ from tomserve.runs.evaluation import EvalResult, Evaluation, evaluate, opened
 from tomserve.runs.listening import Listener, Silent
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.preflight import Servers
+from tomserve.runs.stock import Stock
 from tomserve.runs.stopping import INTERRUPTED, Stop
 
 Done = TypeVar("Done")
@@ -243,7 +244,7 @@ def _options(questions: Questions, strategies: Strategies, given: AskOptions) ->
     variants = texts_of(options_given.pop("variants", ()), "variants", "a kind such as 'person'")
     where = texts_of(options_given.pop("where", ()), "where", "a condition such as 'order=1'")
     path, run = (cast("Place | None", options_given.pop(name, None)) for name in ("path", "run"))
-    items = () if isinstance(questions, str) else _items(questions)
+    items = Stock() if isinstance(questions, str) else _items(questions)
     if items and (path is not None or "gold" in options_given):
         raise ConfigError("path and gold belong to a benchmark given by name; these are items already")
     options = EvalOptions(
@@ -268,20 +269,24 @@ def texts_of(given: object, name: str, wanted: str) -> tuple[str, ...]:
     return several
 
 
-def _items(questions: Item | Iterable[Item]) -> tuple[Item, ...]:
-    items = (questions,) if isinstance(questions, Item) else tuple(questions)
-    if not items:
+def _items(questions: Item | Iterable[Item]) -> Stock:
+    """The items, each kept as a line as soon as it comes, so that a generator may make millions."""
+    items = Stock(_checked((questions,) if isinstance(questions, Item) else questions))
+    if not len(items):
         raise ConfigError("there are no items to ask; give at least one, or the name of a benchmark")
-    for number, item in enumerate(items):
-        if not isinstance(item, Item):
-            raise ConfigError(f"item {number} is a {type(item).__name__}; expected a tomserve.Item")
     return items
 
 
-def _benchmark(items: Sequence[Item]) -> str:
+def _checked(items: Iterable[Item]) -> Iterator[Item]:
+    for number, item in enumerate(items):
+        if not isinstance(item, Item):
+            raise ConfigError(f"item {number} is a {type(item).__name__}; expected a tomserve.Item")
+        yield item
+
+
+def _benchmark(items: Stock) -> str:
     """The benchmark that all these items belong to; "items" where they belong to several."""
-    names = {item.benchmark for item in items}
-    return names.pop() if len(names) == 1 else "items"
+    return next(iter(items.benchmarks)) if len(items.benchmarks) == 1 else "items"
 
 
 def _several(strategies: Strategies) -> Sequence[Place | Strategy]:

@@ -18,6 +18,7 @@ from typing import Any
 from tomserve.benchmarks.case import Case, NoCase
 from tomserve.benchmarks.findings import Check, Findings, Show
 from tomserve.benchmarks.guarding import guarded, own_cases
+from tomserve.content.index import Firsts
 from tomserve.content.pyfile import failed
 from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
 from tomserve.items import EVERY, Item
@@ -28,7 +29,10 @@ from tomserve.scoring.rules import Rule
 from tomserve.stability import Kind, Retell
 
 Load = Callable[[Path | None, str | None], Iterator[Item]]
-"""A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out."""
+"""A function that yields the items. It is given the user's ``--path`` and ``--gold``, each None if left out.
+
+It may make each item only when it is asked for the next, as a generator does: none is held in memory, so that there may
+be millions. They have to end, because nothing is asked before the last one is there, also where a limit is given."""
 
 Beliefs = Callable[[Item], Sequence[tuple[str, Sequence[str]]]]
 """A function that gives columns for an item's page of the report: pairs of a heading and one text for each sentence
@@ -278,13 +282,12 @@ class Benchmark:
     def _own(self, path: Path | None, gold: str | None) -> Iterator[Item]:
         """The items of `load`, each with this benchmark's name; what is no item, or comes twice, is refused."""
         file = self.file or Path(self.name)
-        places: dict[str, int] = {}
-        count = 0
+        ids, count = Firsts(), 0
         try:
             for count, item in enumerate(self.load(path, gold), 1):
                 if not isinstance(item, Item):
                     raise ContentError(f"load gave {item!r:.60} as item {count}; expected a tomserve.Item", path=file)
-                if (first := places.setdefault(item.id, count)) != count:
+                if (first := ids.add(item.id, count)) != count:
                     raise ContentError(f"load gave the item {item.id!r} twice, as item {first} and {count}", path=file)
                 if item.benchmark not in (self.name, ANYBODYS):
                     reason = (

@@ -11,6 +11,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from tomserve.content import files
+from tomserve.content.index import Firsts
 from tomserve.content.wording import explain, first_error, place_of
 from tomserve.content.yamlfile import load, validate
 from tomserve.errors import ContentError, JournalError
@@ -30,12 +31,12 @@ def read_items(path: str | Path) -> Iterator[Item]:
 def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a file as `read_items` does, each with the line where it begins. Raises as that does."""
     path = Path(path).expanduser()
-    seen: dict[str, int] = {}
+    seen = Firsts()
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path):
-        if (first := seen.setdefault(item.id, number)) != number:
+        if (first := seen.add(item.id, number)) != number:
             raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
         yield number, item
-    if not seen:
+    if not len(seen):
         raise ContentError("holds no items", path=path)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,7 +74,7 @@ class Evaluation:
     folder: runfolder.RunFolder
     journal: Journal
     manifest: Manifest
-    known: frozenset[str]
+    known: Sequence[str]
     listener: Listener
     stop: Stop
     began: float
@@ -217,7 +217,7 @@ class Evaluation:
         """
         failures: Counter[str] = Counter()
         questions, failed = self.plan.questions, set()
-        items, calls = set(questions.items.ids), {one.name: one.calls for one in questions.strategies}
+        items, calls = questions.ids if self.journal.failed else (), {s.name: s.calls for s in questions.strategies}
         for identity, status in self.journal.failed.items():
             over = status not in FINAL and identity._replace(turn=0) in self.journal.closed
             if identity.item in items and identity.turn < calls.get(identity.strategy, 0) and not over:

@@ -20,11 +20,12 @@ from typing import Any
 import orjson
 
 from tomserve.content import files
+from tomserve.content.index import Index, short
 from tomserve.engine.request import Identity
 from tomserve.engine.rows import CLOSES, CLOSING
 from tomserve.engine.transport import LONGEST_NAME
 from tomserve.errors import ConfigError, JournalError
-from tomserve.runs.index import Index, Seen, short
+from tomserve.runs.index import Seen
 from tomserve.status import ANSWERS, FINAL, SPOKEN
 
 Row = dict[str, Any]

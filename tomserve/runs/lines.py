@@ -1,10 +1,14 @@
 """Many lines in little memory: up to 16 MB of them are held, the rest lie in a temporary file that nobody else sees.
+And many short texts, which are held as one.
 
 >>> lines = Lines()
 >>> for line in (b"one", b"two", b"three"):
 ...     lines.append(line)
 >>> lines[1], lines[-1], list(lines.part([2, 0]).joined(lines.part([1])))
 (b'two', b'three', [b'three', b'one', b'two'])
+>>> names = Texts(["one", "two"])
+>>> names[1], list(names + names.part([1]))
+('two', ['one', 'two', 'two'])
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from __future__ import annotations
 import os
 import tempfile
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import IO, overload
 
 from tomserve.errors import MachineError
@@ -106,3 +111,55 @@ class Lines(Sequence[bytes]):
         lines = Lines()
         lines._stores, lines._places = stores, places
         return lines
+
+
+class Texts(Sequence[str]):
+    """A sequence of short texts, such as ids, which takes 8 bytes a text besides its characters.
+
+    texts: the first of them.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._held = bytearray()
+        self._bounds = array("Q", [0])
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Add a text at the end."""
+        self._held += text.encode()
+        self._bounds.append(len(self._held))
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        at = range(len(self))[place]
+        return self._held[self._bounds[at] : self._bounds[at + 1]].decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._held[start:end].decode() for start, end in pairwise(self._bounds))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Texts):
+            return self._bounds == other._bounds and self._held == other._held
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it can grow
+
+    def __add__(self, other: Texts) -> Texts:
+        both = Texts()
+        both._held = self._held + other._held
+        end = len(self._held)
+        both._bounds = self._bounds + array("Q", (end + bound for bound in other._bounds[1:]))
+        return both
+
+    def part(self, places: Iterable[int]) -> Texts:
+        """The texts at these places."""
+        return Texts(self[place] for place in places)

@@ -6,12 +6,13 @@ Making a plan asks no question and writes no file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tomserve import benchmarks, stability
 from tomserve.benchmarks import Benchmark
+from tomserve.content.index import Firsts
 from tomserve.engine import transports
 from tomserve.engine.request import Sampling
 from tomserve.engine.retry import RetryPolicy
@@ -27,6 +28,9 @@ from tomserve.serving import target
 from tomserve.serving.presets import Preset
 from tomserve.serving.target import Target
 from tomserve.serving.waiting import Waiting
+
+TELL_EVERY = 100_000
+"""After so many items it is said how many were read."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class EvalOptions:
     """
 
     benchmark: str | None = None
-    items: tuple[Item, ...] = ()
+    items: Sequence[Item] = ()
     path: Path | None = None
     gold: str | None = None
     where: tuple[str, ...] = ()
@@ -173,8 +177,7 @@ def plan(options: EvalOptions, waiting: Waiting | None = None) -> Plan:
     noise_check.check_share(options.noise_check)
     checking.check(options)
     benchmark = _benchmark(options)
-    every = Stock(_given(options.items) or benchmark.items(options.path, options.gold, benchmarks.ALL))
-    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
+    every = _every(options, benchmark, waiting or Waiting())
     chosen = target.choose(options.base_urls, options.model, options.revision, waiting, start=options.start)
     preset = chosen.preset
     thinking = _thinking(preset, chosen.model, options.thinking)
@@ -257,11 +260,31 @@ def _benchmark(options: EvalOptions) -> Benchmark:
     return benchmark or Benchmark(benchmarks.ANYBODYS, lambda path, gold: iter(options.items), mixed=True)
 
 
-def _given(items: tuple[Item, ...]) -> list[Item]:
-    """The items that a caller has. Raises ConfigError where two of them have the same id."""
-    if twice := [name for name, count in Counter(item.id for item in items).items() if count > 1]:
-        raise ConfigError(f"two of the items have the id {twice[0]!r}; give each an id of its own")
-    return list(items)
+def _every(options: EvalOptions, benchmark: Benchmark, waiting: Waiting) -> Stock:
+    """All items: those that a caller has, else the benchmark's, each kept as a line as soon as it comes.
+
+    waiting: is told now and then how many items there are. Raises ConfigError where two of a caller's items have the
+    same id, and as the benchmark does.
+    """
+    if not options.items:
+        every = Stock(_told(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
+    else:
+        every = options.items if isinstance(options.items, Stock) else Stock(options.items)
+        ids = Firsts()
+        for place, name in enumerate(every.ids):
+            if ids.add(name, place) != place:
+                raise ConfigError(f"two of the items have the id {name!r}; give each an id of its own")
+    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
+    return every
+
+
+def _told(items: Iterable[Item], waiting: Waiting) -> Iterator[Item]:
+    """The items; how many came so far is said every TELL_EVERY items, as somebody's generator may take long."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if not number % TELL_EVERY:
+            waiting.check()
+            waiting.note(f"{number:,} items read so far; the first question is asked once the last item is there")
 
 
 def _strategies(options: EvalOptions, benchmark: Benchmark, preset: Preset | None, thinking: int) -> list[Strategy]:

@@ -119,9 +119,9 @@ def _longest_prompts(questions: Questions) -> Iterator[tuple[str, str, Sequence[
     rendering all prompts just to measure them would take as long as rendering them to be asked.
     """
     items = questions.items
-    sizes = list(zip(items.characters, items.parts, strict=True))
-    by_text = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: sizes[place])
-    by_parts = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: sizes[place][::-1])
+    text, parts = items.characters, items.parts
+    by_text = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: (text[place], parts[place]))
+    by_parts = heapq.nlargest(CHECKED_PROMPTS, range(len(items)), lambda place: (parts[place], text[place]))
     longest = [items[place] for place in dict.fromkeys((*by_text, *by_parts))]
     return (
         (item.id, strategy.name, turn.messages, turn.max_tokens)

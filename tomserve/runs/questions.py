@@ -7,14 +7,17 @@ conversation anew.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tomserve.content.index import Firsts
 from tomserve.engine.request import Identity, Request
 from tomserve.prompting.conversation import Asks
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.journal import Journal
+from tomserve.runs.sorting import ordered, places_in_order
 from tomserve.runs.stock import Stock
 from tomserve.runs.talking import Talks
 
@@ -60,6 +63,11 @@ class Questions:
     strategies: Sequence[Strategy]
     repeats: int = 1
 
+    @property
+    def ids(self) -> Firsts:
+        """The ids of the items, to look for one of them."""
+        return Firsts(self.items.ids)
+
     def __iter__(self) -> Iterator[Question]:
         return (
             Question(item, strategy, sample)
@@ -80,11 +88,12 @@ class Questions:
                     if self.repeats == 1 or wanted(question):
                         yield from talks.begin(strategy, self.items[place], question.sample)
 
-    def _in_order(self, strategy: Strategy, wanted: Wanted) -> list[int]:
+    def _in_order(self, strategy: Strategy, wanted: Wanted) -> Iterator[int]:
         """The places of the items that the strategy still has to ask about, in the order in which it asks them."""
-        left = [place for place, item in enumerate(self.items.ids) if any(map(wanted, self._samples(item, strategy)))]
-        keys = {place: strategy.order(self.items[place]) for place in left}
-        return sorted(keys, key=keys.__getitem__)
+        names = enumerate(self.items.ids)
+        left = array("Q", (place for place, item in names if any(map(wanted, self._samples(item, strategy)))))
+        order = places_in_order(ordered(strategy.order(self.items[place])) for place in left)
+        return (left[place] for place in order)
 
     def _samples(self, item: str, strategy: Strategy) -> Iterator[Question]:
         """The samples of an item."""

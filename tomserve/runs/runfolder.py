@@ -18,12 +18,15 @@ from typing import Any
 import orjson
 
 from tomserve.content import files
+from tomserve.content.index import Firsts
 from tomserve.content.places import run_name, runs_root
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, one_of
 from tomserve.items import read_ids, read_items, write_chunks
 from tomserve.runs.journal import read_rows
+from tomserve.runs.lines import Texts
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.sorting import places_in_order
 from tomserve.runs.stock import Stock
 from tomserve.scoring.sources import NOISE
 from tomserve.scoring.tablefile import MEASURED
@@ -170,7 +173,7 @@ def asked_items(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
     return asked, frozenset(row["item"] for _, row in read_rows(folder / NOISE))
 
 
-def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
+def keep_items(folder: Path, items: Stock, *, fresh: bool) -> Texts:
     """Keep every item that the run was ever to ask in ``items.jsonl``, so that its rows can be understood without the
     dataset. Returns the ids of these items.
 
@@ -180,14 +183,14 @@ def keep_items(folder: Path, items: Stock, *, fresh: bool) -> frozenset[str]:
     """
     path = folder / "items.jsonl"
     there = path.exists() and not fresh
-    own = {identifier: identifier for identifier in items.ids}  # so that equal ids are kept in memory only once
-    known = {own.get(identifier, identifier) for identifier in read_ids(path)} if there else set()
-    if not known or not known.issuperset(own):
+    own = Firsts(items.ids if there else ())
+    known = Texts(read_ids(path) if there else ())
+    if not known or len(own) > sum(name in own for name in known):  # ids in the file are all different
         every = items.joined(Stock(item for item in read_items(path) if item.id not in own)) if there else items
-        order = sorted(range(len(every)), key=every.ids.__getitem__)
+        order = places_in_order(name.encode() for name in every.ids)
         write_chunks(path, (every.lines[place] + b"\n" for place in order))
-        known = set(every.ids)
-    return frozenset(known)
+        known = every.ids
+    return known
 
 
 def _check_place(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """Many items in little memory: each is kept as a line of JSON and made an Item again when it is needed.
 
 An Item takes about 5 kB of memory, its line of JSON a tenth of that, and the lines of many or long items lie in a
-temporary file (see tomserve.runs.lines). When a run of half a million questions is resumed, few of its items are ever
-needed again.
+temporary file (see tomserve.runs.lines). So some tens of bytes an item are held: its id, two sizes, and where its line
+is. When a run of half a million questions is resumed, few of its items are ever needed again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import orjson
 from tomserve.content import digest_of
 from tomserve.items import Factor, Item, is_variant, where
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, chosen, describe, share_of
-from tomserve.runs.lines import Lines
+from tomserve.runs.lines import Lines, Texts
+from tomserve.runs.sorting import places_in_order
 
 
 class Entry(NamedTuple):
-    """What a draw needs to know of an item, read from its line without making the whole item; and the id of its
-    original, where it is a variant."""
+    """What a draw needs to know of an item, read from its line without making the whole item; the id of its original,
+    where it is a variant; and its place among the items."""
 
     id: str
     cluster: str
     factors: Mapping[str, Factor]
     base: str | None = None
+    place: int = 0
 
     @property
     def kind(self) -> str:
@@ -46,16 +48,16 @@ class Stock(Sequence[Item]):
     """
 
     def __init__(self, items: Iterable[Item] = (), draw: Draw | None = None) -> None:
-        self.ids: list[str] = []
+        self.ids = Texts()
         self.lines = Lines()
-        self.characters = array("L")
-        self.parts = array("L")
+        self.characters = array("I")
+        self.parts = array("I")
         self.draw = draw or WHOLE_CLUSTERS
         self.benchmarks: set[str] = set()
         for item in items:
             self.benchmarks.add(item.benchmark)
-            self.ids.append(item.id)
             self.lines.append(item.to_json())
+            self.ids.append(item.id)
             self.characters.append(sum(map(len, (*item.story, item.question, *item.choices))))
             self.parts.append(len(item.story) + len(item.choices))
 
@@ -78,15 +80,14 @@ class Stock(Sequence[Item]):
         """A digest of the items that does not depend on their order; the same as that of `items.items_digest`."""
         # The id comes first in a line and no two items have the same, so that its JSON alone tells the lines' order.
         # It is copied, because the bytes that orjson returns occupy the whole buffer in which they were written.
-        ids = [bytes(bytearray(orjson.dumps(one))) for one in self.ids]
-        return digest_of(self.lines[place] for place in sorted(range(len(ids)), key=ids.__getitem__))
+        ids = (bytes(bytearray(orjson.dumps(one))) for one in self.ids)
+        return digest_of(self.lines[place] for place in places_in_order(ids))
 
     def where(self, conditions: Sequence[str]) -> Stock:
         """The items that meet all these conditions (see items.where); raises ConfigError where none does."""
         if not conditions:
             return self
-        kept = {entry.id for entry in where(self.entries(), conditions)}
-        return self.part([place for place, name in enumerate(self.ids) if name in kept])
+        return self.part(array("Q", (entry.place for entry in where(self.entries(), conditions))))
 
     def limited(self, limit: int | None, asked: Collection[str] = frozenset()) -> Stock:
         """At most `limit` items, chosen by `items.draw.chosen` and in their order; all of them for None.
@@ -100,10 +101,10 @@ class Stock(Sequence[Item]):
     def part(self, places: Sequence[int]) -> Stock:
         """The items at these places."""
         part = Stock(draw=self.draw)
-        part.ids = [self.ids[place] for place in places]
+        part.ids = self.ids.part(places)
         part.lines = self.lines.part(places)
-        part.characters = array("L", (self.characters[place] for place in places))
-        part.parts = array("L", (self.parts[place] for place in places))
+        part.characters = array("I", (self.characters[place] for place in places))
+        part.parts = array("I", (self.parts[place] for place in places))
         return part
 
     def joined(self, other: Stock) -> Stock:
@@ -115,10 +116,11 @@ class Stock(Sequence[Item]):
 
     def apart(self) -> tuple[Stock, Stock]:
         """The items that are no variants, and those that are."""
-        variants = [place for place, line in enumerate(self.lines) if is_variant(line)]
+        variants, others = array("Q"), array("Q")
+        for place, line in enumerate(self.lines):
+            (variants if is_variant(line) else others).append(place)
         if not variants:
             return self, Stock(draw=self.draw)
-        others = sorted(set(range(len(self))).difference(variants))
         return self.part(others), self.part(variants)
 
     def drawn(self, share: float, asked: Collection[str] = frozenset()) -> Stock:
@@ -131,6 +133,6 @@ class Stock(Sequence[Item]):
 
     def entries(self) -> Iterator[Entry]:
         """What a draw needs to know of each item."""
-        for line in self.lines:
+        for place, line in enumerate(self.lines):
             data = orjson.loads(line)
-            yield Entry(data["id"], data["cluster"], data["factors"], data.get("base"))
+            yield Entry(data["id"], data["cluster"], data["factors"], data.get("base"), place)

@@ -6,13 +6,16 @@ of items may hold variants already, such as rewritten ones; these are asked rath
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import orjson
 
 from tomserve import stability
+from tomserve.content.index import Firsts
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.runs.manifest_parts import VariantsRecord
@@ -86,16 +89,16 @@ def apart(every: Stock) -> tuple[Stock, Stock]:
     right answer do not stand for those of its original; and whose factor `variant` names no kind.
     """
     originals, given = every.apart()
-    places = {name: place for place, name in enumerate(originals.ids)}
+    places = Firsts(originals.ids if len(given) else ())
     for line in given.lines:
         made = orjson.loads(line)
         name, base, kind = made["id"], made["base"], made["factors"].get("variant", "other")
-        if base not in places:
+        if (place := places.find(base)) is None:
             raise ConfigError(
                 f"item {name!r} is a variant of {base!r} (its field 'base'), and no item that is no variant itself has "
                 "this id; keep the originals together with their variants, or leave 'base' out"
             )
-        own = orjson.loads(originals.lines[places[base]])
+        own = orjson.loads(originals.lines[place])
         means = dict(zip(made["choices"], made.get("meanings") or made["choices"], strict=True))
         if set(means.values()) != set(own["choices"]) or means[made["answer"]] != own["answer"]:
             raise ConfigError(
@@ -114,7 +117,7 @@ def varied(
     given: Stock,
     kinds: Sequence[Kind],
     retelling: Callable[[str], Retell],
-    taken: Collection[str] = frozenset(),
+    taken: Iterable[str] = (),
 ) -> Varied:
     """The originals with their variants.
 
@@ -123,27 +126,24 @@ def varied(
     benchmark otherwise, by the benchmark's name (see tomserve.benchmarks.retelling). taken: the ids of all items, asked
     or not, none of which a variant may get.
     """
-    chosen = frozenset(originals.ids)
+    chosen = Firsts(originals.ids if kinds or len(given) else ())
     wanted = {kind.name for kind in kinds}
-    there = [
-        (place, entry)
-        for place, entry in enumerate(given.entries())
-        if entry.base in chosen and (not wanted or entry.kind in wanted)
-    ]
-    known = given.part([place for place, _ in there])
+    fitting = (entry for entry in given.entries() if not wanted or entry.kind in wanted)
+    known = given.part(array("Q", (entry.place for entry in fitting if str(entry.base) in chosen)))
     if not kinds:
         return Varied(originals, known)
-    have = {(entry.base, entry.kind) for _, entry in there}
-    made: list[Item] = []
+    have = {(entry.base, entry.kind) for entry in known.entries()}
     dropped: dict[str, Counter[str]] = {kind.name: Counter() for kind in kinds if kind is not stability.AGAIN}
-    ids = frozenset(taken) | chosen | frozenset(given.ids)
-    for one in stability.variants(originals, kinds, retelling, have):
-        if isinstance(one, Dropped):
-            dropped[one.kind.name][one.reason] += 1
-        elif one.id in ids:
-            dropped[str(one.factors["variant"])][stability.TAKEN] += 1
-        else:
-            made.append(one)
-    return Varied(
-        originals, known.joined(Stock(made)), tuple(kinds), {kind: dict(one) for kind, one in dropped.items()}
-    )
+    ids = Firsts(chain(taken, originals.ids, given.ids))
+
+    def made() -> Iterator[Item]:
+        for one in stability.variants(originals, kinds, retelling, have):
+            if isinstance(one, Dropped):
+                dropped[one.kind.name][one.reason] += 1
+            elif one.id in ids:
+                dropped[str(one.factors["variant"])][stability.TAKEN] += 1
+            else:
+                yield one
+
+    variants = known.joined(Stock(made()))
+    return Varied(originals, variants, tuple(kinds), {kind: dict(one) for kind, one in dropped.items()})

@@ -1,0 +1,168 @@
+"""A benchmark may make its items one by one: hardly any is held in memory, and none is asked before the last is there."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tomserve
+from tests.conftest import Endpoint, Outcome, make_item
+from tomserve import benchmarks
+from tomserve.benchmarks import Benchmark
+from tomserve.engine.request import Request, Sampling
+from tomserve.errors import ConfigError
+from tomserve.items import Item, read_ids
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs import lines, planning, sorting
+from tomserve.runs.journal import Journal
+from tomserve.runs.questions import Questions, counted, finished
+from tomserve.runs.runfolder import keep_items
+from tomserve.runs.stock import Stock
+from tomserve.runs.talking import Talks
+
+Cli = Callable[..., Outcome]
+
+AT_ONCE = 50
+"""So many items may be alive at the same time: those of the requests that are made together, and one that is read."""
+
+MODULE = """from pathlib import Path
+from tomserve.benchmarks import Benchmark
+from tomserve.items import Item, read_ids
+
+FIELDS = {"story": ["Tea is in it."], "choices": ["tea", "salt", "unknown"], "answer": "tea"}
+
+
+def load(path, gold):
+    for number in range(int(Path(__file__).with_name("count").read_text())):
+        if number == 40:
+            raise OSError("the disk with the stories is gone")
+        yield Item(id=f"{number:03d}", question=f"What is in jar {number}?", cluster=f"jar {number // 4}", **FIELDS)
+
+
+BENCHMARK = Benchmark("jars", load, strategies=("vanilla",))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that other tests loaded are unknown here."""
+    monkeypatch.setattr(benchmarks, "_given", {})
+
+
+class Alive:
+    """Counts how many items are alive at the same time, beyond those that were there before."""
+
+    def __init__(self) -> None:
+        self._before = self._count()
+        self.most = 0
+
+    @staticmethod
+    def _count() -> int:
+        return sum(type(one) is Item for one in gc.get_objects())
+
+    def look(self) -> None:
+        """Count now."""
+        self.most = max(self.most, self._count() - self._before)
+
+    def made(self, count: int) -> Iterator[Item]:
+        """So many items, made one by one; looks at every hundredth."""
+        for number in range(count):
+            if number % 100 == 99:
+                self.look()
+            yield make_item(number, question=f"What is in jar {number}?")
+
+
+@pytest.mark.parametrize("count", [200, 800])
+def test_however_many_items_there_are_few_are_alive(count: int, endpoint: Endpoint) -> None:
+    alive = Alive()
+
+    def script(body: dict[str, Any], number: int) -> None:
+        if number % 100 == 0:
+            alive.look()
+
+    endpoint.script = script
+    run = tomserve.ask(alive.made(count), "vanilla", base_url=endpoint.url, run="lazy")
+    assert len(endpoint.requests) == run.scores().height == count
+    assert 0 < alive.most <= AT_ONCE
+    assert list(read_ids(run.folder / "items.jsonl")) == sorted(f"demo/{number}" for number in range(count))
+
+
+def test_an_item_takes_some_tens_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "HELD", 1 << 16)
+    monkeypatch.setattr(sorting, "HELD", 1 << 16)
+    strategy = Strategy.load("vanilla_1")
+    benchmark = Benchmark("demo", lambda path, gold: Alive().made(int(str(path))))
+    talks = Talks(lambda identity, turn: Request.build(identity, turn, model="m", revision=None, sampling=Sampling()))
+
+    def peak(count: int) -> int:
+        """The most memory that is taken while so many items are read, kept, counted, sorted and made requests of."""
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        tracemalloc.start()
+        with Journal(folder / "responses.jsonl") as journal:
+            stock = Stock(benchmark.items(Path(str(count))))
+            stock.digest()
+            questions, known = Questions(stock, [strategy]), keep_items(folder, stock, fresh=True)
+            assert counted(journal, questions).left == len(known) == count
+            asked = questions.requests(talks, lambda question: not finished(journal, question))
+            assert sum(1 for _ in asked) == count
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return taken
+
+    peak(1400)  # fills the caches of templates
+    few, many = peak(1500), peak(6000)
+    assert (many - few) / 4500 < 100, "bytes of memory an item; the item itself takes thousands"
+
+
+def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
+    module = tmp_path / "jars.py"
+    module.write_text(MODULE)
+    (tmp_path / "count").write_text("100")
+    command = ("eval", "--benchmark", module, "--base-url", endpoint.url, "--quiet", "--no-report", "--run", "late")
+    failed = cli(*command)
+    assert failed.code == 2
+    assert f"{module}:11: load failed after 40 items" in failed.err
+    assert "the disk with the stories is gone" in failed.err
+    assert len(failed.err.strip().splitlines()) == 1
+    assert not endpoint.requests
+    assert not (tmp_path / "runs/late").exists()
+
+    (tmp_path / "count").write_text("24")
+    assert cli(*command).code == 0
+    files = {path.name: path.read_bytes() for path in (tmp_path / "runs/late").glob("*.jsonl")}
+    assert files["responses.jsonl"].count(b"\n") == len(endpoint.requests) == 24
+    (tmp_path / "count").write_text("100")
+    assert cli(*command).code == 2
+    assert {path.name: path.read_bytes() for path in (tmp_path / "runs/late").glob("*.jsonl")} == files
+    assert len(endpoint.requests) == 24
+
+
+def test_it_is_said_how_many_items_were_read(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "TELL_EVERY", 10)
+    told: list[str] = []
+
+    class Heard(tomserve.runs.listening.Silent):
+        def message(self, text: str) -> None:
+            told.append(text)
+
+    monkeypatch.setitem(benchmarks._given, "jars", Benchmark("jars", lambda path, gold: Alive().made(25), mixed=True))
+    tomserve.ask("jars", "vanilla", base_url=endpoint.url, run="told", limit=5, progress=Heard())
+    read = [line for line in told if "items read" in line]
+    assert read == [
+        f"{count} items read so far; the first question is asked once the last item is there" for count in (10, 20)
+    ]
+    assert len(endpoint.requests) == 5
+
+
+def test_an_id_that_a_generator_gives_twice_is_refused(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigError, match=r"two of the items have the id 'demo/3'"):
+        tomserve.ask((make_item(number % 7) for number in (1, 3, 5, 10)), "vanilla", base_url=endpoint.url, run="twice")
+    with pytest.raises(ConfigError, match=r"item 1 is a str; expected a tomserve\.Item"):
+        tomserve.ask(iter([make_item(1), "x"]), "vanilla", base_url=endpoint.url, run="text")  # type: ignore[list-item]
+    assert not endpoint.requests
