@@ -43,6 +43,8 @@ def accuracy(rows: pl.DataFrame, kinds: baselines.Kinds) -> Iterator[Record]:
     each share stands the best of the rules of `kinds` on the same questions.
     """
     keys = ["subset", "model", "strategy", "perturbation"]
+    read = (*keys[1:], "stage", "cluster", "version", "false_belief", "correct", "faulty", "unread", *kinds.columns)
+    rows = rows.select(read)  # what is not read is not copied for each class, either
     parts = {"all": rows}
     if rows["version"].is_not_null().any():
         parts["false_belief"] = rows.filter("false_belief")
@@ -62,7 +64,11 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `perturbation_effects`: each class against the unperturbed tasks of the same stages, with p
     adjusted over the classes and a verdict; then all ten classes together, once for new stages and once for these
     stages alone."""
-    for (subset, model, strategy), part in subsets(rows).group_by(["subset", "model", "strategy"], maintain_order=True):
+    keys = ["subset", "model", "strategy"]
+    rows = rows.select(
+        *keys[1:], "perturbation", "stage", "cluster", "false_belief", "correct", "faulty", "re_asked", "changed"
+    )
+    for (subset, model, strategy), part in subsets(rows).group_by(keys, maintain_order=True):
         effects = []
         key = {"subset": subset, "model": model, "strategy": strategy}
         for name in PERTURBED:

@@ -121,7 +121,8 @@ def table(rows: pl.DataFrame, kinds: Kinds, keys: Sequence[str]) -> Iterator[Rec
     rows: prepared rows, of which each item of a model counts once, whatever it was asked by. keys: columns such as
     subset, model and class.
     """
-    once = rows.unique([*keys, "item"], keep="first", maintain_order=True)
+    read = rows.select(*keys, "item", *kinds.columns)  # what is not read is not copied, either
+    once = read.unique([*keys, "item"], keep="first", maintain_order=True)
     for key, part in once.group_by(list(keys), maintain_order=True):
         for record in counted(part, kinds):
             del record["column"]

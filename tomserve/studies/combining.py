@@ -30,6 +30,8 @@ def combined(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """
     if len({ANSWERED.isdisjoint(table.columns) for table in tables}) > 1 and any(map(measured_studies, tables)):
         tables = [table if ANSWERED.isdisjoint(table.columns) else table.drop(KIND, strict=False) for table in tables]
+    if len(tables) == 1:
+        return tables[0]  # not a copy of it
     try:
         return pl.concat(tables, how="diagonal_relaxed")
     except pl.exceptions.PolarsError:

@@ -28,7 +28,7 @@ from tomserve.scoring.table import TABLES
 from tomserve.scoring.tablefile import MEASURED
 from tomserve.status import FINAL, UNANSWERED, listed
 from tomserve.studies.loading import measured_studies
-from tomserve.studies.rows import UNREADABLE, answered, has_variants, originals, unreadable, with_columns
+from tomserve.studies.rows import ORIGINAL, UNREADABLE, answered, has_variants, originals, unreadable, with_columns
 
 UNREAD_SHARE = 0.1
 """The share of unreadable replies above which `tomserve eval`, `score` and `analyze` end with exit code 1, as eval does
@@ -187,6 +187,10 @@ def of_source(source: str | Path, scores: pl.DataFrame) -> list[Gaps]:
     return of_scores(scores, folder, str(source))
 
 
+_READ = ("run", "model", "strategy", "item", "status", "parse", "reason", "answer", "correct", ORIGINAL, GIVEN)
+"""The columns of a score table that tell what is lacking."""
+
+
 def of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
     """What is lacking of a score table, by run; nothing of a measured one, which is whole or refused.
 
@@ -198,7 +202,8 @@ def of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Ga
         return [_gaps(scores, source, manifest, folder)] if manifest.get("kind") != MEASURED else []
     if measured_studies(scores):
         return []
-    parts = scores.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
+    read = scores.select(name for name in _READ if name in scores.columns)  # the parts are copies
+    parts = read.partition_by("run", maintain_order=True) if "run" in scores.columns else [scores]
     names = [f"{source}, run {part['run'][0]}" if len(parts) > 1 else source for part in parts]
     return [
         replace(_gaps(part, name, None, None), given=given(source)) for part, name in zip(parts, names, strict=True)
