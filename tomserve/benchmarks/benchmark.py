@@ -181,7 +181,7 @@ class Benchmark:
     @property
     def scoring(self) -> Scoring:
         """The part of the benchmark that scoring needs."""
-        return Scoring(self.metrics, self.lettered, self.rules)
+        return Scoring(self.metrics, self.lettered, self.rules, shipped=self.file is None)
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -8,22 +8,18 @@ writes the manifest anew.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-import tomserve
-from tomserve import benchmarks, content
+from tomserve import benchmarks
 from tomserve.content import seal
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files
-from tomserve.scoring import choices
+from tomserve.scoring import choices, scorer
 from tomserve.scoring.pinned import PinnedFile, changed, digest_of, measured
 from tomserve.scoring.sources import NOISE
 
@@ -45,23 +41,10 @@ def sources_in(folder: Path) -> list[str]:
 
 
 Record = Mapping[str, Any]
-"""What a table was made from, as JSON holds it: the fields of Sources, `scorer` (see SCORER), and `table`, the digest
-of the table's file."""
+"""What a table was made from, as JSON holds it: the fields of Sources, `scorer` (see tomserve.scoring.scorer), and
+`table`, the digest of the table's file."""
 
-_CODE = ("items", "beliefs", "scoring", "benchmarks")
-"""The parts of the package whose code decides what a score is."""
-
-
-def _scorer() -> str:
-    """The versions and the digest of the code that scores are made with."""
-    package = Path(tomserve.__file__).parent
-    versions = f"tomserve {tomserve.__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}"
-    return f"{versions}, {content.code_digest(package / name for name in _CODE)}"
-
-
-SCORER = _scorer()
-"""The versions and the code that scores are made with. It is determined on import, when the code is loaded, because a
-long run is scored by the code with which it began, whatever was edited or installed since."""
+_CODE, SCORER = scorer.CODE, scorer.SCORER
 
 
 @dataclass(frozen=True, slots=True)

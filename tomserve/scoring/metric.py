@@ -56,13 +56,15 @@ class Scoring:
 
     metrics: its metrics, computed after the standard ones. lettered: whether the choices are shown as A, B, C, so that
     a reply may name one by its letter. rules: its rules, which answer without following anybody's belief, in addition
-    to those that every benchmark has (see tomserve.scoring.rules). Raises ConfigError for a column whose name cannot be
-    used.
+    to those that every benchmark has (see tomserve.scoring.rules). shipped: whether every process of this installation
+    finds the same by the name of the benchmark, which is not so for one that a user declared in a file. Raises
+    ConfigError for a column whose name cannot be used.
     """
 
     metrics: tuple[Metric, ...] = ()
     lettered: bool = False
     rules: tuple[Rule, ...] = ()
+    shipped: bool = False
 
     def __post_init__(self) -> None:
         for metric in self.metrics:
@@ -77,7 +79,7 @@ class Scoring:
             taken.add(rule.name)
 
 
-PLAIN = Scoring()
+PLAIN = Scoring(shipped=True)
 """The standard metrics alone, for items of an unknown benchmark."""
 
 Rules = Callable[[str], Scoring]

@@ -10,11 +10,15 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tomserve.errors import ConfigError
 
 CHUNK = 1 << 20
-"""Bytes that are read at once where lines do not matter."""
+"""Bytes that are read at once from the beginning to the end of a file."""
+
+_LINE = 2048
+"""Bytes that are read at first of a line that is looked up: more than most lines have."""
 
 
 class PinnedFile:
@@ -28,31 +32,65 @@ class PinnedFile:
     def __init__(self, path: Path, size: int | None = None) -> None:
         self.path = path
         self.digest = ""
-        self._file = path.open("rb")
+        self._file = path.open("rb", buffering=0)
         there = os.fstat(self._file.fileno()).st_size
         self.size = there if size is None else min(size, there)
 
+    @property
+    def descriptor(self) -> int:
+        """The number under which the operating system knows the open file."""
+        return self._file.fileno()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs that has inherited the open file under the same number."""
+        return {**vars(self), "_file": self.descriptor}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._file = os.fdopen(state["_file"], "rb", buffering=0)
+
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
         """The number (from 1), the offset in bytes and the bytes of every line, with the newline if there is one."""
-        self._file.seek(0)
         found, number, offset = hashlib.sha256(), 0, 0
-        while line := self._file.readline(self.size - offset):
-            number += 1
-            yield number, offset, line
-            found.update(line)
-            offset += len(line)
-        self.size, self.digest = offset, _name(found.hexdigest())
+        begun: list[bytes] = []  # the pieces of a line whose end is not read yet
+        for chunk in self._chunks():
+            found.update(chunk)
+            first, *more = chunk.split(b"\n")
+            begun.append(first)
+            if not more:
+                continue
+            last = more.pop()
+            for text in (b"".join(begun), *more):
+                number += 1
+                line = text + b"\n"
+                yield number, offset, line
+                offset += len(line)
+            begun = [last]
+        if line := b"".join(begun):
+            yield number + 1, offset, line
+        self.size, self.digest = offset + len(line), _name(found.hexdigest())
+
+    def _chunks(self) -> Iterator[bytes]:
+        """The bytes of the file in large pieces."""
+        offset = 0
+        while chunk := os.pread(self.descriptor, min(CHUNK, self.size - offset), offset):
+            yield chunk
+            offset += len(chunk)
 
     def line(self, offset: int) -> bytes:
         """The line that begins at that offset in bytes."""
-        self._file.seek(offset)
-        return self._file.readline(self.size - offset)
+        line, step = b"", _LINE
+        while piece := os.pread(self.descriptor, min(step, self.size - offset), offset):
+            end = piece.find(b"\n")
+            if end >= 0:
+                return line + piece[: end + 1]
+            line, step, offset = line + piece, 2 * step, offset + len(piece)
+        return line
 
     def unchanged(self) -> bool:
         """Whether the file still holds the bytes that `lines` gave; they are read once more."""
         found, offset = hashlib.sha256(), 0
-        # Not through the file object, whose buffer may still hold what the file held before.
-        while chunk := os.pread(self._file.fileno(), min(CHUNK, self.size - offset), offset):
+        for chunk in self._chunks():
             found.update(chunk)
             offset += len(chunk)
         return offset == self.size and _name(found.hexdigest()) == self.digest

@@ -71,7 +71,7 @@ def judge(gold: Automaton, stated: Sequence[tuple[int, str | None]], others: Seq
     if not length:
         return Judgement(0.0, 0.0, more, 0 if beyond else None)
     path, hits = best_path(gold, filled)
-    verdicts = tuple(_verdict(path, t, said[t], others) if given[t] else "skipped" for t in range(length))
+    verdicts = tuple(verdict(path, t, said[t], others) if given[t] else "skipped" for t in range(length))
     off = (t for t in range(length) if filled[t] != path[t])
     changed = sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
     return Judgement(
@@ -123,7 +123,7 @@ def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> f
     )
 
 
-def _verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
+def verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
     """One of VERDICTS for the belief after sentence `t` (from 0); the nearest place on the path decides."""
     if belief is None:
         return "out_of_vocabulary"

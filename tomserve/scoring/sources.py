@@ -1,104 +1,32 @@
-"""Read items and responses from JSONL files that may be large, partly broken, or written by another tool.
+"""Read responses from JSONL files that may be large, partly broken, or written by another tool.
 
 Each file is indexed in one pass, and its lines are read again when they are needed, so that memory does not grow with
-the length of the texts.
+the length of the texts (tomserve.scoring.itemfile reads the items).
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, nfc, read_line
-from tomserve.items.automaton import Automaton
+from tomserve.errors import ConfigError
+from tomserve.scoring.itemfile import BOM, ItemFile
+from tomserve.scoring.latest import OFFSET, Latest, Ordered, key_of, offset_of, place_of
 from tomserve.scoring.pinned import PinnedFile, changed
 from tomserve.scoring.samples import sample_of
-from tomserve.scoring.standard import automaton
 from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
+
+__all__ = ["NOISE", "ItemFile", "NoiseFile", "Problems", "ResponseFile", "Row"]
 
 Row = dict[str, Any]
 
 NOISE = "noise.jsonl"
 """Name of the file in a run folder that holds the replies of the noise check (see tomserve.runs.noise_check)."""
-
-CACHED = 4096
-"""How many items are kept in memory. Rows are scored in the order of their items, so a few are enough."""
-
-
-class ItemFile:
-    """The items of a JSONL file by id, and which of them tell the same story.
-
-    path: the file. Raises ContentError with file and line for a line that is no item: when the file is opened, if it is
-    not JSON, has no id or one that was given before, else when the item is read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.factors: dict[str, set[type]] = {}
-        self.benchmarks: set[str] = set()
-        self.varied = False  # whether any item is a variant of another one
-        self.ids: list[str] = []
-        self._place: dict[str, int] = {}
-        self._lines: list[tuple[int, int, int]] = []  # line number, offset, hash of the story
-        self._told: dict[int, list[int]] = {}
-        try:
-            self.file = PinnedFile(path)
-        except OSError as error:
-            raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
-        for number, offset, line in self.file.lines():
-            if line.strip():
-                self._index(number, offset, line)
-        if not self._lines:
-            raise ContentError("holds no items", path=path)
-        self.item = lru_cache(maxsize=CACHED)(self._load)
-
-    def _index(self, number: int, offset: int, line: bytes) -> None:
-        try:
-            data = orjson.loads(line.removeprefix(_BOM))
-            identifier, factors = data["id"], data.get("factors") or {}
-            story = hash((data.get("cluster"), *data["story"]))
-            known = type(identifier) is str and isinstance(factors, dict)
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-            known = False
-        if not known:
-            read_line(self.path, number, line)  # raises an error that says what is wrong with the line
-            raise ContentError("is not an item", path=self.path, line=number)
-        identifier = nfc(identifier)
-        if (first := self._place.get(identifier)) is not None:
-            reason = f"{identifier!r} was already given in line {self._lines[first][0]}"
-            raise ContentError(reason, path=self.path, line=number, field="id")
-        place = self._place[identifier] = len(self.ids)
-        self.ids.append(identifier)
-        self._lines.append((number, offset, story))
-        self._told.setdefault(story, []).append(place)
-        self.benchmarks.add(str(data.get("benchmark")))
-        self.varied = self.varied or data.get("base") is not None
-        for name, value in factors.items():
-            self.factors.setdefault(name, set()).add(type(value))
-
-    def place(self, identifier: str) -> int | None:
-        """The position of the item with that id in `ids`, None where there is none."""
-        return self._place.get(nfc(identifier))
-
-    def _load(self, place: int) -> Item:
-        number, offset, _ = self._lines[place]
-        return read_line(self.path, number, self.file.line(offset).removeprefix(_BOM))
-
-    def original(self, item: Item) -> Item | None:
-        """The item that a variant was made from; None for what is no variant, and where the file does not hold it."""
-        return None if item.base is None or (place := self.place(item.base)) is None else self.item(place)
-
-    def others(self, place: int) -> list[Automaton]:
-        """The compiled gold rationales of the other questions about the story of the item at `place`, each once."""
-        own = self.item(place).gold
-        siblings = (self.item(other).gold for other in self._told[self._lines[place][2]] if other != place)
-        return list(dict.fromkeys(automaton(gold) for gold in siblings if gold is not None and gold != own))
 
 
 class Problems:
@@ -163,50 +91,55 @@ class ResponseFile:
         self.of_people = False
         """Whether any response was given by a person (field `person`) rather than a model."""
         self._known = known
-        self._at: dict[
-            int, int
-        ] = {}  # packed into integers, because tuples would need more memory than everything else
         try:
             self.file = PinnedFile(path, size)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        self._latest = self._indexed()
+
+    def _indexed(self) -> Latest:
+        """The rows that count, after all lines were read."""
+        keys, values = array("Q"), array("Q")
         example = b""
         for number, offset, line in self.file.lines():
             if not line.endswith(b"\n") and not _is_json(line):
                 self.problems.add("torn off at the end", number)
-            elif line.strip() and not self._index(number, offset, line):
+            elif (found := self._index(number, line)) is not None:
+                keys.append(found[0])
+                values.append(found[1] << OFFSET | offset)
+            elif line.strip():
                 example = example or line
-        if (example or foreign) and not self._at and self._needed:
+        if (example or self.foreign) and not keys and self._needed:
             raise ConfigError(
-                f"{path}: no line of it is a response to a known item"
+                f"{self.problems.path}: no line of it is a response to a known item"
                 + (f"; {self.problems}" if self.problems else "")
                 + ". A line needs item and text, "
                 'e.g. {"item": "...", "strategy": "vanilla", "text": "..."}'
             )
+        # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
+        latest, repeated = Latest.of(keys, values)
+        self.repeated = repeated if self.foreign else 0
+        return latest
 
-    def _index(self, number: int, offset: int, line: bytes) -> bool:
+    def _index(self, number: int, line: bytes) -> tuple[int, int] | None:
+        """The key of the row on a line, and its rank among the rows of that key; None where there is no row."""
         row = self._parse(line)
         if isinstance(row, str):
-            self.problems.add(row, number)
-            return False
+            if line.strip():
+                self.problems.add(row, number)
+            return None
         if type(row["status"]) is not str or not row["status"]:
             if not self._needed:
                 self.problems.add("with a status that is no text", number)
-                return False
+                return None
             found = repr(row["status"])[:60]  # without the row, the model would look better than it is
             raise ConfigError(f"{self.problems.path}:{number}: field 'status' is {found}; expected text: {KNOWN}")
         if (place := self._known.place(row["item"])) is None:
             self.problems.add("of unknown items", number)
-            return False
+            return None
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
-        closes = "closes" in row
         self.of_people = self.of_people or isinstance(row.get("person"), str)
-        key, value = place << 20 | arm, (closes << 15 | row["turn"]) << 48 | offset
-        # The row that ended a conversation is scored, else the last turn; of two rows of one turn the later one.
-        if self.foreign and key in self._at and self._at[key] >> 48 == value >> 48:
-            self.repeated += 1
-        self._at[key] = max(value, self._at.get(key, 0))
-        return True
+        return key_of(place, arm), ("closes" in row) << 15 | row["turn"]
 
     @property
     def sampled(self) -> bool:
@@ -216,70 +149,88 @@ class ResponseFile:
     def _arm(self, row: Row) -> tuple[Any, str, int]:
         return row["model"], row["strategy"], sample_of(row)
 
+    def _loaded(self, line: bytes) -> Any:
+        """The JSON of a line, with the defaults of fields that are left out or null. Raises JSONDecodeError."""
+        row = orjson.loads(line.removeprefix(BOM))
+        if type(row) is dict:
+            if None in row.values():
+                row = {name: value for name, value in row.items() if value is not None}
+            for name, value in self._defaults.items():
+                if name not in row:
+                    row[name] = value
+        return row
+
     def _parse(self, line: bytes) -> Row | str:
         try:
-            row = orjson.loads(line.removeprefix(_BOM))
+            row = self._loaded(line)
         except orjson.JSONDecodeError:
             return "not JSON"
         if not isinstance(row, dict):
             return "not a response"
-        row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
         if row.get("schema", 1) != 1:
             return "of another schema"
-        for name, kind in (("item", str), ("strategy", str), ("model", str), ("turn", int)):
+        for name, kind in _NEEDED:
             if type(row.get(name)) is not kind:
                 return f"without {name}" if row.get(name) is None else f"with a {name} that is no {_KINDS[kind]}"
         if not 0 <= row["turn"] < 2**15:
             return "with a turn out of range"
-        if not self.foreign and type(row.get("sample", 0)) is not int:
-            return "with a sample that is no whole number"
-        if not 0 <= sample_of(row) < 2**15:
-            return "with a sample out of range"
-        for name, wanted in _CLOSING.items():
-            if "closes" in row and name in row and type(row[name]) is not wanted:
-                return f"with a {name} that is no {_KINDS[wanted]}"
-        text = row.get("text")
-        read = row["status"] == OK or (row["status"] == LENGTH and text is not None)
-        if read and not isinstance(text, str):
-            return "without text"
+        if "sample" in row:
+            if not self.foreign and type(row["sample"]) is not int:
+                return "with a sample that is no whole number"
+            if not 0 <= sample_of(row) < 2**15:
+                return "with a sample out of range"
+        if "closes" in row:
+            for name, wanted in _CLOSING.items():
+                if name in row and type(row[name]) is not wanted:
+                    return f"with a {name} that is no {_KINDS[wanted]}"
+        if type(text := row.get("text")) is not str:
+            status = row["status"]
+            if status == OK or (status == LENGTH and text is not None):
+                return "without text"
         return row
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._latest.keys)
+
+    def ordered(self, places: Collection[int] | None = None) -> Ordered:
+        """Which rows count, sorted by item, model, strategy and sample (`row` reads one of them).
+
+        places: only the rows of these items; None for all.
+        """
+        ids = self._known.ids
+        items, arms = array("Q", bytes(8 * len(ids))), array("Q", bytes(8 * len(self._arms)))
+        for rank, place in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
+            items[place] = rank
+        questions, asked = array("Q", arms), dict[tuple[Any, str], int]()
+        for rank, ((model, strategy, _), arm) in enumerate(sorted(self._arms.items())):
+            arms[arm] = rank
+            questions[arm] = asked.setdefault((model, strategy), len(asked))
+        return self._latest.ordered(items, arms, questions, places)
 
     def rows(self, places: Collection[int] | None = None) -> Iterator[tuple[int, Row]]:
-        """The rows that count, each with the place of its item in `ItemFile.ids`, sorted by item, model, strategy
-        and sample.
+        """The rows that count, each with the place of its item in `ItemFile.ids`, in the order of `ordered`."""
+        keys, values, _ = self.ordered(places)
+        for key, value in zip(keys, values, strict=True):
+            yield place_of(key), self.row(key, value)
 
-        places: yield only the rows of these items; None for all.
-        """
-        items = {
-            place: rank
-            for rank, place in enumerate(sorted(range(len(self._known.ids)), key=self._known.ids.__getitem__))
-        }
-        arms = {arm: rank for rank, (_, arm) in enumerate(sorted(self._arms.items()))}
-        wanted = self._at if places is None else [key for key in self._at if key >> 20 in places]
-        for key in sorted(wanted, key=lambda key: items[key >> 20] << 20 | arms[key & 0xFFFFF]):
-            yield key >> 20, self._row(key)
-
-    def _row(self, key: int) -> Row:
+    def row(self, key: int, value: int) -> Row:
+        """The row of that key and value (see tomserve.scoring.latest)."""
         try:
-            row = orjson.loads(self.file.line(self._at[key] & 0xFFFFFFFFFFFF).removeprefix(_BOM))
+            row: Row = self._loaded(self.file.line(offset_of(value)))
         except orjson.JSONDecodeError:  # it was JSON when the file was opened
             raise changed(self.file.path) from None
-        row = {**self._defaults, **{name: value for name, value in row.items() if value is not None}}
         if "closes" in row:
             row["text"] = row.get("conclusion", row.get("text"))
         elif row["strategy"] in self._talking:  # an earlier turn is no answer
             row |= {"status": UNFINISHED, "text": None, "reasoning": None}
-        if key in self._first:
+        if self._first and key in self._first:
             row["key"] = self._first[key]
         return row
 
     @property
     def places(self) -> set[int]:
         """The places of the items that have a row."""
-        return {key >> 20 for key in self._at}
+        return self._latest.places()
 
     def key_by_first_turn(self, places: Collection[int]) -> None:
         """From now on give a row that stands for a conversation about one of these items the key of its first turn.
@@ -292,7 +243,7 @@ class ResponseFile:
             if not isinstance(row, str) and row["turn"] == 0 and row["strategy"] in self._talking:
                 place, arm = self._known.place(row["item"]), self._arms.get(self._arm(row))
                 if place is not None and place in places and arm is not None and isinstance(key := row.get("key"), str):
-                    self._first[place << 20 | arm] = key
+                    self._first[key_of(place, arm)] = key
 
 
 class NoiseFile(ResponseFile):
@@ -314,12 +265,13 @@ class NoiseFile(ResponseFile):
     def again(self, place: int, strategy: str) -> list[tuple[int, Row]]:
         """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
         arms = sorted((level, arm) for (level, name, _), arm in self._arms.items() if name == strategy)
-        return [(level, self._row(place << 20 | arm)) for level, arm in arms if place << 20 | arm in self._at]
+        keys = [(level, key_of(place, arm)) for level, arm in arms]
+        return [(level, self.row(key, value)) for level, key in keys if (value := self._latest.find(key)) is not None]
 
 
+_NEEDED = (("item", str), ("strategy", str), ("model", str), ("turn", int))
 _CLOSING: dict[str, type] = {"closes": int, "conclusion": str}
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}
-_BOM = b"\xef\xbb\xbf"
 
 
 def _is_json(line: bytes) -> bool:

@@ -15,10 +15,11 @@ import polars as pl
 from tomserve.items import UNKNOWN, Gold, Item
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.answers import Reading
-from tomserve.scoring.chains import ChainScore, path_proper, score_chain
+from tomserve.scoring.chains import score_chain
+from tomserve.scoring.direct import Compared, Stated, compared
 from tomserve.scoring.metric import Metric
 from tomserve.scoring.rules import GENERIC
-from tomserve.scoring.sentences import MISSING, Judgement, judge
+from tomserve.scoring.sentences import MISSING, judge
 
 FLOORS = ("first", "answer", UNKNOWN)
 """Chains that know nothing of the story and repeat one label, as often as the model wrote a belief: the first gold
@@ -130,13 +131,13 @@ def automaton(gold: Gold) -> Automaton:
     return gold.automaton()
 
 
-@lru_cache(maxsize=65536)
-def _scored(
-    gold: Automaton, stated: tuple[tuple[int, str | None], ...], readable: bool, others: tuple[Automaton, ...]
-) -> tuple[ChainScore, bool, Judgement]:
-    """The chain metrics; equal pairs of gold and chain are computed once, because models repeat themselves."""
-    chain = [label for _, label in stated if label is not None] if readable else []
-    return score_chain(gold, chain), path_proper(gold, chain), judge(gold, stated, others)
+@lru_cache(maxsize=4096)
+def _scored(gold: Automaton, stated: Stated, readable: bool, others: tuple[Automaton, ...]) -> Compared:
+    """The chain metrics; equal pairs of gold and chain are computed once, because models repeat themselves.
+
+    Few are kept, because rows are scored in the order of their items: what is equal comes soon or never.
+    """
+    return compared(gold, stated, readable, others)
 
 
 def _floors(item: Item, reading: Reading) -> dict[str, float | None]:

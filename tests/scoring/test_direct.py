@@ -1,0 +1,66 @@
+"""Chains compared with listed gold chains give exactly what walking through the layers of the rationale gives."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.rationales import LABELS, rationales
+from tomserve.items.automaton import Automaton, compile_chains, compile_sets
+from tomserve.scoring import direct
+from tomserve.scoring.chains import path_proper, score_chain
+from tomserve.scoring.direct import compared
+from tomserve.scoring.sentences import judge
+
+beliefs = st.sampled_from([*LABELS, "z", None])
+said = st.one_of(
+    st.dictionaries(st.integers(1, 7), beliefs, max_size=7).map(lambda found: tuple(sorted(found.items()))),
+    st.lists(beliefs, min_size=1, max_size=7).map(lambda found: tuple(enumerate(found, 1))),
+)
+listed_chains = st.integers(1, 5).flatmap(
+    lambda length: st.lists(st.lists(st.sampled_from(LABELS), min_size=length, max_size=length), min_size=1, max_size=4)
+)
+
+
+def layer_by_layer(gold: Automaton, stated: direct.Stated, readable: bool, others: tuple[Automaton, ...]):
+    chain = [label for _, label in stated if label is not None] if readable else []
+    return score_chain(gold, chain), path_proper(gold, chain), judge(gold, stated, others)
+
+
+@given(
+    st.one_of(rationales().map(lambda one: compile_sets(*one)), listed_chains.map(compile_chains)), said, rationales()
+)
+def test_the_direct_comparison_equals_the_walk_through_the_layers(gold, stated, other) -> None:
+    readable = bool(stated) and all(label is not None for _, label in stated)
+    for others in ((), (compile_sets(*other),)):
+        expected = layer_by_layer(gold, stated, readable, others)
+        assert compared(gold, stated, readable, others) == expected
+        assert compared(gold, stated, readable, others) == expected  # from the verdicts that were kept
+
+
+def test_of_equally_good_gold_chains_the_same_one_counts() -> None:
+    gold = compile_sets([["x", "y"], ["x", "y"], ["x", "y"]], policy="free")
+    assert len(direct._listed(gold)) == direct.MOST
+    for first in "xyz":
+        for last in "xyz":
+            stated = ((1, first), (3, last))
+            assert compared(gold, stated, True, ())[2] == judge(gold, stated)
+
+
+def test_a_rationale_of_many_gold_chains_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = compile_sets([["x", "y"]] * 40, policy="free")  # 2 ** 40 gold chains
+    stated = tuple(enumerate("xy" * 20, 1))
+    assert direct._listed(many) == ()
+    assert compared(many, stated, True, ()) == layer_by_layer(many, stated, True, ())
+
+
+def test_a_sentence_before_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match="sentence 0 of 1"):
+        compared(compile_sets([["x"]]), ((0, "x"), (1, "x")), True, ())
+
+
+def test_verdicts_of_many_neighbours_are_not_kept_for_ever() -> None:
+    gold = compile_sets([["x"], ["x"]])
+    for number in range(50):
+        others = (compile_sets([[f"a{number}"], ["b"]]),)
+        assert compared(gold, ((1, f"a{number}"), (2, "x")), True, others)[2].verdicts == ("other_belief", "right")
+    assert len(direct._listed(gold)[0]._verdicts) <= direct._KEPT

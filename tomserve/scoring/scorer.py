@@ -1,0 +1,26 @@
+"""The name of the code that scores are made with, by which an outdated score is told from one that holds."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import polars as pl
+
+import tomserve
+from tomserve import content
+
+CODE = ("items", "beliefs", "scoring", "benchmarks")
+"""The parts of the package whose code decides what a score is."""
+
+
+def _scorer() -> str:
+    """The versions and the digest of the code that scores are made with."""
+    package = Path(tomserve.__file__).parent
+    versions = f"tomserve {tomserve.__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}"
+    return f"{versions}, {content.code_digest(package / name for name in CODE)}"
+
+
+SCORER = _scorer()
+"""The versions and the code that scores are made with. It is determined on import, when the code is loaded, because a
+long run is scored by the code with which it began, whatever was edited or installed since."""
