@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tomserve.items.automaton import Automaton
 from tomserve.scoring import objects
@@ -190,6 +190,8 @@ def _chain(
         return None, None, "the beliefs were cut off"
     if not isinstance(value, list) or not value:
         return None, None, "beliefs is not a list with entries"
+    if (plain := _plain(value, choices, sentences)) is not None:
+        return plain, plain, None
     pairs: dict[int, str | None] = {}
     reason = None
     for position, entry in enumerate(value, 1):
@@ -208,6 +210,24 @@ def _chain(
     stated = tuple(sorted(pairs.items())) if _unsorted(pairs) else tuple(pairs.items())
     chain = tuple((number, label) for number, label in stated if label is not None)
     return (chain if reason is None else None), stated, reason
+
+
+def _plain(value: list[Any], choices: Sequence[str], sentences: int | None) -> Pairs | None:
+    """The chain of a list as most replies have it, which gives sentences in order and labels alone; None for others."""
+    if type(value[0]) is str:
+        return tuple(enumerate(value, 1)) if all(type(one) is str and one in choices for one in value) else None
+    pairs: list[tuple[int, str]] = []
+    last = 0
+    try:
+        for entry in value:
+            number, belief = entry["sentence"], entry["belief"]
+            if type(number) is not int or number <= last or type(belief) is not str or belief not in choices:
+                return None
+            pairs.append((number, belief))
+            last = number
+    except (TypeError, KeyError):
+        return None
+    return tuple(pairs) if sentences is None or last <= sentences else None
 
 
 def _unsorted(pairs: dict[int, str | None]) -> bool:

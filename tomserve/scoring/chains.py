@@ -13,14 +13,13 @@ the sets would give wrong values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from tomserve.items.automaton import Automaton
 
 
-@dataclass(frozen=True, slots=True)
-class ChainScore:
+class ChainScore(NamedTuple):
     """The metrics of one chain. All but `proper` are precisions in [0, 1]: shares of what the chain holds.
 
     proper: whether deleting repeated beliefs from some gold chain gives the chain. lcs: the longest common subsequence

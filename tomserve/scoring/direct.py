@@ -154,14 +154,9 @@ def _scored(listed: tuple[_Listed, ...], chain: Sequence[str]) -> tuple[ChainSco
             path = True
             if runs[-1] == gold.runs[-1] and lengths[-1] <= gold.lengths[-1]:
                 return _PERFECT, True
-    pairs, changes = frozenset(pairwise(chain)), len(frozenset(pairwise(runs)))
-    common = leading = shared = changed = 0
-    for gold in listed:
-        common = max(common, _common(gold, chain))
-        leading = max(leading, _leading(gold, runs, lengths))
-        shared = max(shared, len(pairs & gold.pairs))
-        changed = max(changed, len(pairs & gold.changes))
-    length = len(chain)
+    length, pairs, changes = len(chain), set(pairwise(chain)), len(set(pairwise(runs)))
+    found = [_against(gold, chain, runs, lengths, pairs) for gold in listed]
+    common, leading, shared, changed = found[0] if len(found) == 1 else map(max, *found)
     return ChainScore(
         False,
         common / length,
@@ -169,6 +164,15 @@ def _scored(listed: tuple[_Listed, ...], chain: Sequence[str]) -> tuple[ChainSco
         shared / len(pairs) if pairs else 0.0,
         changed / changes if changes else 0.0,
     ), path
+
+
+def _against(
+    gold: _Listed, chain: Sequence[str], runs: Sequence[str], lengths: Sequence[int], pairs: set[tuple[str, str]]
+) -> tuple[int, int, int, int]:
+    """How much one gold chain and the chain have in common, in beliefs: as a subsequence, and as a pre-proper sequence
+    (see tomserve.scoring.chains.lcps); and how many pairs, and pairs of different beliefs."""
+    shared = pairs & gold.pairs
+    return _common(gold, chain), _leading(gold, runs, lengths), len(shared), len(shared & gold.changes)
 
 
 def _common(gold: _Listed, chain: Sequence[str]) -> int:
@@ -202,7 +206,7 @@ def _judged(listed: tuple[_Listed, ...], stated: Stated, others: tuple[Automaton
     first = None
     if hits < length:
         first = next(t for t, (mine, right) in enumerate(zip(filled, path.labels, strict=True)) if mine != right)
-    news = {(t, filled[t]) for t in range(1, length) if filled[t] != filled[t - 1]}
+    news = {new for new, before in zip(enumerate(filled[1:], 1), filled, strict=False) if new[1] != before}
     changes = len(news)
     if beyond:
         verdicts += tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)

@@ -131,24 +131,29 @@ def frame(
         scored = [replies.scored(row) for row in rows]
         chosen = majority(scored) if len(scored) > 1 else 0
         row, record = rows[chosen], scored[chosen]
+        more: dict[str, Any] = {}  # never added to the record itself, which may stand for other replies
         if again:
             same = [(level, other) for level, other in again if sample_of(other) == sample_of(row)]
-            record.update(noise_fields(item, row, same, replies.scoring(row["strategy"]).lettered))
+            more.update(noise_fields(item, row, same, replies.scoring(row["strategy"]).lettered))
         if columns.original is not None:
-            record.update(originals.reply_fields(item, replies.original, record["answer"]))
+            more.update(originals.reply_fields(item, replies.original, record["answer"]))
         if columns.samples:
-            record.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
-            record.update(people_fields(scored, rows))
-        records.append(record)
+            more.update(sample_fields(scored, [sample_of(one) for one in rows], chosen))
+            more.update(people_fields(scored, rows))
+        records.append({**record, **more} if more else record)
     own = {name: kind for name, kind in COLUMNS.items() if name in ITEM_COLUMNS} | {**columns.factors, **columns.items}
     per_item = _frame(([field.get(name) for field in fields] for name in own), own)
     rest = {name: kind for name, kind in COLUMNS.items() if name not in ITEM_COLUMNS}
     per_row = _frame(zip(*map(itemgetter(*rest), records), strict=True) if records else [()] * len(rest), rest)
-    more = {**columns.samples, **columns.replies}
-    computed = _frame(([record.get(name) for record in records] for name in more), more)
+    further = {**columns.samples, **columns.replies}
+    computed = _frame(([record.get(name) for record in records] for name in further), further)
     per_item = per_item[pl.Series(place_of, dtype=pl.UInt32)]
     wide = pl.concat([per_row, computed, per_item], how="horizontal")
     return wide.select(*COLUMNS, *columns.samples, *columns.factors, *columns.items, *columns.replies)
+
+
+_REPEATED = 4096
+"""How many replies are kept of one item, so that an item that is asked very often needs no more memory."""
 
 
 class _Replies:
@@ -212,8 +217,9 @@ class _Replies:
             reader=reader,
         )
         if key is not None:
+            if len(self._known) >= _REPEATED:
+                self._known.clear()
             self._known[key] = found
-            found = found.copy()  # what is known of the text alone stays as it is
         return found
 
 

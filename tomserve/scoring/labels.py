@@ -71,10 +71,12 @@ def match(value: Any, choices: Sequence[str]) -> tuple[str | None, str]:
     leading "the", "a" or "an" differs as well; for Lettered choices also "words", "letter" and "against-letter".
     (None, "") where nothing fits, or more than one label does.
     """
-    if not isinstance(value, str) or len(value) > longest(choices):
+    if not isinstance(value, str):
         return None, ""
-    if value in choices:
+    if value in choices:  # which is so for most values, and known sooner than the length of the longest choice
         return value, ""
+    if len(value) > longest(choices):
+        return None, ""
     text = unicodedata.normalize("NFC", value)
     if text in choices:
         return text, ""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyjson5
@@ -24,8 +23,7 @@ _KEY = re.compile(r"""["']?\banswer["']?\s{0,20}:""", re.I)
 Load = Callable[[str], dict[str, Any] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A JSON object found in a text.
 
     rung: how it was found ("json", "fenced", "embedded", "json5" or "unclosed"). data: its members. around: the text

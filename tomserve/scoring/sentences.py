@@ -12,8 +12,8 @@ sentence of the story counts. A sentence without a stated belief keeps the one s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from tomserve.items.automaton import Automaton
 
@@ -27,8 +27,7 @@ MISSING = "missing"
 """The kind of break of a chain that was asked for and could not be read at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What a comparison by sentence gives.
 
     accuracy: the share of sentences, in [0, 1], whose (filled) belief is that of the gold path which agrees most.

@@ -67,7 +67,7 @@ def _chain(item: Item, reading: Reading) -> dict[str, Any]:
     if reading.stated is not None:
         found["chain_sentences"] = [number for number, _ in reading.stated]
     if item.gold is not None:
-        found.update(_against(automaton(item.gold), reading))
+        found.update(_against(_asked(item, reading), reading))
     return found
 
 
@@ -97,10 +97,54 @@ CHAIN = Metric(
 none was given; a chain that was asked for and could not be read is not proper and scores 0."""
 
 
-def _against(gold: Automaton, reading: Reading) -> dict[str, Any]:
-    """The chain metrics of a reading against a compiled gold rationale, by column."""
+class _Asked:
+    """An item with a gold rationale, and what is known of the replies to it: models repeat themselves.
+
+    item: the item. others: the compiled rationales of other questions about its story. gold: its own. unknown: whether
+    it offers "unknown".
+    """
+
+    def __init__(self, item: Item, others: tuple[Automaton, ...]) -> None:
+        assert item.gold is not None
+        self.item, self.others, self.gold = item, others, automaton(item.gold)
+        self.unknown = UNKNOWN in item.choices
+        self._compared: dict[tuple[Stated, bool], Compared] = {}
+        self._floors: dict[int, dict[str, float | None]] = {}
+
+    def compared(self, stated: Stated, readable: bool) -> Compared:
+        """The metrics of what a reply says (see tomserve.scoring.direct); equal chains are compared once."""
+        if (found := self._compared.get((stated, readable))) is None:
+            if len(self._compared) >= _REPEATED:
+                self._compared.clear()
+            found = self._compared[stated, readable] = compared(self.gold, stated, readable, self.others)
+        return found
+
+    def floors(self, length: int) -> dict[str, float | None]:
+        """The floors of a chain of that length, by column."""
+        if (found := self._floors.get(length)) is None:
+            found = self._floors[length] = _floors_of(self.gold, self.item.answer, self.unknown, length)
+        return found
+
+
+_REPEATED = 4096
+"""How many chains are kept of one item, so that an item that is asked very often needs no more memory."""
+
+_last: _Asked | None = None
+
+
+def _asked(item: Item, reading: Reading) -> _Asked:
+    """The item with what is known of it, of which only the last is kept: rows are scored in the order of their items,
+    so that what repeats itself comes soon, and looking up a rationale takes about as long as comparing a chain."""
+    global _last
+    if (found := _last) is None or found.item is not item or found.others is not reading.others:
+        _last = found = _Asked(item, reading.others)
+    return found
+
+
+def _against(asked: _Asked, reading: Reading) -> dict[str, Any]:
+    """The chain metrics of a reading against the gold rationale of an item, by column."""
     readable = reading.chain is not None
-    score, path, judgement = _scored(gold, reading.stated or (), readable, reading.others)
+    score, path, judgement = asked.compared(reading.stated or (), readable)
     kind, place = None, judgement.first_break
     if not score.proper:
         # A chain that cannot be read breaks where it names what is no label, else at no sentence in particular.
@@ -131,22 +175,12 @@ def automaton(gold: Gold) -> Automaton:
     return gold.automaton()
 
 
-@lru_cache(maxsize=4096)
-def _scored(gold: Automaton, stated: Stated, readable: bool, others: tuple[Automaton, ...]) -> Compared:
-    """The chain metrics; equal pairs of gold and chain are computed once, because models repeat themselves.
-
-    Few are kept, because rows are scored in the order of their items: what is equal comes soon or never.
-    """
-    return compared(gold, stated, readable, others)
-
-
 def _floors(item: Item, reading: Reading) -> dict[str, float | None]:
     """A precision depends on how long a chain is, so that a floor is as long as the chain that it stands beside."""
     if item.gold is None:
         return {}
-    gold = automaton(item.gold)
-    length = len(reading.chain) if reading.chain else len(gold.labels)
-    return _floors_of(gold, item.answer, UNKNOWN in item.choices, length)
+    asked = _asked(item, reading)
+    return asked.floors(len(reading.chain) if reading.chain else len(asked.gold.labels))
 
 
 FLOOR = Metric({f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors)
