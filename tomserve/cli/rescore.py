@@ -19,7 +19,7 @@ from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
 from tomserve.runs import measured
 from tomserve.runs.runfolder import existing_run, read_manifest
-from tomserve.runs.scores import load_scores, replies_of, score_run, scores_of
+from tomserve.runs.scores import current_scores, load_scores, replies_of, score_run, scores_of
 from tomserve.runs.stock import Stock
 from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
@@ -130,7 +130,7 @@ def own(
             reading.forget([Place.of_run(folder)])
         if reader is not None:
             code |= reading.of_run(folder, reader, wishes)
-        frames.append(_against_current(folder) if gold == "current" else scores_of(folder, fresh=True, note=warn))
+        frames.append(_against_current(folder) if gold == "current" else current_scores(folder, note=warn))
         lacking += warn_gaps(folder, frames[-1])
         if (strange := unknown_statuses(frames[-1])) is not None:
             warn(f"{folder}: {strange}")

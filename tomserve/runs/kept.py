@@ -59,6 +59,7 @@ class Sources:
     benchmark_file: the digest of the file that declares the run's benchmark, where this process was given that file;
     None for a built-in benchmark, and where only the standard metrics are computed.
     lettered: the strategies that show the choices as A, B, C.
+    rows: what is known of the journal's rows (see tomserve.runs.grown); None where nothing is.
     """
 
     run: str
@@ -68,6 +69,7 @@ class Sources:
     files: Mapping[str, Mapping[str, Any]]
     benchmark_file: str | None = None
     lettered: tuple[str, ...] = ()
+    rows: Mapping[str, Any] | None = None
 
     @classmethod
     def asked(cls, folder: Path) -> Sources:
@@ -104,6 +106,8 @@ class Sources:
         made = {"schema": 1, **asdict(self), "chains": list(self.chains), "scorer": SCORER, "table": digest_of(table)}
         if self.benchmark_file is None:
             del made["benchmark_file"]
+        if self.rows is None:
+            del made["rows"]
         made["lettered"] = list(self.lettered)
         if not self.lettered:
             del made["lettered"]
@@ -119,16 +123,25 @@ def believed(path: Path) -> tuple[bytes, Record] | None:
     """
     folder = path.parent
     asked = Sources.asked(folder)
-    if (kept := seal.kept(_beside(path))) is None:
+    if (kept := recorded(path)) is None:
         return None
     try:
+        there, was = sources_in(folder), kept.get("files")
+        if was and any((folder / name).stat().st_size != was.get(name, {}).get("bytes") for name in there):
+            return None  # what has grown need not be read to know it
         table = path.read_bytes()
-        now = asked.having((name, *measured(folder / name)) for name in sources_in(folder)).record(table)
+        found = asked.having((name, *measured(folder / name)) for name in there)
+        now = replace(found, rows=kept.get("rows")).record(table)
         if asked.benchmark_file is None and isinstance(made_with := kept.get("benchmark_file"), str):
             now = {**now, "benchmark_file": made_with}
     except OSError:
         return None
     return (table, now) if kept == now else None
+
+
+def recorded(path: Path) -> dict[str, Any] | None:
+    """The record of the table at that path, whether that holds or not; None where this user's tomserve wrote none."""
+    return seal.kept(_beside(path))
 
 
 def keep(path: Path, record: Record) -> None:

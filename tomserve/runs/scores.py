@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +20,14 @@ import polars as pl
 
 from tomserve import benchmarks
 from tomserve.content import files
-from tomserve.runs import kept, measured
+from tomserve.runs import grown, kept, measured
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
 from tomserve.scoring.choices import Choices, Place
 from tomserve.scoring.outcomes import unknown_statuses
-from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.table import TABLES, Note, empty, tell, write_scored
+from tomserve.scoring.pinned import Mark
+from tomserve.scoring.sources import NOISE, ItemFile, NoiseFile, Problems, ResponseFile
+from tomserve.scoring.table import TABLES, Note, empty, write_grown, write_scored
 from tomserve.scoring.tablefile import read_table
 
 
@@ -44,18 +46,19 @@ class Replies(NamedTuple):
     responses: ResponseFile
 
 
-def replies_of(folder: Path, items: Path | None = None) -> Replies | None:
+def replies_of(folder: Path, items: Path | None = None, after: Mark | None = None) -> Replies | None:
     """The replies of a run as they are scored; None where nothing was asked yet.
 
-    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. Raises ConfigError
-    as `score_run` does, and for a measured run.
+    folder: the run's folder. items: a JSONL file of items to score against instead of the run's own. after: the mark in
+    the journal behind which replies are read, None for all. Raises ConfigError as `score_run` does, and for a measured
+    run.
     """
     measured.refuse(folder, *_NO_REPLIES)
     asked, journal = kept.Sources.asked(folder), folder / kept.JOURNAL
     if not journal.exists():
         return None
     questions = ItemFile(items or folder / kept.ITEMS)
-    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns))
+    return Replies(asked, questions, ResponseFile(journal, questions, asked.model, talking=asked.turns, after=after))
 
 
 _NO_REPLIES = ("has no replies to read", "`tomserve report RUN` shows what was measured")
@@ -83,25 +86,37 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
 _NOT_SCORED = "cannot be scored again"
 
 
-def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note | None = None) -> kept.Sources:
+def write_run(
+    folder: Path,
+    path: Path,
+    *,
+    items: Path | None = None,
+    note: Note | None = None,
+    before: grown.Before | None = None,
+) -> kept.Sources:
     """Score a run into a Parquet file.
 
     folder: the run's folder. path: the file to write.
     items: a JSONL file of items to score against instead of the run's own.
-    note: called with a sentence on each thing that could not be read.
+    note: called with a sentence on each thing that could not be read. before: the run's table before it has grown; then
+    only what is new is scored, if that is possible.
 
     Returns what the table was made from. Raises ConfigError as `score_run` does, OSError where the file cannot be
     written.
     """
     measured.refuse(folder, _NOT_SCORED)
-    if (replies := replies_of(folder, items)) is None:
+    replies = replies_of(folder, items, before.mark if before is not None else None)
+    if before is not None and replies is not None and not replies.responses.alone:
+        before, replies = None, replies_of(folder, items)
+    if replies is None:
         asked = kept.Sources.asked(folder)
         empty(asked.run).write_parquet(path)
         return asked
     asked, questions, responses = replies
     noise = folder / NOISE
     again = NoiseFile(noise, questions, asked.model, talking=asked.turns) if noise.exists() else None
-    tell(note, responses, again)
+    rows = grown.rows_of(responses, before)
+    _tell(note, grown.unread_of(folder, rows), again.problems if again is not None else None)
     if note is not None and (missing := _not_at_hand(Manifest.read(folder))):
         note(f"{folder}: {missing}")
     reader = reader_of(folder)
@@ -116,12 +131,29 @@ def write_run(folder: Path, path: Path, *, items: Path | None = None, note: Note
         rules=benchmarks.scoring,
         reader=reader,
     )
+    if before is not None:
+        write_grown(before.table, pl.read_parquet(path.read_bytes()), path)
     read = [file.file for file in (responses, questions, again) if file is not None]
-    return asked.read([*read, *(reader.files if reader is not None else ())])
+    asked = asked.read([*read, *(reader.files if reader is not None else ())])
+    return replace(asked, rows=None if again is not None else rows)
 
 
-def _scored_into(path: Path, folder: Path, *, items: Path | None = None, note: Note | None = None) -> Scored:
-    sources = write_run(folder, path, items=items, note=note)
+def _tell(note: Note | None, *problems: Problems | None) -> None:
+    """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
+    for found in problems:
+        if note is not None and found:
+            note(str(found))
+
+
+def _scored_into(
+    path: Path,
+    folder: Path,
+    *,
+    items: Path | None = None,
+    note: Note | None = None,
+    before: grown.Before | None = None,
+) -> Scored:
+    sources = write_run(folder, path, items=items, note=note, before=before)
     table = path.read_bytes()
     return Scored(pl.read_parquet(table), sources.record(table))
 
@@ -153,7 +185,10 @@ def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) ->
 
 
 def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Scored:
-    """The same scores as `scores_of` returns, with the record of what they were made from."""
+    """The same scores as `scores_of` returns, with the record of what they were made from.
+
+    Where a table is kept and the run has only grown since, only what is new is scored (see tomserve.runs.grown).
+    """
     path = folder / kept.TABLE
     if (manifest := measured.manifest_of(folder)) is not None:
         if fresh:
@@ -162,14 +197,31 @@ def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Sc
     if not fresh and (usable := kept.believed(path)) is not None:
         table, record = usable
         return Scored(pl.read_parquet(table), record)
+    before = None if fresh else grown.before_growth(path)
     try:
         with files.replacing(path) as file:
-            made = _scored_into(Path(file.name), folder, note=note)
+            made = _scored_into(Path(file.name), folder, note=note, before=before)
     except OSError:  # the scores of a read-only folder can still be computed, only not kept
         with tempfile.TemporaryDirectory() as scratch:
             return _scored_into(Path(scratch) / path.name, folder, note=note)
     kept.keep(path, made.record)
     return made
+
+
+def current_scores(folder: Path, *, note: Note | None = None) -> pl.DataFrame:
+    """The scores of a run as `scores_of` gives them, where all that could not be read is told again even if nothing has
+    to be scored.
+
+    folder: the run's folder. note: called with a sentence on each thing that could not be read. Raises ConfigError as
+    `score_run` does.
+    """
+    found = kept.believed(folder / kept.TABLE)
+    if found is None or (rows := found[1].get("rows")) is None:
+        return scores_of(folder, fresh=found is not None, note=note)
+    _tell(note, grown.unread_of(folder, rows))
+    if note is not None and "benchmark_file" not in found[1] and (missing := _not_at_hand(Manifest.read(folder))):
+        note(f"{folder}: {missing}")
+    return pl.read_parquet(found[0])
 
 
 def usable(folder: Path) -> kept.Record | None:

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tomserve.errors import ConfigError
 
@@ -21,17 +21,42 @@ _LINE = 2048
 """Bytes that are read at first of a line that is looked up: more than most lines have."""
 
 
+class Mark(NamedTuple):
+    """How far a file was read before: how many bytes and lines it had, and their digest, which can be continued."""
+
+    size: int
+    lines: int
+    digest: hashlib._Hash
+
+
+def marked(path: Path, size: int, lines: int, digest: str) -> Mark | None:
+    """The mark in a file that had that size, that number of lines and that digest, and has only grown since.
+
+    None where its beginning is another one now, or did not end with the end of a line. Raises OSError.
+    """
+    found, offset, end = hashlib.sha256(), 0, b""
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(min(CHUNK, size - offset)):
+            found.update(chunk)
+            offset, end = offset + len(chunk), chunk[-1:]
+    held = offset == size and end == b"\n" and _name(found.hexdigest()) == digest
+    return Mark(size, lines, found) if held else None
+
+
 class PinnedFile:
     """A file as it was when it was opened; what is appended later is not seen. Raises OSError where it cannot be read.
 
     path: the file. size: how many of its bytes to read, None for all that it has now; a file that has become shorter is
     read to its end. The attribute `digest` is ``sha256:`` and the 64 hexadecimal digits that ``sha256sum`` prints for
-    these bytes; it is empty until `lines` has been read to its end.
+    these bytes; it is empty until `lines` has been read to its end. after: the mark behind which lines are read; what
+    stands before it is not read again. The attribute `count` is the number of lines.
     """
 
-    def __init__(self, path: Path, size: int | None = None) -> None:
+    def __init__(self, path: Path, size: int | None = None, after: Mark | None = None) -> None:
         self.path = path
         self.digest = ""
+        self.count = 0
+        self._after = after
         self._file = path.open("rb", buffering=0)
         there = os.fstat(self._file.fileno()).st_size
         self.size = there if size is None else min(size, there)
@@ -43,7 +68,7 @@ class PinnedFile:
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs that has inherited the open file under the same number."""
-        return {**vars(self), "_file": self.descriptor}
+        return {**vars(self), "_file": self.descriptor, "_after": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -51,7 +76,7 @@ class PinnedFile:
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
         """The number (from 1), the offset in bytes and the bytes of every line, with the newline if there is one."""
-        found, number, offset = hashlib.sha256(), 0, 0
+        offset, number, found = self._begin()
         begun: list[bytes] = []  # the pieces of a line whose end is not read yet
         for chunk in self._chunks():
             found.update(chunk)
@@ -67,12 +92,17 @@ class PinnedFile:
                 offset += len(line)
             begun = [last]
         if line := b"".join(begun):
-            yield number + 1, offset, line
-        self.size, self.digest = offset + len(line), _name(found.hexdigest())
+            number += 1
+            yield number, offset, line
+        self.count, self.size, self.digest = number, offset + len(line), _name(found.hexdigest())
+
+    def _begin(self) -> tuple[int, int, hashlib._Hash]:
+        """Where reading begins: the offset, the number of lines before it, and the digest of what stands before it."""
+        return (0, 0, hashlib.sha256()) if self._after is None else (*self._after[:2], self._after.digest.copy())
 
     def _chunks(self) -> Iterator[bytes]:
-        """The bytes of the file in large pieces."""
-        offset = 0
+        """The bytes that are read, in large pieces."""
+        offset = self._begin()[0]
         while chunk := os.pread(self.descriptor, min(CHUNK, self.size - offset), offset):
             yield chunk
             offset += len(chunk)
@@ -89,7 +119,7 @@ class PinnedFile:
 
     def unchanged(self) -> bool:
         """Whether the file still holds the bytes that `lines` gave; they are read once more."""
-        found, offset = hashlib.sha256(), 0
+        offset, _, found = self._begin()
         for chunk in self._chunks():
             found.update(chunk)
             offset += len(chunk)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import orjson
 from tomserve.errors import ConfigError
 from tomserve.scoring.itemfile import BOM, ItemFile
 from tomserve.scoring.latest import OFFSET, Latest, Ordered, key_of, offset_of, place_of
-from tomserve.scoring.pinned import PinnedFile, changed
+from tomserve.scoring.pinned import Mark, PinnedFile, changed
 from tomserve.scoring.samples import sample_of
 from tomserve.status import KNOWN, LENGTH, OK, UNFINISHED
 
@@ -45,6 +45,18 @@ class Problems:
         self._counts[kind] += 1
         self._first.setdefault(kind, line)
 
+    def as_json(self) -> dict[str, list[int]]:
+        """For each kind of problem how many lines have it, and which was the first."""
+        return {kind: [count, self._first[kind]] for kind, count in sorted(self._counts.items())}
+
+    def after(self, counted: Mapping[str, Sequence[int]]) -> Problems:
+        """These problems after those of earlier lines, which are given as `as_json` gives them."""
+        found = Problems(self.path)
+        for kind, (count, first) in (*counted.items(), *self.as_json().items()):
+            found._counts[kind] += count
+            found._first.setdefault(kind, first)
+        return found
+
     def __str__(self) -> str:
         listed = ", ".join(f"{count} {kind} (line {self._first[kind]})" for kind, count in sorted(self._counts.items()))
         return f"{self.path}: {self._counts.total()} lines not read: {listed}"
@@ -63,7 +75,7 @@ class ResponseFile:
     for all that the file has when it is opened. talking: the strategies whose questions take conversations of several
     turns. Of a conversation the row that ended it counts (field `closes`), with the text that the conversation came to
     (`conclusion`) where that is another one than the row's own; where no row ended it, it is a row of status
-    "unfinished" without an answer.
+    "unfinished" without an answer. after: the mark behind which rows are read.
 
     Raises ConfigError where the file, or every line of it, cannot be read, or where a status is no text.
     """
@@ -80,6 +92,7 @@ class ResponseFile:
         foreign: bool = False,
         size: int | None = None,
         talking: Collection[str] = (),
+        after: Mark | None = None,
     ) -> None:
         self.problems = Problems(path)
         self.repeated = 0  # rows of another tool that a later row replaces; in a journal these are retries
@@ -90,9 +103,13 @@ class ResponseFile:
         self._first: dict[int, str] = {}
         self.of_people = False
         """Whether any response was given by a person (field `person`) rather than a model."""
+        self.alone = not self._talking
+        """Whether every row alone is the whole reply to its question: no turn of a conversation, no sample, and
+        given by no person."""
         self._known = known
+        self._continued = after is not None
         try:
-            self.file = PinnedFile(path, size)
+            self.file = PinnedFile(path, size, after)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         self._latest = self._indexed()
@@ -109,7 +126,7 @@ class ResponseFile:
                 values.append(found[1] << OFFSET | offset)
             elif line.strip():
                 example = example or line
-        if (example or self.foreign) and not keys and self._needed:
+        if (example or self.foreign) and not keys and self._needed and not self._continued:
             raise ConfigError(
                 f"{self.problems.path}: no line of it is a response to a known item"
                 + (f"; {self.problems}" if self.problems else "")
@@ -139,7 +156,10 @@ class ResponseFile:
             return None
         arm = self._arms.setdefault(self._arm(row), len(self._arms))
         self.of_people = self.of_people or isinstance(row.get("person"), str)
-        return key_of(place, arm), ("closes" in row) << 15 | row["turn"]
+        rank = ("closes" in row) << 15 | row["turn"]
+        if rank or self.of_people or "sample" in row:
+            self.alone = False
+        return key_of(place, arm), rank
 
     @property
     def sampled(self) -> bool:

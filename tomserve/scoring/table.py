@@ -79,10 +79,43 @@ def write_scored(
         if count <= PART:
             work.frame(0, count).write_parquet(path)
             return
-        ranges = [(first, min(first + PART, count)) for first in range(0, count, PART)]
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
-            parts = written(work, Path(scratch), ranges)
-            pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
+        with _scratch(path) as scratch:
+            _put_together(written(work, scratch, _ranges(count)), path)
+
+
+def write_grown(before: pl.DataFrame, more: pl.DataFrame, path: Path) -> None:
+    """Write the score table of a run that has grown, with the bytes that scoring all of it would write.
+
+    before: the table of the rows that the run had, each of which alone is the reply to its question. more: the table of
+    those that came since, with the same columns; where a question is in both, the later row counts. path: the file to
+    write. Raises OSError where it cannot be written.
+    """
+    key = ["item", "model", "strategy"]
+    scores = pl.concat([before.join(more.select(key), on=key, how="anti"), more]).sort(key).rechunk()
+    with _told_by_polars(path):
+        if scores.height <= PART:
+            scores.write_parquet(path)
+            return
+        with _scratch(path) as scratch:
+            parts = [scratch / f"{first:012d}.parquet" for first, _ in _ranges(scores.height)]
+            for part, (first, last) in zip(parts, _ranges(scores.height), strict=True):
+                scores[first:last].write_parquet(part, compression="lz4")
+            _put_together(parts, path)
+
+
+def _ranges(count: int) -> list[tuple[int, int]]:
+    return [(first, min(first + PART, count)) for first in range(0, count, PART)]
+
+
+def _put_together(parts: list[Path], path: Path) -> None:
+    pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
+
+
+@contextlib.contextmanager
+def _scratch(path: Path) -> Iterator[Path]:
+    """A folder for parts beside a file."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
+        yield Path(scratch)
 
 
 def tell(note: Note | None, *files: ResponseFile | None) -> None:
