@@ -77,6 +77,7 @@ class NamedTurn:
         self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
         texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
         self._ranks = [sorted(texts).index(text) for text in texts]
+        self._systems: dict[str, Message] = {}
         self._schema = _cached(self.schema, self._parsed_schema)
         self._opening = _cached(self.system, self._rendered_opening)
 
@@ -135,9 +136,14 @@ class NamedTurn:
         return (*system, self._ranks[self.alternative(variables)]) if len(self._demonstrations) > 1 else system
 
     def _rendered_opening(self, variables: Mapping[str, Any]) -> list[Message]:
-        text = self.system.render(variables) if self.system is not None else ""
         shown = self._demonstrations[0] if len(self._demonstrations) == 1 else []
-        return [*([{"role": "system", "content": text}] if self.system else []), *shown]
+        if self.system is None:
+            return [*shown]
+        text = self.system.render(variables)
+        if len(self._systems) >= REMEMBERED:
+            self._systems.clear()
+        # The same message for the same text, so that what was made of it before is found again.
+        return [self._systems.setdefault(text, {"role": "system", "content": text}), *shown]
 
     def _parsed_schema(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.schema is None:

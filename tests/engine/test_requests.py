@@ -1,0 +1,86 @@
+"""A request's body and key, which are put together from parts that many requests share."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import make_item
+from tomserve.engine.request import OPENINGS, Identity, Request, Sampling
+from tomserve.errors import ConfigError
+from tomserve.prompting.strategy import Strategy
+from tomserve.prompting.turn import Turn
+
+SYSTEM, SHOWN = {"role": "system", "content": "You answer. “é”"}, {"role": "user", "content": "Like this."}
+
+
+def made(turn: Turn, sample: int = 0, revision: str | None = None) -> Request:
+    identity = Identity("i", "s", turn.number, sample)
+    return Request.build(identity, turn, model="tiny", revision=revision, sampling=Sampling())
+
+
+def whole(turn: Turn, revision: str | None = None) -> tuple[bytes, str]:
+    """The body and the key of a turn without schema and fields, made in one piece."""
+    rest = {"model": "tiny", "temperature": 0.0, "seed": 0, "max_tokens": turn.max_tokens}
+    body = orjson.dumps({"messages": turn.messages, **rest})
+    return body, hashlib.blake2b(body + orjson.dumps(revision), digest_size=16).hexdigest()
+
+
+def asked(text: str, *opening: Any) -> Turn:
+    return Turn((*opening, {"role": "user", "content": text}), max_tokens=8)
+
+
+@pytest.mark.parametrize("opening", [(), (SYSTEM,), (SYSTEM, SHOWN)])
+@pytest.mark.parametrize("revision", [None, "abc"])
+def test_a_request_is_the_same_whether_its_beginning_was_met_before_or_not(opening: Any, revision: str | None) -> None:
+    for number in range(5):
+        turn = asked(f"Question {number}?", *opening)
+        request = made(turn, revision=revision)
+        assert (request.body, request.key) == whole(turn, revision)
+        assert request.prefix == b'{"messages":' + orjson.dumps(turn.messages)
+
+
+def test_a_message_that_somebody_changes_is_sent_as_it_is_now() -> None:
+    system = dict(SYSTEM)
+    for number in range(6):
+        system["content"] = "Now another one." if number > 2 else "As before."
+        turn = asked("Where?", system, SHOWN)
+        request = made(turn)
+        assert (request.body, request.key) == whole(turn)
+    system["name"] = "x"
+    turn = asked("Where?", system, SHOWN)
+    assert made(turn).body == whole(turn)[0]
+
+
+def test_messages_that_hold_more_than_texts_are_sent_as_they_are() -> None:
+    mixed: Any = {"role": "user", "content": "x", "cache": 1}
+    for value in (1, True, 1.0, [1], None, 1, True):
+        mixed["cache"] = value
+        turn = asked("Where?", mixed)
+        assert made(turn).body == whole(turn)[0]
+
+
+def test_more_beginnings_than_are_remembered_change_nothing() -> None:
+    openings = [{"role": "system", "content": f"You are {number}."} for number in range(OPENINGS + 10)]
+    for _ in range(3):
+        for opening in openings:
+            turn = asked("Where?", opening)
+            request = made(turn)
+            assert (request.body, request.key) == whole(turn)
+
+
+def test_what_cannot_be_sent_is_refused_each_time() -> None:
+    bad: Any = {"role": "system", "content": "half a character \ud800"}
+    for _ in range(4):
+        with pytest.raises(ConfigError, match="cannot be sent"):
+            made(asked("Where?", bad))
+
+
+def test_questions_of_a_strategy_share_the_messages_that_begin_them() -> None:
+    strategy = Strategy.load("vanilla")
+    first, second = (strategy.turn(make_item(choices=["tea", "salt", "unknown", other])) for other in ("a", "b"))
+    assert first.schema != second.schema
+    assert all(one is other for one, other in zip(first.messages[:-1], second.messages[:-1], strict=True))
