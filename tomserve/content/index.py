@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 BUCKETS = 256
@@ -54,12 +54,22 @@ class Index:
         values.insert(at, value)
         self._size += 1
 
-    def get(self, key: int) -> Iterator[int]:
+    def add_once(self, key: int, value: int) -> bool:
+        """Add a value to a key unless it has it. Returns whether that was new."""
+        keys, values, at = self._found(key)
+        if at < len(keys) and keys[at] == key and value in self.get(key):
+            return False
+        keys.insert(at, key)
+        values.insert(at, value)
+        self._size += 1
+        return True
+
+    def get(self, key: int) -> Sequence[int]:
         """All values of that key."""
         keys, values, at = self._found(key)
-        while at < len(keys) and keys[at] == key:
-            yield values[at]
-            at += 1
+        if at == len(keys) or keys[at] != key:
+            return ()
+        return values[at : bisect_right(keys, key, at)]
 
     def first(self, key: int, value: int, same: int) -> int:
         """The value of that key that agrees with this one in the bits of `same`; this one, which is added, where there

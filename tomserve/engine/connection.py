@@ -19,6 +19,7 @@ OVERHEAD = 2
 """A body in chunks may take so many times its own size at most: the rest of the bytes says where the chunks end."""
 
 _NO_BODY = (204, 304)
+_HEEDED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding", b"retry-after"))
 _KNOWN_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """Ways to compress a body, each with what zlib calls it."""
 
@@ -144,7 +145,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the response, or one after a body in chunks."""
-        lower = name.lower()
+        if (lower := name.lower()) not in _HEEDED:
+            return
         if lower == b"content-length":
             self._length, self._until_end = int(value) if value.isdigit() else None, False
         elif lower == b"transfer-encoding":

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,9 +101,9 @@ class HttptoolsTransport:
         self._posts: dict[str, tuple[Site, bytes]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def send(self, endpoint: str, body: bytes) -> Reply:
+    def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
         """POST a chat completion to ``<endpoint>/chat/completions`` and return the reply; raises only if cancelled."""
-        return await self._deadlines.reply(self._answered(endpoint, body))
+        return self._deadlines.reply(self._answered(endpoint, body))
 
     async def _answered(self, endpoint: str, body: bytes) -> Reply:
         """Send the body of a request; every failure is a status of the reply."""

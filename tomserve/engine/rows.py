@@ -72,11 +72,10 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
     """
     # The model that the reply names is `served_model`: scoring reads a field `model` as the score table's column.
     item, strategy, turn, sample = request.identity
-    return {
+    row = {
         "item": item,
         "strategy": strategy,
         "turn": turn,
-        **({"sample": sample} if sample else {}),
         "key": request.key,
         "status": reply.status,
         "text": reply.text,
@@ -90,10 +89,8 @@ def row_of(request: Request, reply: Reply, endpoint: str, attempts: int) -> dict
         "served_model": reply.model,
         "time": now(),
         "reused": False,
-        **_told_tokens(reply),
     }
-
-
-def _told_tokens(reply: Reply) -> dict[str, Any]:
-    """The fields of a row for the tokens of the prompt, where the reply tells them."""
-    return {} if reply.tokens is None else {"tokens": reply.tokens, "tokens_skipped": reply.skipped}
+    if reply.tokens is not None:
+        row["tokens"], row["tokens_skipped"] = reply.tokens, reply.skipped
+    # The number of a sample stands after that of the turn, as the first fields tell what the row answers.
+    return {"item": item, "strategy": strategy, "turn": turn, "sample": sample, **row} if sample else row

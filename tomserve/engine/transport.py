@@ -21,6 +21,9 @@ from tomserve.status import FINAL, LENGTH, MALFORMED, OK, REFUSAL, http
 MAX_BODY = 16 * 2**20
 """Bytes of a reply that are read at most: a larger one is no chat completion."""
 
+MOST_TOKENS = 2**40
+"""A number of tokens that is as large as this cannot be right."""
+
 LONGEST_NAME = 200
 """Characters kept of the name that a server gives its model."""
 
@@ -138,14 +141,14 @@ def read_reply(code: int, raw: bytes) -> Reply:
     try:
         choice = data["choices"][0]
         message = choice["message"]
-        text, finish = message.get("content"), _text(choice.get("finish_reason"))
-        reasoning = _text(message.get("reasoning")) or _text(message.get("reasoning_content"))
-        refusal = _text(message.get("refusal"))
+        text, finish = message.get("content"), choice.get("finish_reason")
+        reasoning, refusal = message.get("reasoning"), message.get("refusal")
+        if type(reasoning) is not str or not reasoning:
+            reasoning = _text(message.get("reasoning_content"))
     except (TypeError, KeyError, IndexError, AttributeError):
         return Reply(MALFORMED, error=f"not a chat completion: {error_text(data)}")
-    reply = Reply(
-        OK, reasoning=reasoning, finish_reason=finish, usage=_usage(data), model=_text(data.get("model")) or None
-    )
+    finish, refusal = _text(finish), _text(refusal)
+    reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
     if data.get("prompt_logprobs"):
         reply.tokens, reply.skipped = prompt_tokens(data["prompt_logprobs"])
     if refusal or finish == "content_filter":
@@ -169,7 +172,7 @@ def error_text(data: Any) -> str:
 
 def _text(value: Any) -> str | None:
     """The value if it is text, else None: a server may send anything, and only text goes into a row."""
-    return value if isinstance(value, str) else None
+    return value if type(value) is str else None
 
 
 def _usage(data: dict[str, Any]) -> dict[str, int] | None:
@@ -178,9 +181,14 @@ def _usage(data: dict[str, Any]) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    reported = {"prompt": usage.get("prompt_tokens"), "completion": usage.get("completion_tokens"), "cached": cached}
-    counts = {name: count for name, count in reported.items() if type(count) is int and 0 <= count < 2**40}
+    cached: Any = details.get("cached_tokens") if isinstance(details, dict) else None
+    prompt: Any = usage.get("prompt_tokens")
+    completion: Any = usage.get("completion_tokens")
+    reported = {"prompt": prompt, "completion": completion, "cached": cached}
+    numbers = type(prompt) is type(completion) is type(cached) is int
+    if numbers and 0 <= cached <= prompt < MOST_TOKENS and 0 <= completion < MOST_TOKENS:
+        return reported  # as it nearly always is
+    counts = {name: count for name, count in reported.items() if type(count) is int and 0 <= count < MOST_TOKENS}
     if counts.get("cached", 0) > counts.get("prompt", 0):
         del counts["cached"]
     return counts

@@ -29,12 +29,9 @@ class Seen:
         return len(self._index)
 
     def __contains__(self, identity: tuple[str, str, int, int]) -> bool:
-        return short(identity[0]) in self._index.get(hash(identity) & MASK)
+        found = self._index.get(hash(identity) & MASK)
+        return bool(found) and short(identity[0]) in found
 
     def add(self, identity: tuple[str, str, int, int]) -> bool:
         """Add an identity. Returns whether it was new."""
-        key, value = hash(identity) & MASK, short(identity[0])
-        if value in self._index.get(key):
-            return False
-        self._index.add(key, value)
-        return True
+        return self._index.add_once(hash(identity) & MASK, short(identity[0]))

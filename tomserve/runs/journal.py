@@ -184,7 +184,9 @@ class Journal:
 
     def find(self, key: str) -> Row | None:
         """The first final row of a request with that key, read from the file; None where there is none."""
-        rows = (self._read(offset) for offset in sorted(self._offsets.get(short(key))))
+        if not (offsets := self._offsets.get(short(key))):
+            return None
+        rows = (self._read(offset) for offset in sorted(offsets))
         return next((row for row in rows if row["key"] == key), None)
 
     def _read(self, offset: int) -> Row:
@@ -195,12 +197,19 @@ class Journal:
             line += piece if end < 0 else piece[: end + 1]
         return dict(orjson.loads(line))
 
+    def _line(self, row: Row) -> bytes:
+        """A row as a line of the file."""
+        if self._marks or "schema" in row:
+            return orjson.dumps({"schema": 1, **row, **self._marks}, option=orjson.OPT_APPEND_NEWLINE)
+        # The same line, without a copy of the row.
+        return b'{"schema":1,' + orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)[1:]
+
     def append(self, row: Row) -> None:
         """Write one row in one call.
 
         Raises JournalError where that fails (disk full, folder gone); half a line that was written is then removed.
         """
-        line = orjson.dumps({"schema": 1, **row, **self._marks}, option=orjson.OPT_APPEND_NEWLINE)
+        line = self._line(row)
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("short write: is the disk full?")
