@@ -1,12 +1,12 @@
 # tomserve: `make eval` does the main job, `make test` the tests; both set up what they need. `make help` lists all.
-# Variables: MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT ARGS (lists are separated by spaces).
+# Variables: MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT QUICK ARGS (lists are separated by spaces).
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint launch/constraints.txt
 
-KNOWN   := MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT ARGS PYTHON VENV
+KNOWN   := MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT QUICK ARGS PYTHON VENV
 UNKNOWN := $(filter-out $(KNOWN),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
 ifneq ($(strip $(UNKNOWN)),)
 $(error unknown variable $(firstword $(UNKNOWN)); known: $(KNOWN))
@@ -30,7 +30,8 @@ help:
 	@echo 'make test-presets       every preset behind a real vLLM, over tiny random weights (about a quarter of an hour)'
 	@echo 'make test-random        the tests of properties, with new random examples every time (minutes)'
 	@echo 'make docs               the documentation as a site, build/site/index.html; opens offline'
-	@echo 'make test | lint | bench | setup | clean'
+	@echo 'make bench              every figure of bench/README.md: hours; QUICK=1: with fewer rounds, under half an hour'
+	@echo 'make test | lint | setup | clean'
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tomserve needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=")'
@@ -95,8 +96,8 @@ test-random: $(VENV)/.dev
 	@$(BIN)/python -m pytest --hypothesis-profile random -m 'not serving' $(ARGS) \
 	  $$(grep --recursive --files-with-matches --include 'test_*.py' hypothesis tests)
 
-bench: $(VENV)/.dev
-	@for bench in bench/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+bench: $(VENV)/.dev setup-server
+	@$(BIN)/python bench/all.py $(if $(QUICK),--quick) $(call option,OUT,out) $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from _asking import client
+from _figures import need, spread_figure
 
 from tomserve.engine.runner import Runner
 from tomserve.status import ANSWERS
@@ -167,6 +168,7 @@ class Bench:
         for name in others:
             pairs = list(zip(runs[name], runs[floor], strict=True))
             ratios = [ours["rate"] / max(theirs["rate"], 1e-9) for ours, theirs in pairs]
+            spread_figure(f"{scenario.about}; {name}"[:60], ratios, at_least=AIM)
             met = "met" if statistics.median(ratios) >= AIM else "MISSED"
             rates = spread([run["rate"] for run in runs[name]], 1)
             print(f"  {name:27s} {rates:24s} {extras(runs[name])}")
@@ -272,6 +274,7 @@ def main() -> None:
     if not adaptive:
         print("Runner(concurrency=None) does not exist here: fixed settings only")
     if chosen.vllm:
+        need("vllm")
         on_vllm(chosen, adaptive)
         return
     modes = {"with /metrics": True, "no /metrics": False}

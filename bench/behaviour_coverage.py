@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 import numpy.typing as npt
+from _figures import figure, spread_figure
 from scipy.special import expit, logit
 
 from tomserve.stats.corrected import TaskMean, mean_of, task_mean
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clusters", type=int, nargs="*", default=CLUSTERS)
     given = parser.parse_args(arguments)
-    began, missed = time.monotonic(), 0
+    began, missed, shares = time.monotonic(), 0, list[float]()
     print(
         f"{'answerer':26s} {'stories':>7s} {'interval':24s} {'truth':>6s} {'holds':>6s} {'above 0':>7s} {'width':>6s}"
     )
@@ -149,6 +150,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 missed += misses
                 line = f"{name:26s} {clusters:7d} {key:24s} {true:6.3f} {held:6.3f} {above:7.3f} {width:6.3f}"
                 print(line + ("  MISSES" if misses else ""), flush=True)
+                if not key.startswith("("):
+                    shares.append(held)
+    spread_figure("coverage of 95% intervals", shares)
+    figure("intervals that miss their target", missed, at_most=0, rounds=given.replications)
     print(f"{given.replications} draws each, {time.monotonic() - began:.0f} s; {missed} miss their target")
     return int(missed > 0)
 

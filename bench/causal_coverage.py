@@ -24,6 +24,8 @@ from dataclasses import dataclass
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 import numpy.typing as npt
+from _figures import figure as hand_over
+from _figures import spread_figure as hand_spread
 from scipy.special import ndtri
 from scipy.stats import norm
 
@@ -151,6 +153,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     replications, missed, start = 100 if options.quick else 300, 0, time.perf_counter()
+    shares: list[float] = []
     print(f"{'case':24s} {'scenarios':>9s}  {'interval':20s} {'holds':>6s} {'above 0':>8s} {'width':>6s}")
     for case in WORKING:
         for clusters in CLUSTERS:
@@ -158,8 +161,12 @@ def main() -> int:
             for name, figure in found.items():
                 wrong = misses(name, case, figure, replications)
                 missed += wrong
+                if figure.held == figure.held and not name.startswith("("):
+                    shares.append(figure.held)
                 shown = f"{figure.held:6.3f} {figure.above:8.3f} {figure.width:6.3f}".replace("nan", "   ")
                 print(f"{case:24s} {clusters:9d}  {name:20s} {shown}{'  misses its target' * wrong}", flush=True)
+    hand_spread("coverage of 95% intervals", shares)
+    hand_over("figures that miss their target", missed, at_most=0, rounds=replications)
     print(f"{replications} draws of each case, {time.perf_counter() - start:.0f} s; {missed} figures miss their target")
     return int(missed > 0)
 

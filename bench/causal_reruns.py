@@ -27,12 +27,14 @@ from typing import Any
 import _alone  # noqa: F401
 import numpy as np
 import orjson
+from _figures import need, spread_figure
 
 from tomserve.causal.backend import Prompt
 from tomserve.causal.checkpoints import require_extra, resolve
 
 FULL_TOKENS = 1 << 14
 """How many tokens the full runs of a round come to, about: enough to be timed."""
+AIM = 5_000
 PROMPTS = 16
 """How many whole prompts are run to tell how fast the machine multiplies."""
 ROUNDING = {"float32": 1e-3, "bfloat16": 1.0}
@@ -95,6 +97,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    need("torch")
     require_extra()
     from tomserve.causal.hf.rerunning import METHODS
 
@@ -128,6 +131,9 @@ def main() -> int:
     print(f"{'way':<9}{unit:<32}{'times full runs':<28}largest difference")
     for way in ways:
         ratios = [one / full for one, full in zip(rates[way], rates["full"], strict=True)][1:]
+        aim = {"at_least": AIM} if way == ways[0] and options.model == "reference" and on_one_core else {}
+        spread_figure(f"{way}, {unit}", rates[way][1:], **aim)
+        spread_figure(f"{way}, times full runs", ratios)
         print(f"{way:<9}{said(rates[way][1:]):<32}{said(ratios):<28}{apart[way]:.1e}")
     rate = multiplied(backend, options.tokens, told["parameters"])
     print(f"\nwhole prompts: {rate / 1e9:,.0f} billion operations a second")

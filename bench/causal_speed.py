@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
+from _figures import figure, spread_figure
 
 from tomserve.causal.fitting import PENALTIES, fit
 from tomserve.causal.folds import folds
@@ -74,8 +75,12 @@ def main() -> None:
     print(
         f"  ratio {np.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f}); displacements differ by {off:.0e}"
     )
+    spread_figure("d x d over low rank, width 1024", ratios, unit="times")
+    spread_figure("a layer of low rank, width 1024", low, unit="s")
     x, y, target = states(LARGE)
-    print(f"width {LARGE}: {seconds(lambda: ours(x, y, target)):.2f} s a fit with nine strengths")
+    large = seconds(lambda: ours(x, y, target))
+    figure(f"a layer of low rank, width {LARGE}", large, unit="s")
+    print(f"width {LARGE}: {large:.2f} s a fit with nine strengths")
     clusters = np.arange(ITEMS) // 2
     layer = LayerStates(x, y, target, np.full(x.shape, np.nan), clusters, ("all",) * ITEMS)
     held = folds(clusters)

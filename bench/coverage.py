@@ -41,6 +41,7 @@ import _perturbed
 import _prompting
 import _samples
 import numpy as np
+from _figures import figure as hand_over
 from _tally import TARGETS, Cell, Figure, Key, Tally, lines, record
 
 
@@ -118,6 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdicts = {figure.key: verdict(figure) for figure in figures}
     print("\n".join(lines(figures, verdicts)))
     missed = [figure for figure in figures if verdicts[figure.key].startswith("MISSES")]
+    hand_over("figures that miss their target", len(missed), at_most=0, rounds=len(figures))
+    for section in SECTIONS:
+        mine = [one for one in figures if (one.key.section, one.key.kind) == (section.name, "coverage")]
+        held = [one.value for one in mine if one.key.recommended]
+        if held:
+            hand_over(f"{section.name}, coverage of 95% intervals", sum(held) / len(held), min(held), max(held))
     print(f"\n{len(figures)} figures in {time.monotonic() - began:.0f} s; {len(missed)} miss their target")
     for figure in missed:
         key = figure.key

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from _figures import figure
 from scipy.special import expit, logit
 
 from tomserve import benchmarks
@@ -143,6 +144,8 @@ def main() -> int:
     print(f"  {'draw':8s} {'gap':>6s} {'error':>6s}")
     for name, (gap, squared) in means.items():
         print(f"  {name:8s} {gap:6.3f} {squared**0.5:6.3f}")
+        figure(f"limit {options.limit}, gap, {name}", float(gap), rounds=options.replications)
+        figure(f"limit {options.limit}, error, {name}", float(squared**0.5), rounds=options.replications)
     return int(not (means["stories"] < means["classes"]).all())
 
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 import numpy.typing as npt
+from _figures import figure, spread_figure
 from scipy.special import expit, logit
 
 from tomserve.stats.following import (
@@ -224,7 +225,7 @@ def main() -> int:
     parser.add_argument("--case", action="append", choices=list(CASES), help="only this case; may be repeated")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    missed, start = 0, time.perf_counter()
+    missed, start, shares = 0, time.perf_counter(), list[float]()
     print("By answerer: the truth of four estimates, how often their intervals hold it and the test finds an effect")
     print(f"({', '.join(ESTIMANDS)}), how often it finds one that is not there, and the verdicts.")
     for case in options.case or CASES:
@@ -232,6 +233,7 @@ def main() -> int:
         for answerer in TRUE:
             figures = simulated(answerer, CASES[case], options.replications, options.seed)
             wrong = misses(answerer, figures, options.replications)
+            shares += figures.held.values()
             missed += len(wrong)
             shown = "  ".join(
                 " ".join(f"{of[name]:5.2f}" if of is figures.truth else f"{of[name]:.3f}" for name in ESTIMANDS)
@@ -245,6 +247,8 @@ def main() -> int:
             noted = f"  misses: {', '.join(wrong)}" if wrong else ""
             print(f"{answerer:18s} {shown}  {figures.falsely:.3f}  {verdicts}{noted}", flush=True)
     took = time.perf_counter() - start
+    spread_figure("coverage of 95% intervals", shares)
+    figure("figures that miss their target", missed, at_most=0, rounds=options.replications)
     print(f"\n{options.replications} draws each, {took:.0f} s; {missed} figures miss their target")
     return int(missed > 0)
 

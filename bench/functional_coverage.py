@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 import numpy.typing as npt
+from _figures import figure
 from scipy.special import expit
 from scipy.stats import t as student
 
@@ -223,6 +224,7 @@ def main() -> int:
         fine &= layers(chosen.replications)
     if chosen.only != "layers":
         fine &= pairs(chosen.replications)
+    figure("parts of which a figure misses its target", int(not fine), at_most=0, rounds=chosen.replications)
     return int(not fine)
 
 
@@ -257,6 +259,10 @@ def layers(replications: int) -> bool:
         least, where = worst[part, method]
         bad = method == "used, bayesian" and least < TARGET - error
         failed += bad
+        if method == "used, bayesian":
+            figure(
+                f"{part}, coverage of 95% intervals", float(np.mean(shares)), least, max(shares), rounds=replications
+            )
         print(f"{part:8} {method:24} {np.mean(shares):6.3f} {least:6.3f}  {where}{'  BELOW' if bad else ''}")
     seconds = time.perf_counter() - began
     cases = len(ANSWERERS) * len(SCENARIOS)

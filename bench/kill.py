@@ -26,6 +26,8 @@ from aiohttp import web
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from _figures import figure
+
 from tests.conftest import Endpoint, make_item
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.items import write_items
@@ -107,6 +109,9 @@ def measure(kind: str, rounds: int, folder: Path) -> bool:
         f"{conversations} conversations closed, {lost} rows lost, {double} twice, {twice} requests asked again "
         f"(at most {killed * CONCURRENCY})"
     )
+    for what, number in (("rows lost", lost), ("rows twice", double)):
+        figure(f"{kind}, {what}", number, at_most=0, rounds=rounds)
+    figure(f"{kind}, asked again", twice, at_most=killed * CONCURRENCY, rounds=rounds)
     whole = done == 0 and len(counts) == wanted and len(closed) == conversations and not lost and not double
     return whole and 0 <= twice <= killed * CONCURRENCY
 

@@ -16,6 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from _figures import figure
+
 from tomserve.scoring.answers import read
 from tomserve.scoring.labels import Lettered
 
@@ -96,6 +98,8 @@ def main() -> int:
         rungs[(reading.parse or "none").split("+")[0] if reading.answer is not None else "invalid"] += 1
         bad += (reading.answer is None) == (reading.reason is None)
     took = time.perf_counter() - began
+    figure("texts a second, with their making", count / took, rounds=count)
+    figure("readings that contradict themselves", bad, at_most=0, rounds=count)
     print(f"{count} texts, none raised, {bad} inconsistent; {count / took:.0f} texts/s (with their making)")
     print("  " + ", ".join(f"{rung} {share / count:.1%}" for rung, share in rungs.most_common()))
     slow = 0
@@ -109,6 +113,7 @@ def main() -> int:
         ratio = took / max(seconds(short, choices), 1e-6)
         slow += ratio > 3
         print(f"  {name:22s} 200,000 characters {took * 1000:7.1f} ms, {ratio:4.1f} times 100,000")
+    figure("forms that take more than linear time", slow, at_most=0, rounds=len(forms))
     return 1 if bad or slow else 0
 
 

@@ -37,6 +37,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+from _figures import need, spread_figure
 
 from tomserve.benchmarks import get
 from tomserve.engine.load import read_load
@@ -161,8 +162,11 @@ def differences(first: Run, second: Run) -> int:
     return sum(text != second["texts"][identity] for identity, text in first["texts"].items())
 
 
-def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int) -> float:
-    """Print the table for one size of the cache; returns the median of our computed tokens divided by the bound."""
+def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int, size: int) -> float:
+    """Print the table for one size of the cache in blocks (0: its own).
+
+    Returns the median of our computed tokens divided by the bound.
+    """
     runs = found[OURS]
     prompt = runs[0]["prompt"]
     print(f"  {prompt} prompt tokens; radix-tree bound {bounds[0]} by token, {bounds[1]} by blocks of {block}")
@@ -172,6 +176,8 @@ def show(found: dict[str, list[Run]], bounds: tuple[int, int], block: int) -> fl
     print(f"  {'order':8s} {'computed tokens':28s} {'/ bound':22s} {'seconds':22s} {'seconds / ours':22s} preempted")
     ratio = {name: [run["computed"] / bounds[1] for run in several] for name, several in found.items()}
     for name, several in found.items():
+        aim = {"at_most": AIM} if name == OURS and not size else {}
+        spread_figure(f"{size or 'all'} blocks, {name}: computed / bound", ratio[name], **aim)
         slower = [run["seconds"] / ours["seconds"] for run, ours in zip(several, runs, strict=True)]
         print(
             f"  {name:8s} {spread([run['computed'] for run in several], 0):28s} {spread(ratio[name], 3):22s} "
@@ -202,7 +208,7 @@ def compare(server: Server, model: str, size: int, chosen: argparse.Namespace) -
                 found[name].append(run)
     prompts = list(ids.values())
     print(f"cache of {size or 'all the'} blocks, {len(prompts)} requests, {chosen.in_flight} in flight")
-    ratio = show(found, (bound(prompts, 1), bound(prompts, block)), block)
+    ratio = show(found, (bound(prompts, 1), bound(prompts, block)), block, size)
     if size:
         return True
     print(f"  ours / bound {ratio:.3f}: aim of {AIM} {'met' if ratio <= AIM else 'missed'}", flush=True)
@@ -219,6 +225,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
+    need("vllm")
     preset, folder = Preset.load("reference"), reference.folder()
     met = True
     for size in chosen.blocks:

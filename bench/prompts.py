@@ -31,6 +31,7 @@ from typing import Any
 
 import polars as pl
 import yaml
+from _figures import figure, need
 
 import tomserve
 from tomserve import content
@@ -152,6 +153,9 @@ def show(scores: pl.DataFrame, right: dict[str, str], changed: dict[tuple[str, s
             for group, only in subsets(rows).items() if whose == strategy else ():
                 found = contrast(pair(shipped.filter(only), other.filter(only)), stratum)
                 print(line(choice, group, found))
+                if group in ("all", "unknown is right"):
+                    rd, n = found["risk_difference"], found["n"]
+                    figure(f"{strategy}, {group}: {choice}", rd, found["rd_low"], found["rd_high"], rounds=n)
     chains = scores.filter(pl.col("chain_length").is_not_null())
     print(f"\nchains, means\n  {'strategy':<22} {'n':>6} " + " ".join(f"{name[6:]:>17}" for name in CHAIN))
     for part in chains.partition_by("strategy", maintain_order=True):
@@ -168,6 +172,8 @@ def main() -> int:
     parser.add_argument("--limit", type=int, help="how many questions, drawn with a fixed seed; all by default")
     parser.add_argument("--run", default="prompts", help="the name of the run")
     chosen = parser.parse_args()
+    if not chosen.base_url:
+        need("vllm")
     items = (
         list(tomserve.read_items(Path(chosen.benchmark)))
         if chosen.benchmark.endswith(".jsonl")

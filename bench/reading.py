@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from _figures import figure
 
 from tomserve.scoring.answers import Reading, read
 from tomserve.scoring.labels import Lettered
@@ -79,8 +80,12 @@ def main() -> None:
     for part, kind in sorted(counts, key=lambda one: (one[0], one[1] == "all")):
         there, right, known, wrong = counts[part, kind]
         print(f"{part:10s}{kind:14s}{there:8d}{right / there:10.1%}{known:6d}{wrong / max(known, 1):8.1%}")
+        if kind == "all":
+            figure(f"{part}, coverage", right / there, rounds=there)
+            figure(f"{part}, wrong", wrong / max(known, 1), rounds=known)
     for (part, rung), tally in sorted(rungs.items()) if given.rungs else ():
         print(f"{part:10s}{rung:14s}{tally['right']:6d} right{tally['wrong']:4d} wrong")
+    figure("a reply", 1000 * spent / len(replies), unit="ms", rounds=len(replies))
     print(f"{1000 * spent / len(replies):.2f} ms a reply")
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import httpx
 import polars as pl
+from _figures import figure, need
 from _vllm import vllm
 from safetensors import safe_open
 
@@ -77,6 +78,7 @@ def show(title: str, table: pl.DataFrame, goals: dict[str, float]) -> int:
             below = [text for text, ok in ((f"right {goal}", row["correct"] >= goal), (f"proper {PROPER}", not proper or row["chain_proper"] >= PROPER)) if not ok]  # fmt: skip  # noqa: E501
             missed += len(below)
             verdict = f"  misses {', '.join(below)}" if below else "  ok"
+        figure(f"{title}, {row['class']}, {row['strategy']}", row["correct"], at_least=goal, rounds=row["n"])
         print(f"  {row['class']:<28} {row['strategy']:<11} {row['n']:>5} {row['correct']:>6.3f} {proper:>7}{verdict}")
     return missed
 
@@ -150,6 +152,7 @@ def agreement(url: str, items: list[Item]) -> int:
             differing += 1
             print(f"  {item.id}\n    vLLM         {theirs}\n    transformers {ours}")
     equal = len(items) - differing
+    figure("replies equal to those of transformers", equal / len(items), at_least=1.0, rounds=len(items))
     print(f"\nvLLM and transformers, greedy, unguided: {equal} of {len(items)} replies equal", flush=True)
     return differing
 
@@ -164,6 +167,7 @@ def main() -> int:
     parser.add_argument("--editions", nargs="+", choices=EDITIONS, default=EDITIONS)
     parser.add_argument("--worlds", default="all", help="all, skip, or how many questions")
     chosen = parser.parse_args()
+    need("vllm", "torch")
     weights = reference.folder() / "model.safetensors"
     with safe_open(weights, "np") as tensors:
         parameters = sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118

@@ -39,6 +39,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from _figures import need, spread_figure
+
 from tomserve.benchmarks import get
 from tomserve.engine import loop
 from tomserve.engine.httptools_transport import HttptoolsTransport
@@ -245,6 +247,11 @@ def show(found: dict[str, list[Run]], on_cores: bool) -> bool:
         most = 2 / (1 + statistics.median(run["cpu"] for run in found[BOTH]) * alone)
         print(f"  two are {2 * middle:.2f} times one; with this client two full cores give at most {most:.2f}")
         middle = max(middle, 2 * middle / most)
+    spread_figure("both / (A + B)", adds, at_least=None if on_cores else AIM)
+    if on_cores:
+        spread_figure("both / (A + B), of what two cores can give", [2 * one / most for one in adds], at_least=AIM)
+    for name in (A, BOTH):
+        spread_figure(f"cached, {name}", [run["cached"] for run in found[name]])
     met = "met" if statistics.median(adds) >= AIM else "met of what two cores can give" if middle >= AIM else "missed"
     each = " ".join(f"{ratio:.3f}" for ratio in adds)
     print(f"  both / (A + B) by round: {each}")
@@ -269,6 +276,8 @@ def main() -> int:
         return 0
     if chosen.vllm and chosen.slow:
         parser.error("--slow is for simulated servers")
+    if chosen.vllm:
+        need("vllm")
     preset = Preset.load("reference")
     model = preset.served_name if chosen.vllm else "tiny"
     if chosen.vllm:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from _figures import figure, spread_figure
 
 from tomserve.benchmarks import get
 from tomserve.items import Item, items_digest, write_items
@@ -100,11 +101,15 @@ def main() -> None:
         write_report(runs, path)
         seconds = time.perf_counter() - began
         print(f"{given.models} models x 1,088 x 2: {path.stat().st_size / 1e6:.2f} MB (aim: under 5)")
+        figure("size of the report", path.stat().st_size / 1e6, unit="MB", at_most=5)
+        figure("built, with scoring", first, unit="s")
+        figure("built, from kept scores", seconds, unit="s")
         print(f"built in {first:.1f} s with scoring, {seconds:.1f} s from kept scores")
         if shutil.which("chromium") is None:
             print("no chromium: time in the browser not measured")
             return
         times = interactive(path)
+        spread_figure("list filled in the browser", times, unit="ms", at_most=1000)
         print(f"list filled {statistics.median(times):.0f} ms after navigation (median of 5; aim: under 1,000)")
 
 

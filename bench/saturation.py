@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from _figures import need, spread_figure
 
 from tomserve.benchmarks import get
 from tomserve.engine import loop
@@ -198,6 +199,7 @@ def compare(server: Server, command: Command, model: str, folder: Path, chosen: 
             cached = statistics.median(run["cached"] / run["prompt"] for run in several)
             rates = spread([run["rate"] for run in several], 2)
             print(f"  {name:11s} {rates} requests/s, {prompt:.0f} prompt tokens, {cached:.1%} cached")
+        spread_figure(f"ours / bench serve, {concurrency} in flight", ratios, at_least=AIM)
         if statistics.median(ratios) >= AIM:
             verdict = "met"
         elif max(ratios) >= 1:
@@ -223,6 +225,7 @@ def main() -> int:
         url, model = chosen.ask
         print(json.dumps(loop.run(ask(url, model, chosen.count, chosen.max_tokens, chosen.concurrency[0]))))
         return 0
+    need("vllm")
     preset, folder, port = Preset.load("reference"), reference.folder(), free_port()
     extra = ["--stream-interval", str(chosen.stream_interval)]
     command = vllm_command(preset, str(folder), port=port, extra=extra)

@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 
 import orjson
+from _figures import figure, need
 
 from tomserve.runs.journal import read_rows
 from tomserve.serving import install, provenance, reference
@@ -97,7 +98,9 @@ def main() -> None:
     parser.add_argument("--preset", default="llama3.1-8b", choices=DENSE)
     parser.add_argument("--limit", type=int, default=None, help="items a round [544; 32 without a GPU]")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--gpu", action="store_true", help="end at once where there is no GPU")
     options = parser.parse_args()
+    need("vllm", *(("gpu",) if options.gpu else ()))
     install.require_engine()
     preset, found = Preset.load(options.preset), gpus()
     if preset.shape is None:
@@ -123,6 +126,8 @@ def main() -> None:
                 limit = options.limit or (544 if found else 32)
                 result = ask(server.url, preset.served_name, runs, f"round{number}", limit)
                 label = "warm-up" if number == 0 else f"round {number}"
+                for name, value in result.items() if number else ():
+                    figure(f"{preset.name}, {label}, {name}", value)
                 print(f"{label}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
         told = provenance.started(preset, str(folder), command, used)
         print({name: told[name] for name in ("hardware", "driver", "engine", "dtype", "batch_invariant")})

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
 import numpy.typing as npt
+from _figures import figure, spread_figure
 from scipy.special import expit, logit
 from scipy.stats import t as student
 
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clusters", type=int, nargs="*", default=CLUSTERS)
     given = parser.parse_args(arguments)
-    began, missed = time.monotonic(), 0
+    began, missed, shares = time.monotonic(), 0, list[float]()
     print(f"{'answerer':26s} {'stories':>7s} {'interval':22s} {'holds':>6s} {'width':>6s}")
     for answerer in ANSWERERS:
         for clusters in given.clusters:
@@ -155,6 +156,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 missed += misses
                 line = f"{answerer:26s} {clusters:7d} {name:22s} {held:6.3f} {width:6.3f}"
                 print(line + ("  MISSES" if misses else ""))
+                if not name.startswith("("):
+                    shares.append(held)
+    spread_figure("coverage of 95% intervals", shares)
+    figure("intervals that miss their target", missed, at_most=0, rounds=given.replications)
     print(f"{given.replications} draws each, {time.monotonic() - began:.0f} s; {missed} below {TARGET:g}")
     return int(missed > 0)
 

@@ -1,14 +1,15 @@
 """Measures start-up: of an empty interpreter, of `tomserve --help`, and of `tomserve eval` up to its first question.
 
-    python bench/startup.py
+    python bench/startup.py [--rounds 9]
 
-Figures are medians of nine. The evaluation asks the whole dataset by both strategies of a server on this machine that
+Figures are medians. The evaluation asks the whole dataset by both strategies of a server on this machine that
 answers at once: what is timed is reading and checking the dataset, rendering and measuring every prompt, making the run
 folder and checking the server. Aim: less than one second to the first question.
 """
 
 from __future__ import annotations
 
+import argparse
 import http.server
 import json
 import os
@@ -19,7 +20,10 @@ import tempfile
 import threading
 import time
 
+from _figures import spread_figure
+
 ROUNDS = 9
+QUESTION, AIM = "eval to first question", 1.0
 COMMANDS = {
     "empty interpreter": [sys.executable, "-c", "pass"],
     "tomserve --version": [sys.executable, "-m", "tomserve", "--version"],
@@ -90,18 +94,23 @@ def to_first_question(url: str) -> float:
 
 def main() -> None:
     """Print the median seconds of each start, their spread, and the ratio to the empty interpreter."""
-    found: dict[str, list[float]] = {name: [] for name in [*COMMANDS, "eval to first question"]}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    rounds = parser.parse_args().rounds
+    found: dict[str, list[float]] = {name: [] for name in [*COMMANDS, QUESTION]}
     with Server(("127.0.0.1", 0), Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for name, command in COMMANDS.items():
                 found[name].append(seconds(command))
-            found["eval to first question"].append(to_first_question(f"http://127.0.0.1:{server.server_port}/v1"))
+            found[QUESTION].append(to_first_question(f"http://127.0.0.1:{server.server_port}/v1"))
         server.shutdown()
     floor = statistics.median(found["empty interpreter"])
     for name, times in found.items():
         middle = statistics.median(times)
         print(f"{name:24s} {middle:6.3f} s  ({min(times):.3f} to {max(times):.3f})  {middle / floor:5.1f} x")
+        aim = {"at_most": AIM} if name == QUESTION else {}
+        spread_figure(name, times, unit="s", **aim)
 
 
 if __name__ == "__main__":

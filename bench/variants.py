@@ -15,9 +15,14 @@ import time
 from collections import Counter
 from itertools import islice
 
+from _figures import figure
+
 from tomserve import benchmarks
 from tomserve.stability import AGAIN, KINDS, Kind, variants
 from tomserve.stability.making import CHANGES_TRUTH, Dropped
+
+PACE, SHARE = 0.5, 0.95
+"""The aims: milliseconds an item and kind, and the share of items with a variant of a kind."""
 
 
 def main() -> int:
@@ -43,8 +48,11 @@ def main() -> int:
                 count[known[str(one.factors["variant"])]] += 1
         pace = 1000 * (time.process_time() - began) / len(items) / len(kinds)
         print(f"{name}: {len(items):,} items, {pace:.2f} ms an item and kind")
+        figure(f"{name}, an item and kind", pace, unit="ms", at_most=PACE, rounds=len(items))
         for kind in kinds:
-            print(f"  {kind.short} {kind.name:<11}{count[kind]:>7,}  {count[kind] / len(items):>6.1%}")
+            share = count[kind] / len(items)
+            figure(f"{name}, with a variant: {kind.name}", share, at_least=SHARE if name == "worlds" else None)
+            print(f"  {kind.short} {kind.name:<11}{count[kind]:>7,}  {share:>6.1%}")
             for reason, number in reasons.get(kind, Counter[str]()).most_common():
                 print(f"       {number:>7,}  {reason}")
     return 1 if wrong else 0

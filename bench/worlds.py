@@ -19,6 +19,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 
 import orjson
+from _figures import figure
 
 from tomserve.benchmarks.worlds.drawing import worlds
 from tomserve.benchmarks.worlds.lexicon import built_in
@@ -62,6 +63,8 @@ def main() -> int:
     for one in found[:SHOWN]:
         print(one)
     print(f"{len(lines):,} items, {chains:,} with a gold chain: {len(found):,} disagreements")
+    figure("disagreements", len(found), at_most=0, rounds=len(lines))
+    figure("items a minute on one core", pace, at_least=AIM)
     print(f"{pace:,.0f} items a minute on one core ({1000 * seconds / len(lines):.2f} ms each; aim: {AIM:,} a minute)")
     return 1 if found else 0
 
