@@ -208,6 +208,7 @@ def main() -> int:
         and (not options.only or entry.name in options.only)
     ]
     options.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started ends with us
     facts, began, mode = machine(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "quick" if options.quick else "long"
     clock, results = time.monotonic(), list[Result]()
     for place, (entry, arguments) in enumerate(chosen):

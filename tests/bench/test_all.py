@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,18 @@ def test_a_long_run_has_no_budget_and_other_options_and_shows_what_each_bench_pr
     kept = json.loads((folder / "out/figures.json").read_text())
     assert [one["arguments"] for one in kept["benches"]] == ["", "", "--rounds 9"]
     assert done.stdout.count("the whole table of this bench") == 2
+
+
+def test_a_runner_that_is_ended_ends_its_bench(folder: Path) -> None:
+    command = [sys.executable, str(RUNNER), "--plan", str(folder / "plan.yaml"), "--out", str(folder / "out")]
+    with subprocess.Popen([*command, "--quick", "--slack", "99", "--only", "overlong"]) as runner:
+        while not (folder / "child").exists() or not (folder / "child").read_text():
+            assert runner.poll() is None
+            time.sleep(0.05)
+        runner.terminate()
+        assert runner.wait(60) == 143
+    child = Path("/proc", (folder / "child").read_text(), "stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
 
 
 def test_an_unknown_name_is_refused(folder: Path) -> None:
