@@ -91,6 +91,9 @@ def test_what_is_worked_out_beforehand_is_what_reading_would_find(audience: Audi
         assert not (strange and _walk(audience, chain))
         if audience.joint and not strange:
             assert _walk(audience, chain)
+        if audience.memoryless and not strange:
+            ending = BITS[chain[-1]] << 1 if chain else 1
+            assert bool(audience.endings & ending) == _walk(audience, chain)
 
 
 def test_only_what_is_perceived_together_is_joint() -> None:
@@ -99,6 +102,15 @@ def test_only_what_is_perceived_together_is_joint() -> None:
     assert not any(audience.joint for audience in (apart(3), hearsay(1, 2, 2), shared_hearsay(1, 2, 2)))
     assert not Audience((((1, 0),),), 0).joint
     assert not Audience((((1, 0),), ((2, 1),)), 1).joint, "Bo leads nowhere, though a step has him"
+
+
+def test_what_counts_of_a_chain_is_its_last_agent_where_an_audience_keeps_nothing_of_those_before() -> None:
+    assert together(3).memoryless
+    assert shared_hearsay(1, 2, 2).memoryless
+    assert not apart(3).memoryless
+    assert not hearsay(1, 2, 2).memoryless
+    assert shared_hearsay(1, 6, 2).endings == 2 << 1
+    assert apart(3).endings == 0
 
 
 def test_agents_without_end_are_refused() -> None:

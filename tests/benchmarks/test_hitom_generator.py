@@ -13,6 +13,7 @@ from tests.conftest import data_file
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom import words
 from tomserve.benchmarks.hitom.asking import MOST
+from tomserve.benchmarks.hitom.dice import Deck, Dice
 from tomserve.benchmarks.hitom.events import (
     VERBS,
     WAITING_ROOM,
@@ -25,9 +26,10 @@ from tomserve.benchmarks.hitom.events import (
     Story,
     Tell,
 )
-from tomserve.benchmarks.hitom.generator import Family, generate, item_lines, items
+from tomserve.benchmarks.hitom.generator import Family, generate, item_lines, items, records
+from tomserve.benchmarks.hitom.minds import Minds
 from tomserve.benchmarks.hitom.plan import TRAITS, TRUTHS, TWINS, Plan, levels
-from tomserve.benchmarks.hitom.plot import Deck, Dice
+from tomserve.benchmarks.hitom.plot import draw, set_scene
 from tomserve.benchmarks.hitom.question_item import make_item, story_factors
 from tomserve.benchmarks.hitom.tally import Tally
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, belief, beliefs_after_each, trace
@@ -217,6 +219,84 @@ def test_the_bytes_are_fixed() -> None:
     assert digest(sensitive) == "52619aa482fe7359"
 
 
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (Plan(stories=60, seed=11), "4c2778f94cbf2763"),
+        (Plan(stories=40, seed=12, balance=(), truth="mixed", tells=(0, 1, 4), choices=None), "0cfa564080fef073"),
+        (Plan(stories=40, seed=13, tells=(2,), twins=True, agents=(3, 7), orders=(0, 1, 3)), "917398443d3ff7e3"),
+        (Plan(stories=24, seed=14, tells=(2,), order_sensitive=True), "f560835dafcc22aa"),
+        (
+            Plan(
+                stories=24,
+                seed=15,
+                tells=(1, 3),
+                order_sensitive=True,
+                agents=(4, 6),
+                orders=(2, 3, 4),
+                tell_kind="public",
+            ),
+            "f9f6eb7737d92174",
+        ),
+        (
+            Plan(stories=24, seed=16, tells=(2,), order_sensitive=True, orders=(1, 2), tell_kind="private"),
+            "244956ef1c5bcd7f",
+        ),
+        (
+            Plan(
+                stories=24,
+                seed=17,
+                agents=(8,),
+                orders=(0, 5, 6),
+                semantics="common_knowledge",
+                moves=(0, 9),
+                choices=26,
+            ),
+            "6873eaf73c0a67cc",
+        ),
+        (
+            Plan(stories=24, seed=18, chapters=(2, 5), lines=90, balance=("position", "tell"), choices=8),
+            "3ec990c982601fe2",
+        ),
+    ],
+)
+def test_the_bytes_of_many_plans_are_fixed(plan: Plan, expected: str) -> None:
+    """Every option, and what the official form says: digests that version 0.10 made."""
+    sha = hashlib.sha256()
+    for family in generate(plan.check()):
+        for line in item_lines(family):
+            sha.update(line + b"\n")
+        if plan.choices is not None:
+            for record in records(family):
+                sha.update(orjson.dumps(record))
+    assert sha.hexdigest()[:16] == expected
+
+
+@some
+@given(plans(), st.data())
+def test_what_agents_are_quickly_said_to_believe_is_what_the_engine_says(plan: Plan, data: st.DataObject) -> None:
+    """Stories that are thrown away are judged by `Minds`, gold chains are made by the engine."""
+    cell = data.draw(st.sampled_from(plan.cells))
+    dice = Dice(str(plan.seed))
+    plot = draw(dice, plan, cell, set_scene(dice, plan, cell))
+    bits = plot.scene.bits
+    chain = data.draw(st.lists(st.sampled_from(plot.scene.names), unique=True, max_size=6))
+    coded = [bits[name] for name in chain]
+    for kind in plan.kinds:
+        silent = plot.trace("filler", "released", [])
+        for semantics, other in (SEMANTICS, SEMANTICS[::-1]):
+            minds, trace = Minds(plot, kind, semantics), plot.trace(kind, semantics, [])
+            believed = trace.label(chain)
+            assert minds.belief(coded) == believed
+            assert minds.otherwise(coded) == plot.trace(kind, other, []).label(chain)
+            assert minds.witnessed(coded) == silent.label(chain)
+            assert [minds.alone(bits[name]) for name in chain] == [trace.label((name,)) for name in chain]
+            assert minds.places[:2] == [place for place in (minds.first, minds.second) if place is not None]
+            if len(chain) < 5:
+                turned = {trace.label(order) for order in permutations(chain)} != {believed}
+                assert minds.turned(coded, believed) == turned
+
+
 def test_sets_of_other_semantics_share_stories_but_no_ids() -> None:
     """The same questions, of which some have another answer."""
     plan = {"stories": 24, "seed": 1, "tells": (3,), "balance": ()}
@@ -233,8 +313,18 @@ def test_dice_are_pinned() -> None:
     dice = Dice("1:2")
     assert [dice.below(1000) for _ in range(6)] == [837, 492, 687, 651, 701, 248]
     assert dice.sample("abcdef", 6) == ["e", "d", "f", "a", "c", "b"]
+    with pytest.raises(ValueError, match="7 of 6 things cannot be drawn"):
+        dice.sample("abcdef", 7)
     counts = Counter(dice.below(3) for _ in range(3000))
     assert all(900 < counts[face] < 1100 for face in range(3))
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_a_shuffle_is_a_sample_of_all(size: int) -> None:
+    ours, plain = Dice(f"x{size}"), Dice(f"x{size}")
+    for _ in range(200):
+        assert list(ours.shuffle(range(size))) == plain.sample(range(size), size)
+    assert ours.below(10**9) == plain.below(10**9)
 
 
 def test_a_deck_deals_all_then_again_but_never_what_was_kept_nor_soon_the_same() -> None:

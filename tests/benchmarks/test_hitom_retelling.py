@@ -16,12 +16,12 @@ from tests.helpers.hitom_stories import all_beliefs, stories
 from tomserve.benchmarks import hitom, retelling
 from tomserve.benchmarks.hitom import other_words, words
 from tomserve.benchmarks.hitom.condensing import NOT_ENOUGH, condensed
+from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import Distractor, Enter, Exit, Place, Story
 from tomserve.benchmarks.hitom.explain import EXPLANATIONS, places
 from tomserve.benchmarks.hitom.generator import items as generated
 from tomserve.benchmarks.hitom.knowledge import who_knows_what
 from tomserve.benchmarks.hitom.plan import Plan
-from tomserve.benchmarks.hitom.plot import Dice
 from tomserve.benchmarks.hitom.questions import read_question
 from tomserve.benchmarks.hitom.renaming import TOO_MANY, other_things
 from tomserve.benchmarks.hitom.reordering import FIXED, reordered

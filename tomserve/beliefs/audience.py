@@ -31,8 +31,11 @@ class Audience:
 
     What follows from the steps is worked out once, because audiences are few and read often. leads: the steps by agent.
     strangers: all agents, as bits, whom no step has: no chain with one of them takes it over. joint: whether every
-    chain without strangers does. Raises ValueError for agents that are a negative number (such as ~ann), because those
-    would be more than any story has.
+    chain without strangers does. memoryless: whether all states lead each agent to the same state, so that of a chain
+    without strangers nothing but its last agent counts; most audiences are such, and are read without a walk. endings:
+    by what such a chain may end: bit 0 for the empty chain, and the agents one place higher; 0 where not memoryless.
+    Raises ValueError for agents that are a negative number (such as ~ann), because those would be more than any story
+    has.
     """
 
     steps: tuple[tuple[tuple[int, int], ...], ...]
@@ -40,6 +43,8 @@ class Audience:
     leads: tuple[dict[int, int], ...] = field(init=False, compare=False, repr=False)
     strangers: int = field(init=False, compare=False, repr=False)
     joint: bool = field(init=False, compare=False, repr=False)
+    memoryless: bool = field(init=False, compare=False, repr=False)
+    endings: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         leads = []
@@ -51,6 +56,10 @@ class Audience:
         object.__setattr__(self, "leads", tuple(leads))
         object.__setattr__(self, "strangers", ~sum({agent for found in leads for agent in found}))
         object.__setattr__(self, "joint", len(leads) == self.accepting == 1)
+        memoryless = all(found == leads[0] for found in leads)
+        ends = sum(agent for agent, state in leads[0].items() if self.accepting >> state & 1) if memoryless else 0
+        object.__setattr__(self, "memoryless", memoryless)
+        object.__setattr__(self, "endings", ends << 1 | self.accepting & memoryless)
 
     def takes(self, chain: Sequence[int]) -> bool:
         """Whether this chain takes it over. chain: the agents as bits, the outermost first."""

@@ -98,7 +98,7 @@ def digest_of(parts: Iterable[bytes | Path]) -> str:
     """The `digest` of these parts, of which one at a time is in memory. Raises OSError as it does."""
     sha = hashlib.sha256()
     for part in parts:
-        data = part.read_bytes() if isinstance(part, Path) else part
+        data = part if isinstance(part, bytes) else part.read_bytes()
         sha.update(len(data).to_bytes(8, "big") + data)
     return "sha256:" + sha.hexdigest()
 

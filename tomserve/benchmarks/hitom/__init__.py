@@ -21,7 +21,11 @@ What lies where:
     auditing.py       that audit as lines and tables
     words.py          what generated stories are made of: our own names, rooms, objects, containers
     plan.py           what to generate, and what cannot be had
+    dice.py           chance that is the same everywhere
     plot.py           a story drawn by seeded dice, with its twins
+    minds.py          what its agents believe at its end, quickly, for stories that may be thrown away
+    sentences.py      the words of every kind of sentence
+    tongues.py        a drawn story told, as sentences or as events
     asking.py         whom to ask about and where the answer stands, in balance
     generator.py      all of it: items with gold chains, as JSONL or in the official form
     tally.py          the balance of any set of items

@@ -17,12 +17,14 @@ Letters are dealt afterwards and never need a new story. Twins are balanced by t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from operator import add
+from typing import NamedTuple
 
+from tomserve.benchmarks.hitom.dice import Dice
+from tomserve.benchmarks.hitom.minds import Minds
 from tomserve.benchmarks.hitom.plan import ORDERS_RANGE, TRAITS, Plan
-from tomserve.benchmarks.hitom.plot import Dice, Plot
-from tomserve.benchmarks.hitom.question_item import order_sensitive
-from tomserve.benchmarks.hitom.tracker import Trace
+from tomserve.benchmarks.hitom.plot import Plot
 from tomserve.benchmarks.hitom.words import CONTAINERS
 from tomserve.errors import ConfigError
 
@@ -30,10 +32,28 @@ SLACK, MOST = 2, 8
 """How many items a class may fall behind another of the same trait and order, with or without tells: 2, but one more
 for every PATIENCE stories drawn in vain, up to 8."""
 PATIENCE = 8
-DRAWS = 1  # how often the agents are put in a random ring, of which every stretch is tried
 STORIES = 1000  # stories that are drawn before the generator gives up
 
-Classes = list[tuple[list[int], int]]  # for each trait the counts of its classes, and the class of the question
+Leads = list[int]
+"""For each class of a trait how many items it has more than the rarest class."""
+Classes = list[tuple[Leads, int]]  # for each trait of a question its classes, and which of them it is in
+
+
+def _count(leads: Leads, at: int) -> None:
+    """Count one more item of a class."""
+    leads[at] += 1
+    if 0 not in leads:
+        leads[:] = [lead - 1 for lead in leads]
+
+
+class _Traits(NamedTuple):
+    """What is kept level for one order, with or without tells; None where the plan or the order has no such trait."""
+
+    position: Leads | None
+    tell: Leads | None
+    first_order: Leads | None
+    sensitive: Leads | None
+    reached: bool  # whether tells can decide questions of that order
 
 
 class Balance:
@@ -41,95 +61,87 @@ class Balance:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.semantics = plan.gold
-        self._counts: dict[tuple[str, int, bool], list[int]] = {}
-        self._letters: dict[int, list[int]] = {}
+        self._semantics = plan.gold
+        self._kind = "deceptive" if plan.twins else ""
+        self._traits: dict[tuple[int, bool], _Traits] = {
+            (order, told): self._fresh(order, told) for order in plan.orders for told in (False, True)
+        }
+        self._letters = {order: [0] * len(CONTAINERS) for order in plan.orders}
         self._failed: Counter[int] = Counter()
         self._insensitive: Counter[int] = Counter()
-        self._alone: dict[tuple[str, ...], str] = {}  # what single agents of the story at hand believe
-        self._position, self._first_order, self._tell = (name in plan.balance for name in TRAITS[:3])
         self._hardest_first = sorted(plan.orders, key=lambda order: -(order or ORDERS_RANGE[1] + 1))
 
-    def ask(self, dice: Dice, plot: Plot, drawn: int) -> list[tuple[str, ...]] | None:
-        """The agents asked about, one tuple an order, or None where the story would upset the balance.
+    def _fresh(self, order: int, told: bool) -> _Traits:
+        """The traits of an order before anything is asked."""
+        plan = self.plan
+        position, first_order, tell = (name in plan.balance for name in TRAITS[:3])
+        reached = 1 <= order <= 2 or (order > 2 and plan.gold != "released" and plan.tell_kind != "private")
+        return _Traits(
+            position=[0, 0, 0] if position else None,
+            tell=[0, 0] if tell and told and reached else None,
+            first_order=[0, 0] if first_order and order > 1 else None,
+            sensitive=[0, 0] if plan.order_sensitive and order > 1 else None,
+            reached=told and reached,
+        )
+
+    def ask(self, dice: Dice, plot: Plot, drawn: int) -> list[tuple[int, ...]] | None:
+        """The agents asked about, as bits, one tuple an order, or None where the story would upset the balance.
 
         `drawn` is the number of stories drawn before it in vain.
         """
-        self._alone.clear()
         slack = min(SLACK + drawn // PATIENCE, MOST)
-        traced = plot.traced("deceptive" if self.plan.twins else "") if plot.told else None
-        places = traced.places if traced else list(dict.fromkeys(plot.chapters[0].containers))
-        found: dict[int, tuple[str, ...]] = {}
+        minds = Minds(plot, self._kind, self._semantics)
+        agents = plot.scene.agents
+        found: dict[int, tuple[int, ...]] = {}
         counted: Classes = []
         for order in self._hardest_first:
-            best = self._best(dice, plot, order, traced, places, slack)
+            ring = dice.shuffle(agents)  # of which every stretch is tried
+            best = self._best(minds, ring + ring, order, slack)
             if best is None:
                 return None
             found[order] = best[0]
             counted += best[1]
-        for counts, at in counted:
-            counts[at] += 1
+        for leads, at in counted:
+            _count(leads, at)
         return [found[order] for order in self.plan.orders]
 
     def _best(
-        self, dice: Dice, plot: Plot, order: int, traced: Trace | None, places: list[str], slack: int
-    ) -> tuple[tuple[str, ...], Classes] | None:
-        best: tuple[tuple[str, ...], Classes] | None = None
-        least = 0
-        ring: list[str] = []
-        for at in range(DRAWS * len(plot.names) if order else 1):
-            if not (turn := at % len(plot.names)):
-                ring = dice.sample(plot.names, len(plot.names)) * 2
-            asked = tuple(ring[turn : turn + order])
-            behind = 0
-            classes: Classes = []
-            for counts, number in self._classes(asked, plot, traced, places):
-                lead = counts[number] - min(counts)
-                if lead >= slack:
-                    self._failed[order] += 1
-                    break
-                behind += lead
-                classes.append((counts, number))
-            else:
-                if self.plan.order_sensitive and order > 1:
-                    plain, sensitive = counts = self._count("sensitive", order, True, 2)
-                    changes = traced is not None and order_sensitive(traced, asked, self.semantics)
-                    if plain >= sensitive and not changes:
-                        self._insensitive[order] += 1
-                        continue
-                    classes.append((counts, changes))
-                if best is None or behind < least:
-                    best, least = (asked, classes), behind
-                if not least:
-                    break
+        self, minds: Minds, ring: tuple[int, ...], order: int, slack: int
+    ) -> tuple[tuple[int, ...], Classes] | None:
+        """The stretch of the ring that puts every trait into its rarest class, else the best, with its classes."""
+        position, tell, first_order, sensitive, reached = self._traits[order, minds.told]
+        best: tuple[tuple[int, ...], Classes] | None = None
+        least = place = other = copied = 0
+        for turn in range(len(ring) // 2 if order else 1):
+            asked = ring[turn : turn + order]
+            belief = witnessed = minds.witnessed(asked)
+            if reached:
+                belief = minds.belief(asked, witnessed)
+            behind = lead = 0
+            if position is not None:
+                place = 0 if belief == minds.first else 1 if belief == minds.second else 2
+                behind = lead = position[place]
+            if tell is not None and lead < slack:
+                other = belief != witnessed
+                behind += (lead := tell[other])
+            if first_order is not None and lead < slack:
+                copied = belief == minds.alone(asked[-1])
+                behind += (lead := first_order[copied])
+            if lead >= slack:
+                self._failed[order] += 1
+                continue
+            changes = False
+            if sensitive is not None:
+                changes = minds.turned(asked, belief)
+                if sensitive[0] >= sensitive[1] and not changes:
+                    self._insensitive[order] += 1
+                    continue
+            if best is None or behind < least:
+                each = ((position, place), (tell, other), (first_order, copied), (sensitive, changes))
+                best, least = (asked, [(leads, at) for leads, at in each if leads is not None]), behind
+            if not least:
+                break
         return best
-
-    def _count(self, trait: str, order: int, told: bool, size: int) -> list[int]:
-        return self._counts.setdefault((trait, order, told), [0] * size)
-
-    def _classes(
-        self, asked: tuple[str, ...], plot: Plot, traced: Trace | None, places: list[str]
-    ) -> Iterator[tuple[list[int], int]]:
-        order, told = len(asked), traced is not None
-        witnessed = belief = plot.witnessed(asked)
-        if reached := traced is not None and self._reached(order):
-            assert traced is not None
-            belief = traced.belief(asked, self.semantics)
-        if self._position:
-            yield self._count("position", order, told, 3), min(places.index(belief), 2)
-        if self._tell and reached:
-            yield self._count("tell", order, told, 2), belief != witnessed
-        if self._first_order and order > 1:
-            alone = asked[-1:]
-            first = self._alone.get(alone)
-            if first is None:
-                first = plot.witnessed(alone) if traced is None else traced.belief(alone, self.semantics)
-                self._alone[alone] = first
-            yield self._count("first-order", order, told, 2), belief == first
-
-    def _reached(self, order: int) -> bool:
-        """Whether tells can decide questions of that order."""
-        return 1 <= order <= 2 or (order > 2 and self.semantics != "released" and self.plan.tell_kind != "private")
 
     def give_up(self, number: int) -> ConfigError:
         """The error to raise where no story keeps the balance."""
@@ -162,8 +174,10 @@ class Balance:
         places: list[str | None] = [None] * size
         free = dice.sample(range(size), size)
         for label in sorted(orders, key=lambda label: -len(orders[label])):
-            dealt = [self._letters.setdefault(order, [0] * len(CONTAINERS)) for order in orders[label]]
-            often = dealt[0] if len(dealt) == 1 else list(map(sum, zip(*dealt, strict=True)))
+            dealt = [self._letters[order] for order in orders[label]]
+            often = dealt[0][:size]
+            for counts in dealt[1:]:
+                often = list(map(add, often, counts))
             at = min(free, key=often.__getitem__)
             free.remove(at)
             places[at] = label

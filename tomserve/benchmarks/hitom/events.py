@@ -6,10 +6,10 @@
 >>> story.presence()[2]
 {'Ann': 'den'}
 
-The sentences are those of the released generator (Hi-ToM, arXiv 2310.16755). `parse_sentence` is the exact inverse of
-`Event.text`: what cannot be written back as it stood is refused. Only the engine of beliefs is shared with the
-perturbed benchmark (tomserve.benchmarks.perturbed.events): its events are hand-written annotations of free prose that
-say who perceives what, whereas here who perceives what follows from rooms (tracker.py).
+The sentences (sentences.py) are those of the released generator (Hi-ToM, arXiv 2310.16755). `parse_sentence` is the
+exact inverse of `Event.text`: what cannot be written back as it stood is refused. Only the engine of beliefs is shared
+with the perturbed benchmark (tomserve.benchmarks.perturbed.events): its events are hand-written annotations of free
+prose that say who perceives what, whereas here who perceives what follows from rooms (tracker.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+
+from tomserve.benchmarks.hitom import sentences
 
 WAITING_ROOM = "waiting_room"
 """The room where agents wait between chapters. Nothing is seen there, and leaving it does not count as an exit."""
@@ -32,8 +34,7 @@ class Enter:
 
     def text(self) -> str:
         """The sentence."""
-        *others, last = self.agents
-        return f"{', '.join(others)}{' and ' if others else ''}{last} entered the {self.room}."
+        return sentences.entered(self.agents, self.room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Place:
 
     def text(self) -> str:
         """The sentence."""
-        return f"The {self.object} is in the {self.container}."
+        return sentences.placed(self.object, self.container)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Move:
 
     def text(self) -> str:
         """The sentence."""
-        return f"{self.agent} moved the {self.object} to the {self.container}."
+        return sentences.moved(self.agent, self.object, self.container)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Stay:
 
     def text(self) -> str:
         """The sentence."""
-        return f"{self.agent} made no movements and stayed in the {self.room} for 1 minute."
+        return sentences.stayed(self.agent, self.room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Exit:
 
     def text(self) -> str:
         """The sentence."""
-        return f"{self.agent} exited the {self.room}."
+        return sentences.exited(self.agent, self.room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,7 @@ class Claim:
 
     def text(self) -> str:
         """The sentence."""
-        return (
-            f"{self.speaker} publicly claimed that {'the ' if self.the else ''}{self.object} is in the "
-            f"{self.container}{' now' if self.now else ''}."
-        )
+        return sentences.claimed(self.speaker, self.object, self.container, the=self.the, now=self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +113,7 @@ class Tell:
 
     def text(self) -> str:
         """The sentence."""
-        return (
-            f"{self.speaker} privately told {self.hearer} that the {self.object} is in the "
-            f"{self.container}{' now' if self.now else ''}."
-        )
+        return sentences.told(self.speaker, self.hearer, self.object, self.container, now=self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +126,7 @@ class Distractor:
 
     def text(self) -> str:
         """The sentence."""
-        return f"{self.agent} {self.verb} {self.thing}."
+        return sentences.remarked(self.agent, self.verb, self.thing)
 
 
 Event = Enter | Place | Move | Stay | Exit | Claim | Tell | Distractor

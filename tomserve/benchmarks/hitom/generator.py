@@ -8,9 +8,10 @@
 0
 
     plan.py      what is asked for, and whether it can be had
-    plot.py      a story drawn by seeded dice: rooms, moves, tells, in every twin
+    plot.py      a story drawn by seeded dice (dice.py): rooms, moves, tells, in every twin; distractors
+    minds.py     what its agents believe at its end; tongues.py tells it
     asking.py    whom to ask about and where the answer stands, so that the items are balanced
-    here         distractors, the choices, the items in both forms
+    here         the choices, the items in both forms
     tally.py     the balance that was achieved
 
 The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
@@ -26,25 +27,30 @@ must be known to whoever reads the numbers: without tells a nested belief is wha
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from tomserve.benchmarks.hitom.asking import STORIES, Balance
-from tomserve.benchmarks.hitom.events import Distractor, Event, Story
+from tomserve.benchmarks.hitom.dice import Dice
+from tomserve.benchmarks.hitom.events import Distractor, Story
+from tomserve.benchmarks.hitom.minds import Minds
 from tomserve.benchmarks.hitom.plan import LETTERS, Cell, Plan
-from tomserve.benchmarks.hitom.plot import MOST_PLACES, Dice, Plot, draw, set_scene
+from tomserve.benchmarks.hitom.plot import MOST_PLACES, UNTOLD, Plot, distractors, draw, set_scene
 from tomserve.benchmarks.hitom.question_item import StoryFacts, item_id
 from tomserve.benchmarks.hitom.questions import write_question
 from tomserve.benchmarks.hitom.reader import CORRECTED, story_id, write_choices
-from tomserve.benchmarks.hitom.tracker import Mention, Semantics, Trace
-from tomserve.benchmarks.hitom.words import ANIMALS, BELONGINGS, CONTAINERS, FOODS, ROOMS
+from tomserve.benchmarks.hitom.tongues import EVENTS, SENTENCES, lines
+from tomserve.benchmarks.hitom.tracker import Semantics
+from tomserve.benchmarks.hitom.words import CONTAINERS, ROOMS
 from tomserve.errors import ConfigError
 from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
 
 BENCHMARK = "hitom"
+T = TypeVar("T")
 _CONTAINERS = frozenset(CONTAINERS)
 
 
@@ -56,15 +62,25 @@ class Question(NamedTuple):
     factors: dict[str, Factor]
 
 
-class Told(NamedTuple):
-    """One story of a family, and its questions. factors: those that all its questions share."""
+@dataclass
+class Told:
+    """One story of a family, and its questions. factors: those that all its questions share. plot, gaps, noise: what
+    its events are made of: the plot, the lines of it after which distractors stand, and the distractors."""
 
     kind: str
-    story: Story
     sentences: tuple[str, ...]
     id: str
     factors: dict[str, Factor]
     questions: tuple[Question, ...]
+    plot: Plot
+    gaps: list[int]
+    noise: list[Distractor]
+
+    @cached_property
+    def story(self) -> Story:
+        """The story as events. Items need but its sentences."""
+        told = lines(self.plot, self.kind, EVENTS)
+        return Story(tuple(_merged(told, self.gaps, self.noise)))
 
 
 class Family(NamedTuple):
@@ -121,134 +137,102 @@ def _fits(plot: Plot, plan: Plan) -> bool:
 def _own(plan: Plan, plot: Plot) -> dict[str, None]:
     """The containers where the object asked about is seen or said to be in any twin, in order and each once."""
     said = [tell.container(kind) for tell in plot.told for kind in plan.kinds]
-    return dict.fromkeys([*plot.chapters[0].containers, *said])
+    return dict.fromkeys([*plot.containers, *said])
 
 
 def _family(
-    dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[str, ...]], number: int, cell: Cell
+    dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[int, ...]], number: int, cell: Cell
 ) -> Family:
     count = dice.pick(plan.distractors) if plan.lines is None else plan.lines - plot.height
-    gaps, noise = _distractors(dice, plot, count)
+    gaps, noise = distractors(dice, plot, count)
     semantics = plan.gold
-    traces = {kind: _placed(plot.traced(kind), gaps, len(plot.told) * (kind == "none")) for kind in plan.kinds}
-    chains = {kind: [traces[kind].chain(who, semantics) for who in asked] for kind in plan.kinds}
+    named_by = dict(zip(plot.scene.agents, plot.scene.names, strict=True))
+    names = [tuple([named_by[agent] for agent in who]) for who in asked]
+    chains: dict[str, list[list[str]]] = {}
+    for kind in plan.kinds:
+        trace = plot.trace(kind, semantics, gaps)
+        chains[kind] = [trace.chain(who) for who in names]
     answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
-    choices = tuple(balance.letter(dice, answers, _others(dice, plan, plot, noise, answers)))
-    named = {label for chapter in plot.chapters for label in chapter.containers}
-    named.update([event.thing for event in noise if isinstance(event, Distractor)])
+    elsewhere = [label for chapter in plot.scene.later for label in chapter.containers]
+    elsewhere += [event.thing for event in noise]
+    choices = tuple(balance.letter(dice, answers, _others(dice, plan, _own(plan, plot), elsewhere, answers)))
+    named = {*plot.containers, *elsewhere}
+    remarks = [event.text() for event in noise]
     told: list[Told] = []
     for kind in plan.kinds:
-        story = Story(tuple(_merged(plot.events(kind), gaps, noise)))
-        sentences = story.sentences()
-        lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum(not tell.honest for tell in plot.told)
+        written = lines(plot, kind, SENTENCES)
+        sentences = tuple(_merged(written, gaps, remarks))
+        lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum([not tell.honest for tell in plot.told])
         name = story_id(sentences)
         factors: dict[str, Factor] = {
             "length": cell.chapters,
             "deception": lies > 0,
-            "object": plot.object,
+            "object": plot.scene.object,
             "semantics": semantics,
             "n_deceptive": lies,
-            **({"twin": told[0].id if told else name, "twin_kind": kind} if kind else {}),
-            **_story_factors(plot, story, kind, len(gaps), choices, named),
         }
-        told.append(
-            Told(
-                kind,
-                story,
-                sentences,
-                name,
-                factors,
-                _questions(traces[kind], asked, chains[kind], choices, semantics, factors),
-            )
-        )
-    return Family(number, cell, tuple(told), tuple(asked), plot.object, choices, semantics)
+        if kind:
+            factors |= {"twin": told[0].id if told else name, "twin_kind": kind}
+        story = Told(kind, sentences, name, factors, (), plot, gaps, noise)
+        factors |= _story_factors(story, choices, named)
+        story.questions = _questions(Minds(plot, kind, semantics), asked, names, chains[kind], choices, factors)
+        told.append(story)
+    return Family(number, cell, tuple(told), tuple(names), plot.scene.object, choices, semantics)
 
 
-def _story_factors(
-    plot: Plot, story: Story, kind: str, distractors: int, choices: tuple[str, ...], named: set[str]
-) -> dict[str, Factor]:
+def _story_factors(told: Told, choices: tuple[str, ...], named: set[str]) -> dict[str, Factor]:
     """The values of `question_item.story_factors`, without reading it again. named: containers in no tell."""
-    tells = plot.told if kind in ("", "truthful", "deceptive") else []
-    private = len([tell for tell in tells if tell.hearer is not None])
+    plot, kind = told.plot, told.kind
+    tells = [] if kind in UNTOLD else plot.told
+    public = len([tell for tell in tells if tell.public])
     mentioned = named.union([tell.container(kind) for tell in tells])
     return {
-        "n_lines": len(story.events),
-        "n_agents": len(plot.names),
+        "n_lines": len(told.sentences),
+        "n_agents": len(plot.scene.names),
         "n_tells": len(tells),
-        "n_public": len(tells) - private,
-        "n_private": private,
-        "n_distractors": distractors,
+        "n_public": public,
+        "n_private": len(tells) - public,
+        "n_distractors": len(told.gaps),
         "n_containers_mentioned": len(mentioned.intersection(choices)),
-        "reentered": len(plot.chapters) > len(ROOMS) and story.reentered,
+        "reentered": len(plot.scene.later) >= len(ROOMS) and told.story.reentered,
     }
 
 
 def _questions(
-    traced: Trace,
-    asked: list[tuple[str, ...]],
+    minds: Minds,
+    asked: list[tuple[int, ...]],
+    names: list[tuple[str, ...]],
     chains: list[list[str]],
     choices: tuple[str, ...],
-    semantics: Semantics,
     factors: dict[str, Factor],
 ) -> tuple[Question, ...]:
-    facts = StoryFacts(traced, choices, semantics)
+    facts = StoryFacts(minds, choices)
     return tuple(
         [
-            Question(who, chain, {**factors, **facts.factors(who, chain[-1], chain[-1])})
-            for who, chain in zip(asked, chains, strict=True)
+            Question(name, chain, {**factors, **facts.factors(who, chain[-1], chain[-1])})
+            for who, name, chain in zip(asked, names, chains, strict=True)
         ]
     )
 
 
-def _distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[Event]]:
-    """The lines of the plot after which distractors stand, in order, and the distractors."""
-    starts = set()
-    line = 0
-    for chapter, tells in zip(plot.chapters, plot.tells, strict=True):
-        starts.add(line)  # nothing may stand between entering a room and the line that places the object there
-        line += chapter.height + len(tells)
-    free = [at for at in range(line) if at not in starts]
-    return sorted([dice.pick(free) for _ in range(count)]), [_distractor(dice, plot) for _ in range(count)]
+def _merged(told: Sequence[T | None], gaps: list[int], noise: Sequence[T]) -> list[T]:
+    """The lines that there are, with the distractors where they belong."""
+    found: list[T | None] = []
+    since = 0
+    for gap, event in zip(gaps, noise, strict=True):
+        found += told[since : gap + 1]
+        found.append(event)
+        since = gap + 1
+    found += told[since:]
+    return [line for line in found if line is not None]
 
 
-def _distractor(dice: Dice, plot: Plot) -> Event:
-    name, kind = dice.pick(plot.names), dice.below(3)
-    if kind == 0:
-        animal = dice.pick(ANIMALS)
-        return Distractor(name, "saw an" if animal[0] in "aeiou" else "saw a", animal)
-    if kind == 1:
-        return Distractor(name, "lost their", dice.pick(BELONGINGS))
-    thing = dice.pick(CONTAINERS) if dice.below(2) else dice.pick(FOODS)
-    return Distractor(name, "likes the" if dice.below(2) else "dislikes the", thing)
-
-
-def _merged(events: list[Event | None], gaps: list[int], noise: list[Event]) -> Iterator[Event]:
-    at = 0
-    for line, event in enumerate(events):
-        if event is not None:
-            yield event
-        while at < len(gaps) and gaps[at] == line:
-            yield noise[at]
-            at += 1
-
-
-def _placed(traced: Trace, gaps: list[int], tells: int) -> Trace:
-    """The trace with its lines moved by the distractors, and without `tells` lines after all that can be seen."""
-
-    if not gaps and not tells:
-        return traced
-    mentions = tuple([Mention(m[0] + bisect_left(gaps, m[0]), *m[1:]) for m in traced.mentions])
-    moved = tuple([line + bisect_left(gaps, line) for line in traced.moved])
-    return Trace(traced.lines + len(gaps) - tells, traced.bits, mentions, moved)
-
-
-def _others(dice: Dice, plan: Plan, plot: Plot, noise: list[Event], answers: list[tuple[int, str]]) -> list[str]:
-    """The choices that answer no question: where else the object is seen or said to be; what else the story mentions,
-    as far as there is room; then any, up to the number wanted."""
+def _others(
+    dice: Dice, plan: Plan, own: dict[str, None], elsewhere: list[str], answers: list[tuple[int, str]]
+) -> list[str]:
+    """The choices that answer no question: where else the object is seen or said to be (`own` has the answers, too);
+    what else the story mentions, as far as there is room; then any, up to the number wanted."""
     right = {label for _, label in answers}
-    own = _own(plan, plot)
-    elsewhere = [label for chapter in plot.chapters[1:] for label in chapter.containers]
-    elsewhere += [event.thing for event in noise if isinstance(event, Distractor)]
     more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in _CONTAINERS]
     if plan.choices is not None:
         more = more[: plan.choices - len(own)]
@@ -260,21 +244,23 @@ def _others(dice: Dice, plan: Plan, plot: Plot, noise: list[Event], answers: lis
 def item_lines(family: Family) -> Iterator[bytes]:
     """The items of a family as JSON, one line each without its newline, as Item.to_json writes them."""
     choices = orjson.Fragment(orjson.dumps((*family.choices, UNKNOWN)))
+    cluster, thing = family.cluster, family.object
     for story in family.stories:
         sentences = orjson.Fragment(orjson.dumps(story.sentences))
-        for question in story.questions:
+        told = f"{BENCHMARK}/{story.id}"
+        for asked, chain, factors in story.questions:
             yield orjson.dumps(
                 {
                     "schema": SCHEMA,
-                    "id": item_id(f"{BENCHMARK}/{story.id}", question.asked, family.object, family.semantics),
+                    "id": item_id(told, asked, thing, family.semantics),
                     "benchmark": BENCHMARK,
                     "story": sentences,
-                    "question": write_question(question.asked, family.object),
+                    "question": write_question(asked, thing),
                     "choices": choices,
-                    "answer": question.chain[-1],
-                    "gold": {"chains": (question.chain,)},
-                    "factors": question.factors,
-                    "cluster": family.cluster,
+                    "answer": chain[-1],
+                    "gold": {"chains": (chain,)},
+                    "factors": factors,
+                    "cluster": cluster,
                 }
             )
 

@@ -2,7 +2,7 @@
 
 >>> dice, plan, cell = Dice("0:0"), Plan(), Cell(chapters=1, agents=3, tells=0)
 >>> plot = draw(dice, plan, cell, set_scene(dice, plan, cell))
->>> len(plot.names), plot.traced("").belief() == plot.witnessed(())
+>>> len(plot.scene.names), plot.trace("", "released", []).label(()) == plot.leaving[-1][1]
 (3, True)
 
 A chapter: some agents enter a room of their own, an object lies in a container, then one agent after the other acts
@@ -15,24 +15,24 @@ Agents act in another order than they are listed in. Tells follow a chapter, and
                 object has been said or seen to be, else one that nobody has named for it
     filler      he "made no movements and stayed in the waiting_room for 1 minute": as long a sentence, and neutral
 
-Chance is `Dice`, on nothing but `random.Random(int).random()`, which Python promises to keep the same in every
-version. A story has dice of its own, made from seed and number, so that the first stories of a long file are those of a
-short one.
+A story has dice of its own (dice.py), made from seed and number, so that the first stories of a long file are those of
+a short one. Of three stories that are drawn two are thrown away, because they would upset the balance; so a plot holds
+no more than decides that, and what it looks like is worked out when it is kept.
 """
 
 from __future__ import annotations
 
-import hashlib
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Event, Exit, Move, Place, Stay, Tell
+from tomserve.beliefs import Audience, Trace, Update, together
+from tomserve.benchmarks.hitom.dice import Deck, Dice
+from tomserve.benchmarks.hitom.events import Distractor
 from tomserve.benchmarks.hitom.plan import Cell, Plan
-from tomserve.benchmarks.hitom.tracker import Mention, Trace
-from tomserve.benchmarks.hitom.words import AGENTS, CONTAINERS, OBJECTS, ROOMS
+from tomserve.benchmarks.hitom.tracker import AUDIENCES, Semantics
+from tomserve.benchmarks.hitom.words import AGENTS, ANIMALS, BELONGINGS, CONTAINERS, FOODS, OBJECTS, ROOMS
 
 T = TypeVar("T")
 _PLACES = 5  # most containers of a chapter
@@ -40,65 +40,24 @@ _FRESH = 4  # most further containers, for lies
 MOST_PLACES = _PLACES + _FRESH
 """The most containers in which the object asked about is seen or said to be."""
 
+UNTOLD = ("none", "filler")
+"""The twins in which nothing is told."""
 
-class Dice:
-    """A source of seeded random numbers, the same on every machine and in every version of Python."""
-
-    def __init__(self, seed: str) -> None:
-        number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
-        self._random = random.Random(number).random
-
-    def below(self, bound: int) -> int:
-        """A whole number from 0 to `bound` - 1."""
-        return int(self._random() * bound)
-
-    def pick(self, things: Sequence[T]) -> T:
-        """One of these things."""
-        return things[int(self._random() * len(things))]
-
-    def sample(self, things: Sequence[T], size: int) -> list[T]:
-        """`size` different ones of these things, in random order."""
-        left = list(things)
-        chance = self._random
-        found = []
-        for _ in range(size):
-            at = int(chance() * len(left))
-            found.append(left[at])
-            left[at] = left[-1]
-            left.pop()
-        return found
-
-
-class Deck:
-    """Words drawn without repetition. When all are used they start again, without the `kept` and the last few."""
-
-    def __init__(self, dice: Dice, words: Sequence[str]) -> None:
-        self._dice, self._words, self._left = dice, words, list(words)
-        self.kept: Sequence[str] = ()
-        self._last: list[str] = []
-
-    def draw(self) -> str:
-        """The next word."""
-        if not self._left:
-            self._left = [word for word in self._words if word not in self.kept and word not in self._last]
-        left = self._left
-        at = self._dice.below(len(left))
-        word = left[at]
-        left[at] = left[-1]
-        left.pop()
-        self._last = [*self._last[1 - _PLACES :], word]
-        return word
+Turns = list[tuple[T, list[str]]]
+"""Who acts, in order, each with the containers to which he moves the object."""
 
 
 class Telling(NamedTuple):
-    """One tell, in its truthful and its deceptive form. hearer: None where it is said before everybody."""
+    """One tell, in its truthful and its deceptive form. Agents are bits, as in Trace."""
 
-    speaker: str
-    hearer: str | None
+    after: int  # the chapter that it follows, from 0
+    speaker: int
+    hearers: int
+    public: bool  # whether it is said before everybody
     honest: bool  # whether the truthful form is told where the story has no twins
     truthful: str
     deceptive: str
-    trusting: int  # bits of those who trust the speaker
+    trusting: int  # hearers who trust the speaker
 
     def container(self, kind: str) -> str:
         """The container that is named in the twin of that kind."""
@@ -106,214 +65,227 @@ class Telling(NamedTuple):
         return self.truthful if honest else self.deceptive
 
 
-@dataclass(frozen=True, slots=True)
-class Chapter:
-    """A chapter. turns: agents in the order in which they act, each with the containers that they move `object` to."""
+class Chapter(NamedTuple):
+    """A chapter after the first. containers: those in which its object is, in order. height: the number of its lines
+    without tells. left: for each agent in it, as a bit, when he left, in a time that runs on from chapter to chapter.
+    """
 
     room: str
     object: str
-    first: str
-    members: list[str]
-    turns: list[tuple[str, list[str]]]
-
-    @property
-    def containers(self) -> list[str]:
-        """The containers in which the object is, in order."""
-        return [self.first, *[label for _, moved in self.turns for label in moved]]
-
-    @property
-    def height(self) -> int:
-        """The number of lines without tells."""
-        return 3 + sum([len(moved) or 1 for _, moved in self.turns]) + len(self.turns)
+    members: tuple[str, ...]
+    turns: Turns[str]
+    containers: list[str]
+    height: int
+    left: dict[int, int]
 
 
 class Scene(NamedTuple):
     """The part of a story that is kept when its first chapter and its tells are drawn again."""
 
     names: list[str]
+    bits: dict[str, int]  # the bit of each agent, in order of entrance, as in Trace
+    agents: list[int]  # these bits
     room: str
     object: str
     containers: list[str]  # where the object asked about may be seen or said to be
     later: list[Chapter]
 
 
-@dataclass
+@dataclass(slots=True)
 class Plot:
-    """A drawn story. Line numbers count its lines and tells, but no distractors."""
+    """A drawn story. turns: those of the first chapter, agents as bits. leaving: each agent in the order of leaving it,
+    and where the object was. told: all tells, in order. Line numbers count lines and tells, but no distractors.
+    """
 
-    names: list[str]
-    chapters: list[Chapter]
-    tells: list[list[Telling]]  # after each chapter
-    _traced: dict[str, Trace] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @cached_property
-    def bits(self) -> dict[str, int]:
-        """The bit of each agent, in order of entrance, as in Trace."""
-        return {name: 1 << at for at, name in enumerate(self.names)}
+    scene: Scene
+    turns: Turns[int]
+    leaving: list[tuple[int, str]]
+    told: list[Telling]
 
     @property
-    def object(self) -> str:
-        """The object asked about."""
-        return self.chapters[0].object
+    def containers(self) -> list[str]:
+        """The containers in which the object asked about is, in order."""
+        return [self.scene.containers[0], *[label for _, moved in self.turns for label in moved]]
+
+    @property
+    def heights(self) -> list[int]:
+        """The number of lines of each chapter without tells."""
+        return [_height(self.turns), *[chapter.height for chapter in self.scene.later]]
 
     @property
     def height(self) -> int:
         """The number of lines with tells and without distractors."""
-        return sum([chapter.height for chapter in self.chapters]) + len(self.told)
+        return sum(self.heights) + len(self.told)
 
-    @property
-    def told(self) -> list[Telling]:
-        """All tells, in order."""
-        return [tell for tells in self.tells for tell in tells]
+    def places(self, kind: str) -> tuple[str, str | None]:
+        """The first and the second container in which the object is seen or said to be in the twin of that kind."""
+        first = self.scene.containers[0]
+        for _, moved in self.turns:
+            if moved:
+                return first, moved[0]
+        said = (tell.container(kind) for tell in (() if kind in UNTOLD else self.told))
+        return first, next((label for label in said if label != first), None)
 
-    @cached_property
-    def left(self) -> dict[str, tuple[int, str]]:
-        """For each agent the place (from 0) in the order of leaving the first chapter, and where the object was."""
-        here = self.chapters[0].first
-        found = {}
-        for at, (name, moved) in enumerate(self.chapters[0].turns):
-            here = moved[-1] if moved else here
-            found[name] = (at, here)
-        return found
+    def heard(self, kind: str, semantics: Semantics) -> list[tuple[Audience, str]]:
+        """What is told of the object in the twin of that kind, and to whom, the last first."""
+        if kind in UNTOLD:
+            return []
+        audience = AUDIENCES[semantics]
+        return [
+            (audience(tell.speaker, tell.hearers, tell.trusting), tell.container(kind)) for tell in reversed(self.told)
+        ]
 
-    def witnessed(self, asked: Sequence[str]) -> str:
-        """Where the object was when the first of `asked` left; without agents, where it is."""
-        left = self.left
-        if not asked:
-            return left[self.chapters[0].turns[-1][0]][1]
-        return min([left[name] for name in asked])[1]
+    def trace(self, kind: str, semantics: Semantics, gaps: Sequence[int]) -> Trace:
+        """What becomes known of the object in the twin of that kind, line by line, as the tracker would read it.
 
-    @cached_property
-    def seen(self) -> list[Mention]:
+        gaps: the lines after which distractors stand, in order.
+        """
+        updates = self._seen(gaps)
+        updates += self._said(kind, semantics, gaps)
+        lines = self.height + len(gaps) - (len(self.told) if kind == "none" else 0)
+        return Trace(lines, self.scene.bits, tuple(updates))
+
+    def _seen(self, gaps: Sequence[int]) -> list[Update]:
         """What the agents see of the object: all of it is in the first chapter."""
-        chapter = self.chapters[0]
-        present = (1 << len(self.names)) - 1
-        found = [Mention(1, chapter.first, present)]
+        present = sum(self.scene.agents)
+        found = [Update(1 + bisect_left(gaps, 1), (self.scene.containers[0],), together(present))]
         line = 2
-        for name, moved in chapter.turns:
+        for agent, moved in self.turns:
             for container in moved:
-                found.append(Mention(line, container, present))
+                found.append(Update(line + bisect_left(gaps, line), (container,), together(present)))
                 line += 1
             line += 1 if moved else 2  # the exit, after what he did, be it nothing
-            present ^= self.bits[name]
+            present ^= agent
         return found
 
-    def heard(self, kind: str) -> list[Mention]:
+    def _said(self, kind: str, semantics: Semantics, gaps: Sequence[int]) -> Iterator[Update]:
         """What is told of the object in the twin of that kind."""
-        if kind in ("none", "filler"):
-            return []
-        everybody = (1 << len(self.names)) - 1
-        found = []
-        line = 0
-        for chapter, tells in zip(self.chapters, self.tells, strict=True):
-            line += chapter.height
-            for tell in tells:
-                speaker = self.bits[tell.speaker]
-                heard = everybody if tell.hearer is None else speaker | self.bits[tell.hearer]
-                found.append(Mention(line, tell.container(kind), heard, speaker, tell.trusting))
-                line += 1
-        return found
-
-    def traced(self, kind: str) -> Trace:
-        """The trace of the twin of that kind, as if it had no distractors."""
-        if kind not in self._traced:
-            seen = self.seen
-            moved = tuple([mention.line for mention in seen])
-            self._traced[kind] = Trace(self.height, self.bits, (*seen, *self.heard(kind)), moved)
-        return self._traced[kind]
-
-    def events(self, kind: str) -> list[Event | None]:
-        """The events of the twin of that kind, one for each line; None for a line that only the other twins have."""
-        found: list[Event | None] = []
-        for chapter, tells in zip(self.chapters, self.tells, strict=True):
-            room, thing, members = chapter.room, chapter.object, tuple(chapter.members)
-            found += (Enter(members, room), Place(thing, chapter.first))
-            for name, moved in chapter.turns:
-                found += [Move(name, thing, container) for container in moved] or [Stay(name, room)]
-                found.append(Exit(name, room))
-            found.append(Enter(members, WAITING_ROOM))
-            found += [_said(tell, self.object, kind) for tell in tells]
-        return found
-
-
-def _said(tell: Telling, thing: str, kind: str) -> Event | None:
-    if kind == "none":
-        return None
-    if kind == "filler":
-        return Stay(tell.speaker, WAITING_ROOM)
-    if tell.hearer is None:
-        return Claim(tell.speaker, thing, tell.container(kind), the=True, now=True)
-    return Tell(tell.speaker, tell.hearer, thing, tell.container(kind), now=True)
+        heights = self.heights
+        for at, (audience, label) in enumerate(reversed(self.heard(kind, semantics))):
+            line = sum(heights[: self.told[at].after + 1]) + at
+            yield Update(line + bisect_left(gaps, line), (label,), audience)
 
 
 def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
     """Draw the agents and things of a story of that cell, and all of its later chapters."""
     names = dice.sample(AGENTS, cell.agents)
+    bits = {name: 1 << at for at, name in enumerate(names)}
     rooms, things, spare = Deck(dice, ROOMS), Deck(dice, OBJECTS), Deck(dice, CONTAINERS)
     room, thing = rooms.draw(), things.draw()
-    containers = [spare.draw() for _ in range(_PLACES + (_FRESH if cell.tells else 0))]
+    containers = spare.deal(_PLACES + (_FRESH if cell.tells else 0))
     rooms.kept, things.kept, spare.kept = (room,), (thing,), containers
     later = []
+    time = len(names)
     for _ in range(cell.chapters - 1):
         members = dice.sample(names, 3 + dice.below(len(names) - 2))
-        places = [spare.draw() for _ in range(_PLACES)]
-        later.append(_chapter(dice, plan, members, rooms.draw(), things.draw(), places))
-    return Scene(names, room, thing, containers, later)
+        places = spare.deal(_PLACES)
+        there, what = rooms.draw(), things.draw()
+        turns = _deal(dice, plan, members, places)
+        left = {bits[name]: time + at for at, (name, _) in enumerate(turns)}
+        time += len(turns)
+        inside = [places[0], *[label for _, moved in turns for label in moved]]
+        later.append(Chapter(there, what, tuple(members), turns, inside, _height(turns), left))
+    return Scene(names, bits, [*bits.values()], room, thing, containers, later)
 
 
 def draw(dice: Dice, plan: Plan, cell: Cell, scene: Scene) -> Plot:
     """Draw a story in that scene: its first chapter, and the tells."""
-    first = _chapter(dice, plan, scene.names, scene.room, scene.object, scene.containers[:_PLACES])
-    chapters = [first, *scene.later]
-    return Plot(scene.names, chapters, _talk(dice, plan, cell.tells, scene, chapters))
+    turns = _deal(dice, plan, scene.agents, scene.containers[:_PLACES])
+    here = scene.containers[0]
+    leaving = []
+    for agent, moved in turns:
+        if moved:
+            here = moved[-1]
+        leaving.append((agent, here))
+    plot = Plot(scene, turns, leaving, [])
+    if cell.tells:
+        _talk(dice, plan, cell.tells, plot)
+    return plot
 
 
-def _chapter(dice: Dice, plan: Plan, members: list[str], room: str, thing: str, places: list[str]) -> Chapter:
+def _height(turns: Turns[T]) -> int:
+    return 3 + len(turns) + sum([len(moved) or 1 for _, moved in turns])
+
+
+def _deal(dice: Dice, plan: Plan, members: Sequence[T], places: list[str]) -> Turns[T]:
     """Deal the moves to some of the agents, so that the object is often in its third place before anybody leaves."""
+    chance = dice.chance
     moves = dice.pick(plan.moves)
-    size = 2 + dice.below(len(places) - 1)
-    turns: list[tuple[str, list[str]]] = [(name, []) for name in dice.sample(members, len(members))]
-    movers = 1 + dice.below(len(turns))
+    size = 2 + int(chance() * (len(places) - 1))
+    turns: Turns[T] = [(who, []) for who in dice.shuffle(members)]
+    movers = 1 + int(chance() * len(turns))
     here = 0
-    for at in sorted([dice.below(movers) for _ in range(moves)]):
-        here = (here + 1 + dice.below(size - 1)) % size
+    for at in sorted([int(chance() * movers) for _ in range(moves)]):
+        here = (here + 1 + int(chance() * (size - 1))) % size
         turns[at][1].append(places[here])
-    return Chapter(room, thing, places[0], members, turns)
+    return turns
 
 
-def _talk(dice: Dice, plan: Plan, count: int, scene: Scene, chapters: list[Chapter]) -> list[list[Telling]]:
-    """Draw `count` tells, each after some chapter and in both forms; what is said depends on what is believed then."""
-    found: list[list[Telling]] = [[] for _ in chapters]
-    if not count:
-        return found
-    names = scene.names
-    after = sorted([dice.below(len(chapters)) for _ in range(count)])
-    bits = {name: 1 << at for at, name in enumerate(names)}
-    said = set(chapters[0].containers)
-    here = chapters[0].first
-    believed: dict[str, str] = {}
-    left: dict[str, int] = {}  # agent -> the turn at which they last left a room
-    for name, moved in chapters[0].turns:
-        believed[name] = here = moved[-1] if moved else here
-    beliefs = (believed, dict(believed))  # by what is really said without twins, and by twin: truthful, deceptive
-    turn = 0
-    for number, chapter in enumerate(chapters):
-        for name, _ in chapter.turns:
-            left[name] = turn = turn + 1
-        for _ in range(after.count(number)):
-            public = plan.tell_kind == "public" or (plan.tell_kind == "both" and dice.below(2) == 0)
-            honest = plan.truth == "truthful" or (plan.truth == "mixed" and dice.below(2) == 0)
-            speaker, hearer = dice.sample(names, 2)
-            lies = [label for label in scene.containers if label not in (beliefs[1][speaker], here)]
-            named, fresh = [lie for lie in lies if lie in said], [lie for lie in lies if lie not in said]
-            lie = dice.pick(named if named and (not fresh or dice.below(2) == 0) else fresh)
-            hearers = [name for name in names if name != speaker] if public else [hearer]
-            trusting = [name for name in hearers if left[speaker] > left[name]]
-            heard = sum([bits[name] for name in trusting])
-            tell = Telling(speaker, None if public else hearer, honest, beliefs[0][speaker], lie, heard)
-            found[number].append(tell)
-            for form, kind in zip(beliefs, ("truthful", "deceptive"), strict=True):
-                label = tell.container(kind if plan.twins else "")
-                said.add(label)
-                form.update(dict.fromkeys(trusting, label))
-    return found
+def _talk(dice: Dice, plan: Plan, count: int, plot: Plot) -> None:
+    """Add `count` tells, each after some chapter and in both forms; what is said depends on what is believed then."""
+    scene, leaving = plot.scene, plot.leaving
+    chance, agents, containers = dice.chance, scene.agents, scene.containers
+    everybody, chapters = sum(agents), len(scene.later) + 1
+    said = {containers[0]}.union(*[moved for _, moved in plot.turns])
+    here = leaving[-1][1]
+    believed = dict(leaving)  # where there are no twins, what is really said decides it; of twins, each one's form
+    misled = dict(leaving) if plan.twins else believed
+    left = {agent: at for at, (agent, _) in enumerate(leaving)}  # when each of them last left a room
+    chapter = 0
+    for after in sorted([int(chance() * chapters) for _ in range(count)]):
+        while chapter < after:
+            left |= scene.later[chapter].left
+            chapter += 1
+        public = plan.tell_kind == "public" or (plan.tell_kind == "both" and int(chance() * 2) == 0)
+        honest = plan.truth == "truthful" or (plan.truth == "mixed" and int(chance() * 2) == 0)
+        speaker, hearer = dice.sample(agents, 2)
+        own = misled[speaker]
+        lies = [label for label in containers if label in said and label != own and label != here]
+        if not lies or (len(said) < len(containers) and int(chance() * 2)):
+            lies = [label for label in containers if label not in said]
+        lie = lies[int(chance() * len(lies))]
+        time = left[speaker]
+        hearers = everybody ^ speaker if public else hearer
+        trusting = [agent for agent, then in left.items() if then < time and agent & hearers]
+        tell = Telling(after, speaker, hearers, public, honest, believed[speaker], lie, sum(trusting))
+        plot.told.append(tell)
+        if plan.twins:
+            for form, kind in ((believed, "truthful"), (misled, "deceptive")):
+                said.add(tell.container(kind))
+                form |= dict.fromkeys(trusting, tell.container(kind))
+        else:
+            said.add(tell.container(""))
+            believed |= dict.fromkeys(trusting, tell.container(""))
+
+
+def distractors(dice: Dice, plot: Plot, count: int) -> tuple[list[int], list[Distractor]]:
+    """The lines of the plot after which distractors stand, in order, and the distractors."""
+    if count < 1:
+        return [], []
+    starts = []  # nothing may stand between entering a room and the line that places the object there
+    line = told = 0
+    for number, height in enumerate(plot.heights):
+        starts.append(line)
+        line += height
+        while told < len(plot.told) and plot.told[told].after == number:
+            told += 1
+            line += 1
+    gaps = []
+    for _ in range(count):
+        at = dice.below(line - len(starts))
+        for start in starts:
+            if start <= at:
+                at += 1
+        gaps.append(at)
+    return sorted(gaps), [_distractor(dice, plot) for _ in range(count)]
+
+
+def _distractor(dice: Dice, plot: Plot) -> Distractor:
+    name, kind = dice.pick(plot.scene.names), dice.below(3)
+    if kind == 0:
+        animal = dice.pick(ANIMALS)
+        return Distractor(name, "saw an" if animal[0] in "aeiou" else "saw a", animal)
+    if kind == 1:
+        return Distractor(name, "lost their", dice.pick(BELONGINGS))
+    thing = dice.pick(CONTAINERS) if dice.below(2) else dice.pick(FOODS)
+    return Distractor(name, "likes the" if dice.below(2) else "dislikes the", thing)

@@ -16,6 +16,7 @@ official fifteen lists `containers(item)`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from tomserve.benchmarks.hitom.baselines import mentioned
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Story, Tell
@@ -64,7 +65,7 @@ def make_item(
         choices=(*(label for label in choices if label != UNKNOWN), UNKNOWN),
         answer=answer,
         gold=Gold(chains=(tuple(chain),)) if chain[-1] == answer and set(chain) <= {*choices, UNKNOWN} else None,
-        factors={**factors, **StoryFacts(traced, choices, semantics).factors(asked, chain[-1], answer)},
+        factors={**factors, **StoryFacts(Tracked(traced, semantics), choices).factors(asked, chain[-1], answer)},
         cluster=told if cluster is None else cluster,
     )
 
@@ -91,17 +92,76 @@ def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:
     }
 
 
-class StoryFacts:
+Agent = TypeVar("Agent", contravariant=True)
+
+
+class Ends(Protocol[Agent]):
+    """What chains of agents believe at the end of a story: all that the factors of a question are made of. Agents may
+    be names or anything else.
+
+    told: whether anything is said about the object. places: the containers in which it is seen or said to be, in order
+    of their first mention.
+    """
+
+    @property
+    def told(self) -> bool: ...
+
+    @property
+    def places(self) -> Sequence[str]: ...
+
+    def belief(self, chain: Sequence[Agent], /) -> str:
+        """Where the object is by that chain; by the empty one, really."""
+
+    def otherwise(self, chain: Sequence[Agent], /) -> str:
+        """The same under the other semantics."""
+
+    def witnessed(self, chain: Sequence[Agent], /) -> str:
+        """The same as if nothing were said."""
+
+    def turned(self, chain: Sequence[Agent], belief: str, /) -> bool:
+        """Whether the same agents in some other order believe something else than `belief`, which is the chain's.
+
+        Only a tell can make it so. Under either semantics the answer depends on which agents are asked and on which of
+        them comes last (at order 2, released, that is the whole order; above it, released, not even that matters).
+        """
+
+
+class Tracked:
+    """The ends of a story that the tracker has read, by the names of agents (see Ends)."""
+
+    def __init__(self, traced: Trace, semantics: Semantics = "released") -> None:
+        self._traced, self._semantics = traced, semantics
+        self._other: Semantics = "common_knowledge" if semantics == "released" else "released"
+        self.told, self.places = traced.told, traced.places
+
+    def belief(self, chain: Sequence[str]) -> str:
+        """Where the object is by that chain."""
+        return self._traced.belief(chain, self._semantics)
+
+    def otherwise(self, chain: Sequence[str]) -> str:
+        """The same under the other semantics."""
+        return self._traced.belief(chain, self._other)
+
+    def witnessed(self, chain: Sequence[str]) -> str:
+        """The same as if nothing were said."""
+        return self._traced.seen.label(chain)
+
+    def turned(self, chain: Sequence[str], belief: str) -> bool:
+        """Whether the same agents in another order believe something else."""
+        others = ((*chain[:at], *chain[at + 1 :], chain[at]) for at in range(len(chain) - 1))
+        return self.told and any(self.belief(other) != belief for other in others)
+
+
+class StoryFacts(Generic[Agent]):
     """What the questions of one story share, computed once."""
 
-    def __init__(self, traced: Trace, choices: Sequence[str], semantics: Semantics = "released") -> None:
-        self._traced, self._semantics = traced, semantics
+    def __init__(self, ends: Ends[Agent], choices: Sequence[str]) -> None:
+        self._ends = ends
         self._positions = {label: place for place, label in enumerate(choices, 1)}
-        self._places = {label: place for place, label in enumerate(traced.places, 1)}
-        self._told, self._reality = traced.told, traced.belief()
-        self._other: Semantics = "common_knowledge" if semantics == "released" else "released"
+        self._places = {label: place for place, label in enumerate(ends.places, 1)}
+        self._told, self._reality = ends.told, ends.belief(())
 
-    def factors(self, asked: Sequence[str], belief: str, answer: str) -> dict[str, Factor]:
+    def factors(self, asked: Sequence[Agent], belief: str, answer: str) -> dict[str, Factor]:
         """The factors of one question, by where the tracked belief ends and by its answer.
 
         tell_relevant: the tells change where the tracked belief ends; equals_first_order, equals_reality,
@@ -110,35 +170,18 @@ class StoryFacts:
         their first mention, from 1; order_sensitive: naming the asked agents in some other order would change where the
         belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the answer.
         """
-        traced, semantics = self._traced, self._semantics
-        witnessed = traced.seen.label(asked) if self._told else belief
-        first = belief if len(asked) == 1 else traced.belief(asked[-1:], semantics)
+        ends, told, order = self._ends, self._told, len(asked)
+        witnessed = ends.witnessed(asked) if told else belief
+        first = belief if order == 1 else ends.belief(asked[-1:])
         return {
-            "order": len(asked),
+            "order": order,
             "tell_relevant": belief != witnessed,
             "equals_first_order": answer == first,
             "equals_reality": answer == self._reality,
             "equals_joint_witness": answer == witnessed,
             "answer_position": self._positions.get(answer),
             "answer_place": self._places.get(answer),
-            "order_sensitive": self._told and _turned(traced, asked, semantics, belief),
-            "semantics_differ": self._told and belief != traced.belief(asked, self._other),
+            "order_sensitive": told and order > 1 and ends.turned(asked, belief),
+            "semantics_differ": told and belief != ends.otherwise(asked),
             "label_agrees": belief == answer,
         }
-
-
-def order_sensitive(traced: Trace, asked: Sequence[str], semantics: Semantics = "released") -> bool:
-    """Whether another order of the asked agents has another answer. Only a tell can make it so.
-
-    Under either semantics the answer depends on which agents are asked and on which of them comes last (at order 2,
-    released, that is the whole order; above it, released, not even that matters).
-    """
-    return traced.told and _turned(traced, asked, semantics, traced.belief(asked, semantics))
-
-
-def _turned(traced: Trace, asked: Sequence[str], semantics: Semantics, belief: str) -> bool:
-    """Whether another order of the asked agents believes something else than `belief`."""
-    if len(asked) < 2:
-        return False
-    turned = ((*asked[:at], *asked[at + 1 :], asked[at]) for at in range(len(asked) - 1))
-    return any(traced.belief(other, semantics) != belief for other in turned)

@@ -77,7 +77,7 @@ class Record:
 
 def story_id(sentences: tuple[str, ...]) -> str:
     """Twelve hexadecimal digits that name a story by its content."""
-    return digest(*(text.encode() for text in sentences)).removeprefix("sha256:")[:12]
+    return digest(*[text.encode() for text in sentences]).removeprefix("sha256:")[:12]
 
 
 def write_choices(choices: tuple[str, ...] | list[str]) -> str:

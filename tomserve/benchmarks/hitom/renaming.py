@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tomserve.benchmarks.hitom import other_words, words
+from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import (
     Claim,
     Distractor,
@@ -31,7 +32,6 @@ from tomserve.benchmarks.hitom.events import (
     Tell,
     agents_of,
 )
-from tomserve.benchmarks.hitom.plot import Dice
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN
 

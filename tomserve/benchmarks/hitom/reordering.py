@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import Claim, Distractor, Enter, Event, Exit, Place, Stay, Story, Tell, agents_of
-from tomserve.benchmarks.hitom.plot import Dice
 from tomserve.benchmarks.hitom.tracker import trace
 from tomserve.errors import InapplicableError
 from tomserve.stability.making import CHANGES_TRUTH

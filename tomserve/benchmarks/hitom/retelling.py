@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tomserve.benchmarks.hitom.condensing import condensed
+from tomserve.benchmarks.hitom.dice import Dice
 from tomserve.benchmarks.hitom.events import Story
 from tomserve.benchmarks.hitom.explain import parsed, semantics_of, traced
-from tomserve.benchmarks.hitom.plot import Dice
-from tomserve.benchmarks.hitom.question_item import StoryFacts, story_factors
+from tomserve.benchmarks.hitom.question_item import StoryFacts, Tracked, story_factors
 from tomserve.benchmarks.hitom.questions import read_question, write_question
 from tomserve.benchmarks.hitom.renaming import other_agents, other_things, renamed
 from tomserve.benchmarks.hitom.reordering import reordered
@@ -58,7 +58,7 @@ class Retold(NamedTuple):
     names: Mapping[str, str]
     asked: int | None
     counted: Mapping[str, Factor]
-    facts: StoryFacts
+    facts: StoryFacts[str]
 
 
 def retelling(path: Path | None) -> Retell:
@@ -136,7 +136,7 @@ def _retold(
         return str(reason)
     shown = tuple(names.get(choice, choice) for choice in choices if choice != UNKNOWN)
     now = trace(story, names.get(obj, obj))
-    facts = StoryFacts(now, shown, semantics)
+    facts = StoryFacts(Tracked(now, semantics), shown)
     return Retold(told or story.sentences(), now, names, asked, story_factors(story, shown), facts)
 
 

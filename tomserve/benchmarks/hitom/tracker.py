@@ -32,24 +32,24 @@ are refused: "Ann thinks Ann thinks" is no question of the benchmark, and the tw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from tomserve import beliefs
-from tomserve.beliefs import Update, hearsay, shared_hearsay, together
+from tomserve.beliefs import Audience, Update, hearsay, shared_hearsay, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Exit, Move, Place, Story, Tell
 from tomserve.errors import one_of
 
 Semantics = Literal["released", "common_knowledge"]
 SEMANTICS: tuple[Semantics, ...] = ("released", "common_knowledge")
+AUDIENCES: Mapping[Semantics, Callable[[int, int, int], Audience]] = {
+    "released": hearsay,
+    "common_knowledge": shared_hearsay,
+}
+"""Who takes over what is told, under each semantics: of speaker, hearers, and those of them who trust the speaker."""
 _INSIDE = 1 << 30  # exit time of who is in a room: after every sentence
-
-
-class _Under(dict[Semantics, beliefs.Trace]):
-    def __missing__(self, semantics: Semantics) -> beliefs.Trace:
-        raise ValueError(one_of("semantics", semantics, SEMANTICS))
 
 
 class Mention(NamedTuple):
@@ -70,6 +70,7 @@ class Trace:
     bits: dict[str, int]  # agent who enters -> bit, in order of entrance
     mentions: tuple[Mention, ...]
     moved: tuple[int, ...]  # lines that place or move the object
+    _under: dict[Semantics, beliefs.Trace] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def told(self) -> bool:
@@ -88,35 +89,31 @@ class Trace:
         updates = [Update(line, (container,), together(witnesses)) for line, container, witnesses, _, _ in sights]
         return beliefs.Trace(self.lines, self.bits, tuple(updates))
 
-    @cached_property
-    def under(self) -> Mapping[Semantics, beliefs.Trace]:
-        """Beliefs under each semantics, in which tellings have another audience. ValueError for an unknown one."""
+    def under(self, semantics: Semantics) -> beliefs.Trace:
+        """Beliefs under that semantics, which says whom tellings reach. Raises ValueError for an unknown one."""
+        if semantics not in self._under:
+            self._under[semantics] = self._heard(semantics)
+        return self._under[semantics]
+
+    def _heard(self, semantics: Semantics) -> beliefs.Trace:
+        if (audience := AUDIENCES.get(semantics)) is None:
+            raise ValueError(one_of("semantics", semantics, SEMANTICS))
         if not self.told:
-            return _Under(dict.fromkeys(SEMANTICS, self.seen))
-        released: list[Update] = []
-        common: list[Update] = []
+            return self.seen
         sights = iter(self.seen.updates)
-        for line, container, witnesses, speaker, trusting in self.mentions:
-            if speaker:
-                telling = (speaker, witnesses & ~speaker, trusting)
-                released.append(Update(line, (container,), hearsay(*telling)))
-                common.append(Update(line, (container,), shared_hearsay(*telling)))
-            else:
-                sight = next(sights)
-                released.append(sight)
-                common.append(sight)
-        return _Under(
-            released=beliefs.Trace(self.lines, self.bits, tuple(released)),
-            common_knowledge=beliefs.Trace(self.lines, self.bits, tuple(common)),
-        )
+        updates = [
+            Update(line, (container,), audience(speaker, witnesses & ~speaker, trusting)) if speaker else next(sights)
+            for line, container, witnesses, speaker, trusting in self.mentions
+        ]
+        return beliefs.Trace(self.lines, self.bits, tuple(updates))
 
     def belief(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> str:
         """Where the object is by `asked` (outermost agent first; none: really), at the story's end."""
-        return self.under[semantics].label(asked)
+        return self.under(semantics).label(asked)
 
     def chain(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> list[str]:
         """The belief of `asked` after each sentence: `lines` labels, "unknown" until something is known."""
-        return self.under[semantics].chain(asked)
+        return self.under(semantics).chain(asked)
 
     def decided(self, asked: Sequence[str] = (), semantics: Semantics = "released") -> int | None:
         """0-based index of the sentence that set the final belief, or None where it is "unknown"."""
@@ -130,7 +127,7 @@ class Trace:
 
         Raises ValueError for a repeated agent and for an unknown semantics.
         """
-        return self.under[semantics].taken(asked)
+        return self.under(semantics).taken(asked)
 
 
 def trace(story: Story, obj: str) -> Trace:
