@@ -91,7 +91,10 @@ def digest(*parts: bytes | Path) -> str:
     """SHA-256 of byte strings and of files' contents, as ``sha256:<64 hex>``. The length of each part is included, so
     that moving a byte from one part to the next changes it. Raises OSError for a file that cannot be read.
     """
-    return digest_of(parts)
+    data = [part for part in parts if isinstance(part, bytes)]
+    if len(data) < len(parts):
+        return digest_of(parts)  # files are read one after the other, and what is in memory is digested at once
+    return "sha256:" + hashlib.sha256(b"".join([len(part).to_bytes(8, "big") + part for part in data])).hexdigest()
 
 
 def digest_of(parts: Iterable[bytes | Path]) -> str:

@@ -29,7 +29,7 @@ class Minds:
     containers in which the object is seen or said to be.
     """
 
-    __slots__ = ("_alone", "_heard", "_kind", "_plot", "_semantics", "first", "second", "told")
+    __slots__ = ("_alone", "_heard", "_kind", "_other", "_plot", "_semantics", "first", "second", "told")
 
     def __init__(self, plot: Plot, kind: str, semantics: Semantics) -> None:
         self._plot, self._kind, self._semantics = plot, kind, semantics
@@ -37,6 +37,7 @@ class Minds:
         self.told = bool(self._heard)
         self.first, self.second = plot.places(kind)
         self._alone: dict[int, str] = {}
+        self._other: Minds | None = None
 
     @property
     def places(self) -> list[str]:
@@ -64,8 +65,10 @@ class Minds:
 
     def otherwise(self, chain: Sequence[int]) -> str:
         """What the chain believes under the other semantics."""
-        other: Semantics = "common_knowledge" if self._semantics == "released" else "released"
-        return Minds(self._plot, self._kind, other).belief(chain)
+        if self._other is None:
+            other: Semantics = "common_knowledge" if self._semantics == "released" else "released"
+            self._other = Minds(self._plot, self._kind, other)
+        return self._other.belief(chain)
 
     def alone(self, agent: int) -> str:
         """What a single agent believes; asked again with every order, and so kept."""
