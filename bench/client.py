@@ -56,7 +56,7 @@ events {{ worker_connections 4096; }}
 http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; keepalive_requests 1000000000; default_type application/json;
   server {{ listen 127.0.0.1:{port}; location = /status {{ stub_status; }} location = /metrics {{ root {folder}; }}
-    location / {{ return 200 '{reply}'; }} }} }}
+    {more} location / {{ return 200 '{reply}'; }} }} }}
 """
 HISTOGRAMS = ("e2e_request_latency", "request_queue_time", "request_prefill_time", "time_to_first_token", "iteration")
 
@@ -84,8 +84,11 @@ def metrics() -> str:
 
 
 @contextlib.contextmanager
-def nginx() -> Iterator[str]:
-    """Run nginx with a fixed answer, which takes hardly any CPU, until the block ends; yields its URL."""
+def nginx(more: str = "") -> Iterator[str]:
+    """Run nginx with a fixed answer, which takes hardly any CPU, until the block ends; yields its URL.
+
+    more: further locations of its configuration.
+    """
     found = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(found).exists():
         raise SystemExit("nginx is missing: apt-get install nginx-light")
@@ -96,7 +99,7 @@ def nginx() -> Iterator[str]:
         path = Path(scratch) / "nginx.conf"
         reply = orjson.dumps(REPLY).decode().replace("'", "\\'").replace("\\", "\\\\")
         (Path(scratch) / "metrics").write_text(metrics())
-        path.write_text(CONFIGURATION.format(folder=scratch, port=port, reply=reply))
+        path.write_text(CONFIGURATION.format(folder=scratch, port=port, reply=reply, more=more))
         with subprocess.Popen([found, "-c", str(path), "-e", "/dev/null"]) as server:
             try:
                 deadline = time.monotonic() + 10

@@ -1,15 +1,18 @@
-"""Measures the time and memory of analysing, reporting and resuming a run of a million rows, each in its own process.
+"""Measures time, CPU and memory of asking, scoring, analysing, reporting and resuming a million rows, each by itself.
 
-    python bench/scale.py [--rows 1000000] [--steps score analyze report resume] [--folder DIR]
+    python bench/scale.py [--rows 1000000] [--steps ask score analyze report resume] [--folder DIR]
 
-The run is made from the dataset: its tasks copied, eight questions of each, every question asked by two strategies
-(1,000,000 rows: 500,000 items in 62,500 tasks of some 6,400 stages). Right answers are drawn by task, so that tasks and
-stages differ; one reply in fifty cannot be read. A stand-in server in this process answers the first sixteen questions
-(so that the manifest is a real one), the other rows are appended to the journal, but for some that are left to ask.
+The questions are made from the dataset: its tasks copied, eight questions of each, every question asked by two
+strategies (1,000,000 rows: 500,000 items in 62,500 tasks of some 6,400 stages). *ask* is `tomserve.ask` of a benchmark
+in a file whose generator makes these items one by one, in a process of its own; nginx answers at once (Debian package
+nginx-light, see bench/client.py). It begins anew each time.
 
-score, analyze and report are the commands; resume is `tomserve eval` on the same run until its first question
-arrives, after which it is killed (so a run that is there can be resumed again). Peaks are ru_maxrss, for resume VmHWM
-up to then. Aims at 1,000,000 rows on two cores: analyze and report under 4 GB and 180 s, resume under 1 GB and 20 s.
+The other steps use a run that is made without asking: right answers are drawn by task, so that tasks and stages differ;
+one reply in fifty cannot be read. A stand-in server in this process answers the first sixteen questions (so that the
+manifest is a real one), the other rows are appended to the journal, but for some that are left to ask. score, analyze
+and report are the commands; resume is `tomserve eval` on the same run until its first question arrives, after which it
+is killed (so a run that is there can be resumed again). Peaks are ru_maxrss, for resume VmHWM up to then. Aims at
+1,000,000 rows on two cores: every step under 1.5 GB, resume under 1 GB and 20 s.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import argparse
 import http.server
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,14 +33,22 @@ from typing import Any
 
 import orjson
 
-from tomserve.benchmarks import get
+from tomserve.benchmarks import Benchmark, get
 from tomserve.items import Item
+
+sys.path.insert(0, str(Path(__file__).parent))
+from client import nginx
 
 QUESTIONS = 8
 STRATEGIES = ("vanilla", "cot")
 LEFT = 64
-STEPS = ("score", "analyze", "report", "resume")
+STEPS = ("ask", "score", "analyze", "report", "resume")
 MODEL = "stand-in"
+MODELS = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 8192}]}
+WHERE = f"""location = /v1/models {{ return 200 '{orjson.dumps(MODELS).decode()}'; }}
+    location = /version {{ return 200 '{{"version":"0"}}'; }} location = /health {{ return 200 '{{}}'; }}
+    location = /tokenize {{ return 200 '{{"count":300}}'; }}"""
+ASK = "import sys, tomserve; tomserve.ask(sys.argv[1], sys.argv[4:], base_url=sys.argv[2], run=sys.argv[3])"
 
 
 def items(tasks: int) -> Iterator[Item]:
@@ -120,8 +132,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: StandIn
 
     def do_GET(self) -> None:
-        models = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 8192}]}
-        known: dict[str, dict[str, Any]] = {"/v1/models": models, "/version": {"version": "0"}, "/health": {}}
+        known: dict[str, dict[str, Any]] = {"/v1/models": MODELS, "/version": {"version": "0"}, "/health": {}}
         self._send(200 if self.path in known else 404, known.get(self.path, {}))
 
     def do_POST(self) -> None:
@@ -167,8 +178,10 @@ def make(folder: Path, rows: int) -> None:
         for item in items(rows // (QUESTIONS * len(STRATEGIES))):
             file.write(item.to_json() + b"\n")
     server = StandIn()
-    subprocess.run(asking(folder, server.url, "--limit", "16"), check=True, stdout=subprocess.DEVNULL)
+    begun = subprocess.run(asking(folder, server.url, "--limit", "16"), check=False, stdout=subprocess.DEVNULL)
     server.shutdown()
+    if begun.returncode not in (0, 1):  # 1, because no answer of the stand-in can be read
+        raise SystemExit(f"tomserve eval: exit code {begun.returncode}")
     fill(folder / "run" / "responses.jsonl", questions, rows)
     (folder / "run" / "items.jsonl").write_bytes(b"".join(sorted(questions.read_bytes().splitlines(keepends=True))))
 
@@ -199,9 +212,28 @@ def _peak(process: int) -> int:
     return int(Path(f"/proc/{process}/status").read_text().split("VmHWM:")[1].split()[0])
 
 
-def measure(step: str, folder: Path) -> tuple[float, float, float]:
+def load(path: Path | None, gold: str | None) -> Iterator[Item]:
+    """The items of the benchmark that the step `ask` asks, made one by one; their number stands beside this file's copy
+    in the folder."""
+    return items(int((Path(sys.argv[1]).parent / "tasks").read_text()))
+
+
+BENCHMARK = Benchmark("scale", load, mixed=True)
+
+
+def measure(step: str, folder: Path, rows: int) -> tuple[float, float, float]:
     """Seconds, CPU seconds and peak memory (GB) of one step."""
     run, log = str(folder / "run"), folder / f"{step}.log"
+    if step == "ask":
+        shutil.rmtree(folder / "asked", ignore_errors=True)
+        (folder / "tasks").write_text(str(rows // (QUESTIONS * len(STRATEGIES))))
+        module = folder / "many.py"
+        module.write_text(
+            f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom scale import BENCHMARK\n"
+        )
+        with nginx(WHERE) as url:
+            asked = [sys.executable, "-c", ASK, str(module), url, str(folder / "asked"), *STRATEGIES]
+            return watched(asked, log)
     if step == "resume":
         server = StandIn()
         server.silent = True
@@ -223,13 +255,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "run").exists():
+        if not (folder / "run").exists() and set(chosen.steps) != {"ask"}:
             make(folder, chosen.rows)
         print(
             f"{chosen.rows:,} rows, {os.cpu_count()} cores\n{'step':10s} {'seconds':>8s} {'CPU s':>8s} {'peak GB':>8s}"
         )
         for step in chosen.steps:
-            seconds, busy, peak = measure(step, folder)
+            seconds, busy, peak = measure(step, folder, chosen.rows)
             print(f"{step:10s} {seconds:8.1f} {busy:8.1f} {peak:8.2f}", flush=True)
 
 
