@@ -1,0 +1,167 @@
+"""Many rows are scored by two processes, with the bytes that one gives, whatever becomes of the second."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, make_item
+from tomserve.errors import ContentError
+from tomserve.items import write_items
+from tomserve.scoring import beside, parts
+from tomserve.scoring import table as table_module
+from tomserve.scoring.metric import PLAIN, Metric, Scoring, plain
+from tomserve.scoring.sources import ItemFile, ResponseFile
+from tomserve.scoring.table import write_scored
+
+CHAIN = '{"beliefs": ["tea", "salt"], "answer": "tea"}'
+
+
+def make(folder: Path, count: int = 60) -> Path:
+    items = [make_item(n, story=["a", "b"], gold={"sets": [["tea"], ["tea"]]}) for n in range(1, count + 1)]
+    write_items(folder / "items.jsonl", items)
+    rows = (
+        {"item": item.id, "model": model, "text": text, "sample": 0}
+        for item in items
+        for model, text in (("a", "tea"), ("b", CHAIN))
+    )
+    (folder / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return folder
+
+
+def scored(folder: Path, **options: Any) -> bytes:
+    known = ItemFile(folder / "items.jsonl")
+    out = folder / "s.parquet"
+    write_scored(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
+    assert not list(folder.glob(".scoring-*"))
+    return out.read_bytes()
+
+
+alive: list[subprocess.Popen[bytes]] = []
+"""The second processes that were started."""
+
+
+@pytest.fixture
+def helped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Two processes even for a few rows, of which the first lets the second work alone, until it has ended; the numbers
+    of the parts that the second has scored."""
+    found: list[int] = []
+    monkeypatch.setattr(table_module, "PART", 10)
+    monkeypatch.setattr(parts, "MANY", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    real = parts.take
+
+    def after(work: Any, scratch: Path, ranges: Any) -> None:
+        for process in alive:
+            process.wait()
+        found.extend(number for number in range(len(ranges)) if (scratch / f"{number:06d}.parquet").exists())
+        real(work, scratch, ranges)
+
+    monkeypatch.setattr(parts, "take", after)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive.clear()
+    real = subprocess.Popen
+
+    def started(*given: Any, **options: Any) -> Any:
+        alive.append(real(*given, **options))
+        return alive[-1]
+
+    monkeypatch.setattr(beside.subprocess, "Popen", started)
+
+
+def test_two_processes_give_the_bytes_of_one(tmp_path: Path, helped: list[int], monkeypatch) -> None:
+    make(tmp_path)
+    two = scored(tmp_path)
+    assert helped == list(range(12)), "the second process has scored everything"
+    assert [process.poll() for process in alive] == [0]
+    monkeypatch.setattr(parts, "MANY", 10**9)
+    assert scored(tmp_path) == two
+    assert len(alive) == 1
+    assert pl.read_parquet(two).height == 120
+
+
+def test_a_second_process_that_is_killed_costs_nothing_but_time(tmp_path: Path, helped, monkeypatch) -> None:
+    make(tmp_path)
+    real = parts.take
+
+    def unfinished(work: Any, scratch: Path, ranges: Any) -> None:
+        real(work, scratch, ranges)
+        for number in (0, 3, 11):  # as if it had been killed with these in hand
+            (scratch / f"{number:06d}.parquet").unlink()
+
+    monkeypatch.setattr(parts, "take", unfinished)
+    found = scored(tmp_path)
+    assert helped == list(range(12))
+    monkeypatch.setattr(parts, "MANY", 10**9)
+    assert scored(tmp_path) == found
+
+
+def test_the_first_error_in_the_order_of_the_rows_is_raised(tmp_path: Path, helped: list[int]) -> None:
+    make(tmp_path)
+    path = tmp_path / "items.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number in (20, 50):
+        lines[number] = lines[number].replace(b'"answer":"tea"', b'"answer":"milk"')
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(ContentError, match=r"items\.jsonl:21: "):
+        scored(tmp_path)
+    assert helped == [0, 1], "the second process has met the error, and left it to the first"
+    assert not list(tmp_path.glob(".scoring-*"))
+
+
+def test_a_users_own_benchmark_is_scored_by_one_process(tmp_path: Path, helped: list[int]) -> None:
+    make(tmp_path)
+    own = Scoring((Metric({"metric_long": pl.Int64}, lambda item, reading: {"metric_long": len(reading.text)}),))
+    found = pl.read_parquet(scored(tmp_path, rules=lambda name: own))
+    assert found["metric_long"].to_list()[:2] == [3, len(CHAIN)]
+    assert not alive
+    assert PLAIN.shipped
+    assert plain("x").shipped
+    assert not own.shipped
+
+
+SCRIPT = """
+import os, sys, time
+from pathlib import Path
+from tomserve.scoring import parts, table
+from tests.scoring.test_parts import scored
+table.PART, parts.MANY = 2, 1
+os.sched_getaffinity = lambda pid: {0, 1}
+real = parts.Work.frame
+def slow(*given):
+    print("begun", flush=True)
+    time.sleep(60)
+    return real(*given)
+parts.Work.frame = slow
+scored(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_the_first_one(tmp_path: Path, how: signal.Signals) -> None:
+    make(tmp_path, 4000)  # more than the second process scores until it is seen
+    first = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
+    )
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"begun\n"
+    (second,) = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    first.send_signal(how)
+    first.wait()
+    first.stdout.close()
+    while Path(f"/proc/{second}/stat").exists() and " Z " not in Path(f"/proc/{second}/stat").read_text():
+        time.sleep(0.01)
+    assert not (tmp_path / "s.parquet").exists()
+    if how == signal.SIGINT:
+        assert not list(tmp_path.glob(".scoring-*"))
