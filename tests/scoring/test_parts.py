@@ -8,41 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, make_item
+from tests.conftest import ROOT
+from tests.helpers.many_rows import CHAIN, make, scored
 from tomserve.errors import ContentError
-from tomserve.items import write_items
 from tomserve.scoring import beside, parts
 from tomserve.scoring import table as table_module
 from tomserve.scoring.metric import PLAIN, Metric, Scoring, plain
-from tomserve.scoring.sources import ItemFile, ResponseFile
-from tomserve.scoring.table import write_scored
-
-CHAIN = '{"beliefs": ["tea", "salt"], "answer": "tea"}'
-
-
-def make(folder: Path, count: int = 60) -> Path:
-    items = [make_item(n, story=["a", "b"], gold={"sets": [["tea"], ["tea"]]}) for n in range(1, count + 1)]
-    write_items(folder / "items.jsonl", items)
-    rows = (
-        {"item": item.id, "model": model, "text": text, "sample": 0}
-        for item in items
-        for model, text in (("a", "tea"), ("b", CHAIN))
-    )
-    (folder / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    return folder
-
-
-def scored(folder: Path, **options: Any) -> bytes:
-    known = ItemFile(folder / "items.jsonl")
-    out = folder / "s.parquet"
-    write_scored(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
-    assert not list(folder.glob(".scoring-*"))
-    return out.read_bytes()
-
 
 alive: list[subprocess.Popen[bytes]] = []
 """The second processes that were started."""
@@ -135,7 +109,7 @@ SCRIPT = """
 import os, sys, time
 from pathlib import Path
 from tomserve.scoring import parts, table
-from tests.scoring.test_parts import scored
+from tests.helpers.many_rows import scored
 table.PART, parts.MANY = 2, 1
 os.sched_getaffinity = lambda pid: {0, 1}
 real = parts.Work.frame

@@ -17,8 +17,7 @@ that gave this answer; where no sample gave any, it is that of the first sample.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -57,16 +56,6 @@ def sample_of(row: Row) -> int:
     """The number of the sample that a response is, from 0; 0 where it names none."""
     sample = row.get("sample")
     return sample if type(sample) is int else 0
-
-
-def grouped(rows: Iterable[tuple[int, Row]]) -> Iterator[tuple[int, list[Row]]]:
-    """The responses of each question together.
-
-    rows: pairs of the place of an item and a response with `model` and `strategy`; those of one question follow each
-    other, in the order of their samples.
-    """
-    for (place, *_), found in groupby(rows, lambda pair: (pair[0], pair[1]["model"], pair[1]["strategy"])):
-        yield place, [row for _, row in found]
 
 
 def people_fields(records: Sequence[Row], rows: Sequence[Row]) -> dict[str, Any]:
