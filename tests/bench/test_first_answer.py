@@ -1,0 +1,47 @@
+"""The bench of the time to the first answer: CPU seconds of a whole family of processes, and steps in order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+import first_answer
+
+BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"
+PARENT = f"""
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", {BUSY!r}])
+child = subprocess.Popen([sys.executable, "-c", {BUSY + "time.sleep(60)"!r}])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_cpu_seconds_count_children_that_run_and_children_that_have_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            assert set(first_answer.family(parent.pid)) == {parent.pid, child}
+            while (used := first_answer.cpu(child)) < 0.25:  # the system counts in hundredths of a second
+                time.sleep(0.01)
+            assert first_answer.cpu(parent.pid) >= used + 0.25
+        finally:
+            parent.kill()
+            os.kill(child, 9)
+
+
+@pytest.mark.serving
+def test_every_step_of_an_evaluation_is_found(tmp_path: Path) -> None:
+    found = first_answer.once(tmp_path, cold=False)
+    assert list(found) == [*(name for name, _ in first_answer.STEPS), first_answer.ANSWER]
+    assert all(seconds >= 0 and used >= -0.1 for seconds, used in found.values())
+    assert found["server: imports of vLLM"][1] > 0
