@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
+from _figures import need, spread_figure
 
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.prompting.strategy import Strategy
@@ -90,8 +91,7 @@ def nginx(more: str = "") -> Iterator[str]:
     more: further locations of its configuration.
     """
     found = shutil.which("nginx") or "/usr/sbin/nginx"
-    if not Path(found).exists():
-        raise SystemExit("nginx is missing: apt-get install nginx-light")
+    need("nginx")
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
@@ -178,11 +178,13 @@ def show(found: dict[str, list[dict[str, float]]], counts: dict[str, int], in_fl
     for name in peers.OURS:
         if name in ratios:
             each = " ".join(f"{ratio:.2f}" for ratio in ratios[name])
+            spread_figure(f"{name}, {in_flight} in flight", ratios[name], unit="times bare", at_most=AIM)
             met = "met" if statistics.median(ratios[name]) <= AIM else "missed"
             print(f"  {name} / bare by round: {each}; aim of {AIM} {met}")
     if {"ours", "ours+turns"} <= set(found):
         pairs = zip(found["ours+turns"], found["ours"], strict=True)
         turns = [two["ms"] / one["ms"] for two, one in pairs]
+        spread_figure(f"two turns / one, {in_flight} in flight", turns, at_most=AIM_TURNS)
         met = "met" if statistics.median(turns) <= AIM_TURNS else "missed"
         print(f"  a request of two turns / of one: {spread(turns, 2)}; aim of {AIM_TURNS} {met}")
 

@@ -18,11 +18,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 
+from _figures import spread_figure
+
 from tomserve.benchmarks.hitom.generator import Family, generate, item_lines
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.reader import story_id
 
 RELEASED = 60
+AIMS = {"balanced": 6000.0, "order-sensitive": 2500.0}
 
 
 def encode(families: Iterable[Family], *, name: bool) -> float:
@@ -63,6 +66,7 @@ def main() -> None:
             speeds[name].append(stories / ours)
             times[name].append(ours / floor)
     for name in plans:
+        spread_figure(f"{name}, stories a second", speeds[name], at_least=AIMS.get(name))
         print(
             f"{name:16s} {spread(speeds[name], ',.0f')} stories/s, {spread(times[name], '.1f')} times the floor, "
             f"{median(speeds[name]) / RELEASED:.0f} x the released script"

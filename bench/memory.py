@@ -29,6 +29,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from _figures import spread_figure
+
 from tomserve.engine import loop
 from tomserve.engine.httptools_transport import HttptoolsTransport
 from tomserve.engine.request import Identity, Request, Sampling
@@ -139,6 +141,7 @@ def show(rounds: list[dict[tuple[str, int], Found]], counts: list[int]) -> bool:
                     (found[kind, count]["peak"] - found[kind, FLOOR]["peak"]) / (count - FLOOR) for found in rounds
                 ]
                 each, met = spread(grown, 1), met and statistics.median(grown) <= AIM
+                spread_figure(f"{kind}, {count:,} requests, a key", grown, unit="bytes", at_most=AIM)
             print(
                 f"  {count:9d} {kind:8s} {spread([run['peak'] / 2**20 for run in runs], 1):28s} {each:22s} "
                 f"{spread([1000 * (run['seconds'] - run['opened']) / count for run in runs], 4):24s} "

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from _figures import figure
 
 from tomserve.benchmarks import get
 from tomserve.engine.fleet import Fleet
@@ -93,6 +94,8 @@ def main() -> None:
             table.setdefault(part, []).append(cost)
         table.setdefault("all", []).append(sum(parts.values()))
     for part, costs in table.items():
+        for name, cost in zip(("vanilla", "cot"), costs, strict=True):
+            figure(f"{part}, {name}", cost, unit="us", rounds=ROUNDS)
         print(f"{part:44s} " + " ".join(f"{cost:8.2f}" for cost in costs))
 
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from _figures import figure
 
 from tomserve.benchmarks import Benchmark, get
 from tomserve.items import Item
@@ -263,6 +264,8 @@ def main() -> None:
         for step in chosen.steps:
             seconds, busy, peak = measure(step, folder, chosen.rows)
             print(f"{step:10s} {seconds:8.1f} {busy:8.1f} {peak:8.2f}", flush=True)
+            for what, value, unit in (("time", seconds, "s"), ("CPU", busy, "s"), ("peak", peak, "GB")):
+                figure(f"{step}, {chosen.rows:,} rows, {what}", value, unit=unit, rounds=1)
 
 
 if __name__ == "__main__":
