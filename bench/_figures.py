@@ -37,13 +37,12 @@ def figure(
     """
     met = None
     if at_most is not None or at_least is not None:
-        met = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
+        met = bool((at_most is None or value <= at_most) and (at_least is None or value >= at_least))
     record = {"figure": name, "value": value, "low": low, "high": high, "unit": unit, "at_most": at_most,
               "at_least": at_least, "met": met, "rounds": rounds}  # fmt: skip
     if path := os.environ.get("BENCH_FIGURES"):
-        plain = {key: float(one) if isinstance(one, float) else one for key, one in record.items()}
         with Path(path).open("a") as file:
-            file.write(json.dumps(plain) + "\n")
+            file.write(json.dumps(record, default=float) + "\n")  # numbers of numpy are none of JSON
 
 
 def spread_figure(name: str, values: Sequence[float], **more: float | int | str | None) -> None:

@@ -150,9 +150,10 @@ def misses(name: str, case: str, figure: Figure, replications: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="100 draws of each case instead of 300")
+    parser.add_argument("--replications", type=int, help="so many draws of each case")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    replications, missed, start = 100 if options.quick else 300, 0, time.perf_counter()
+    replications, missed, start = options.replications or (100 if options.quick else 300), 0, time.perf_counter()
     shares: list[float] = []
     print(f"{'case':24s} {'scenarios':>9s}  {'interval':20s} {'holds':>6s} {'above 0':>8s} {'width':>6s}")
     for case in WORKING:

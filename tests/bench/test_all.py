@@ -19,7 +19,8 @@ HEAD = f"import sys\nsys.path.insert(0, {str(ROOT / 'bench')!r})\nfrom _figures 
 GOOD = HEAD + (
     "figure('speed', 1.07, 0.87, 1.1, unit='times bare', at_most=0.8, rounds=3)\n"
     "figure('a name that is so long that it would not fit into a line of the table', 12345.678, at_least=1000)\n"
-    "figure('no aim', 3, rounds=len(sys.argv))\n"
+    "import numpy as np\n"
+    "figure('numpy', np.int64(3), np.float64(2), at_most=np.float32(4), rounds=len(sys.argv))\n"
 )
 FAILING = HEAD + "figure('before it failed', 1.0)\nraise RuntimeError('the disk is made of cheese')\n"
 OVERLONG = HEAD + (
@@ -82,7 +83,7 @@ def test_every_figure_stands_in_the_table_and_in_the_file(folder: Path) -> None:
     speed, long, plain, share = kept["figures"]
     assert (speed["bench"], speed["figure"], speed["value"]) == ("good", "speed", 1.07)
     assert (speed["low"], speed["high"], speed["at_most"], speed["met"]) == (0.87, 1.1, 0.8, False)
-    assert (speed["rounds"], long["met"], plain["met"], share["met"]) == (3, True, None, False)
+    assert (speed["rounds"], long["met"], plain["met"], share["met"]) == (3, True, True, False)
     assert plain["rounds"] == 3  # the options of the plan reached the bench
     table = done.stdout[done.stdout.index("figure ") :].splitlines()
     row = next(line for line in table if "speed" in line)

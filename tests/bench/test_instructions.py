@@ -1,0 +1,100 @@
+"""The instructions of client, scoring and start-up stay within a tenth of their baseline; that is counted, not timed.
+
+Skipped where valgrind is missing; with NEED_VALGRIND=1 (as CI sets it) that is a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.conftest import ROOT
+
+BENCH = ROOT / "bench/instructions.py"
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    """The bench as a module."""
+    sys.path.insert(0, str(BENCH.parent))
+    try:
+        spec = importlib.util.spec_from_file_location("instructions", BENCH)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["instructions"] = module
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(BENCH.parent))
+    return module
+
+
+@pytest.fixture
+def valgrind() -> None:
+    """Skip where there is no valgrind, or fail where there has to be one."""
+    if shutil.which("valgrind") is None:
+        if os.environ.get("NEED_VALGRIND") == "1":
+            pytest.fail("valgrind is missing, and NEED_VALGRIND says that it has to be there")
+        pytest.skip("needs valgrind (Debian: apt-get install valgrind)")
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCH), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.usefixtures("valgrind")
+def test_client_scoring_and_start_up_take_no_more_than_a_tenth_above_their_baseline() -> None:
+    done = run()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("valgrind")
+def test_fifteen_percent_more_work_is_found(tmp_path: Path) -> None:
+    """Counted twice, with another baseline, so that today's own distance from the baseline plays no part."""
+    kept = tmp_path / "baseline.json"
+    first = run("--only", "client", "--keep", "--baseline", kept)
+    assert first.returncode == 0, first.stderr
+    done = run("--only", "client", "--plant", "0.15", "--baseline", kept)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "more than 10% above the baseline: client" in done.stdout
+    change = next(line for line in done.stdout.splitlines() if line.startswith("client"))
+    assert 10 < float(change.split()[4].rstrip("%")) < 20
+
+
+def test_more_than_a_tenth_above_is_too_much_and_a_figure_without_baseline_is_too(bench: ModuleType) -> None:
+    baseline = {"figures": {"client": {"floors": 1.0}, "scoring": {"floors": 2.0}, "start": {"floors": 100.0}}}
+    found = {"floor": {"floors": 1.0}, "client": {"floors": 1.099}, "scoring": {"floors": 2.21}, "start": {"floors": 9}}
+    assert bench.compare(found, baseline) == ["scoring"]
+    assert bench.compare({"new": {"floors": 1.0}}, baseline) == ["new"]
+
+
+def test_what_is_done_once_is_no_part_of_a_figure_of_two_sizes(bench: ModuleType) -> None:
+    one = bench.Counted("client", "a request", (200, 1000))
+    counts = {"client=200": 5_000 + 200 * 7, "client=1000": 5_000 + 1000 * 7}
+    assert one.of(counts, one) == 7
+    planted = one.planted(0.15)
+    assert planted.sizes == (200, 1120)
+    more = {"client=200": counts["client=200"], "client=1120": 5_000 + 1120 * 7}
+    assert planted.of(more, one) == pytest.approx(7 * 1.15)
+
+
+def test_without_valgrind_the_bench_says_what_to_install(tmp_path: Path) -> None:
+    env = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, str(BENCH)], capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 77
+    assert done.stderr.strip() == "valgrind is missing: apt-get install valgrind"
+
+
+def test_the_baseline_says_what_it_was_taken_with(bench: ModuleType) -> None:
+    kept = json.loads(bench.BASELINE.read_text())
+    assert {one.name for one in bench.FIGURES} | {"floor"} == set(kept["figures"])
+    assert {"python", "libc", "valgrind", *bench.PACKAGES} <= set(kept["with"])
