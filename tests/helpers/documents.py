@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.conftest import ROOT, Endpoint
 from tests.helpers import tombench
 from tests.helpers.choices_files import write_all
 from tests.helpers.dyntom import write_trials
+from tests.helpers.prepared import prepared
 from tomserve import benchmarks
 
 ADDRESS = "http://localhost:8000/v1"
@@ -36,6 +38,9 @@ ELSEWHERE = {
     "make docs": "tests/test_docs.py builds the same site, by the same builder",
 }
 """Commands that are not run here, each with the reason; `make -n` shows that they exist."""
+
+NOT_IN_README = ("causal", "functional")
+"""Commands that the README calls by `make` alone, with more than a test can wait for: pages begin them anew."""
 
 
 def commands(page: str) -> list[str]:
@@ -68,13 +73,16 @@ class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
     `runs` holds the example run, and copies of the runs in `begun` (see `begin`). reports: how many evaluations write
-    their report, which takes seconds; the commands that make reports have tests of their own.
+    their report, which takes seconds; the commands that make reports have tests of their own. prepared: whether
+    commands need not import anything (see `tests.helpers.prepared`); otherwise the first of each kind is a new process.
     """
 
     folder: Path
     endpoint: Endpoint
     begun: Path | None = None
     reports: int = 0
+    prepared: bool = True
+    _begun_anew: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.endpoint.models = ["reference", "my-model"]
@@ -102,8 +110,7 @@ class Reader:
         """What make takes for an environment that is set up already."""
         (self.venv / "bin").mkdir(parents=True)
         (self.venv / "bin/python").symlink_to(sys.executable)
-        (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {sys.executable} -m tomserve "$@"\n')
-        (self.venv / "bin/tomserve").chmod(0o755)
+        (self.venv / "bin/tomserve").touch(0o755)
         for stamp in (".core", ".dev"):
             (self.venv / stamp).touch()
 
@@ -147,7 +154,7 @@ class Reader:
         for command in commands(page):
             self.type(command)
         if program := "\n".join(programs(page)).replace(ADDRESS, self.endpoint.url):
-            self._run([sys.executable, "-c", program], program)
+            self._run([*(prepared() if self.prepared else [sys.executable]), "-c", program], program)
 
     def type(self, command: str) -> None:
         """Run a command as written, but for the address of the endpoint, and with a limit where it asks all questions."""
@@ -186,8 +193,16 @@ class Reader:
         return path
 
     def _run(self, words: list[str], shown: str) -> None:
+        python = [sys.executable] if self._anew(words[1]) else prepared()
+        (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {shlex.join(python)} -m tomserve "$@"\n')
         done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{shown}: {done.stdout}{done.stderr}"
+
+    def _anew(self, kind: str) -> bool:
+        """Whether a command of that kind, such as `score`, has to be a new process."""
+        first = kind not in self._begun_anew
+        self._begun_anew.add(kind)
+        return first and (not self.prepared or kind in NOT_IN_README)
 
 
 def _more_paths() -> list[str]:

@@ -189,10 +189,11 @@ def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
         report([str(folder)])
 
 
-def test_an_unwritable_place_is_said(example: Path, tmp_path: Path) -> None:
+def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    one = run_folder(tmp_path / "r", {"vanilla": {"demo/1": {"text": json.dumps({"answer": "tea"})}}}, [make_item(1)])
     with pytest.raises(ConfigError, match="choose another --out"):
-        write_report([str(example)], tmp_path / "file/report.html")
+        write_report([str(one)], tmp_path / "file/report.html")
 
 
 def test_an_incomplete_run_is_marked(tmp_path: Path) -> None:
