@@ -116,20 +116,20 @@ def test_rooms_for_all_name_no_benchmark_and_no_study(room: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value[:60]!r}"
         for path in (PACKAGE / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_docstring(node, path)
-        if pattern.search(node.value)
+        for tree in [ast.parse(path.read_text("utf-8"))]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if pattern.search(node.value) and not _is_docstring(node, tree)
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def _is_docstring(node: ast.Constant, path: Path) -> bool:
+def _is_docstring(node: ast.Constant, tree: ast.Module) -> bool:
     """Whether a text only explains: examples in docstrings may name what they like."""
-    for parent in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for parent in ast.walk(tree):
         body = getattr(parent, "body", None)
         for statement in body if isinstance(body, list) else ():
-            value = statement.value if isinstance(statement, ast.Expr) else None
-            if isinstance(value, ast.Constant) and (value.lineno, value.value) == (node.lineno, node.value):
+            if isinstance(statement, ast.Expr) and statement.value is node:
                 return True
     return False
 
