@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -199,18 +200,21 @@ NAMES = "accuracy estimate n place total faulty changed control treatment whole 
 @pytest.mark.parametrize("intervals", ["recommended", "published"])
 def test_a_factor_may_be_called_like_a_column_that_counting_makes(name: str, intervals: str) -> None:
     """The same numbers, terminal and figures as under a name of its own; only the column may be `NAME (factor)`."""
-    found = {}
-    for called in (name, "kin"):
-        some = scored().rename({"kind": called})
-        analysis = compute(some, "accuracy", intervals, [f"{called},turn"])
-        found[called] = [analysis.tables[table].rows() for table in analysis.by]
-        shown = analysis.summary()[-1].frame.columns
-        assert called in shown or f"{called} (factor)" in shown
-        figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
-        assert ["near" in figure.panels[0].svg for figure in figures] == [True] * len(figures)
-        (drawn,) = generic(analysis.tables, some, [called], {})[1:2]
-        assert re.findall("near|far", drawn.panels[0].svg), f"the figure of {called} shows its values"
-    assert found[name] == found["kin"]
+    assert shown_under(name, intervals) == shown_under("kin", intervals)
+
+
+@functools.cache
+def shown_under(called: str, intervals: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of the tables by a factor of that name, which the summary and the figures show, too."""
+    some = scored().rename({"kind": called})
+    analysis = compute(some, "accuracy", intervals, [f"{called},turn"])
+    shown = analysis.summary()[-1].frame.columns
+    assert called in shown or f"{called} (factor)" in shown
+    figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
+    assert ["near" in figure.panels[0].svg for figure in figures] == [True] * len(figures)
+    (drawn,) = generic(analysis.tables, some, [called], {})[1:2]
+    assert re.findall("near|far", drawn.panels[0].svg), f"the figure of {called} shows its values"
+    return [analysis.tables[table].rows() for table in analysis.by]
 
 
 def test_values_that_differ_little_are_not_counted_as_one() -> None:
