@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from tomserve.stats.agreement import krippendorff_alpha, masi_distance, resampled_alpha
+from tomserve.stats.agreement import drawn_alphas, krippendorff_alpha, masi_distance, resampled_alpha
 
 
 def sets(text: str) -> list[frozenset[str]]:
@@ -52,3 +53,12 @@ def test_an_interval_resamples_whole_groups() -> None:
 
 def test_an_interval_of_what_is_undefined_is_undefined() -> None:
     assert all(map(math.isnan, resampled_alpha([[(frozenset("a"), frozenset("a"))]], draws=5, seed=1)))
+
+
+def test_a_draw_has_the_alpha_of_the_groups_that_are_in_it_as_often_as_they_are() -> None:
+    agreeing = [(frozenset("a"), frozenset("a")), (frozenset("b"), frozenset("b"))]
+    opposed = [(frozenset("a"), frozenset("b")), (frozenset("ab"), frozenset("a"))]
+    found = drawn_alphas([agreeing, opposed, agreeing[:1]], np.array([[2, 1, 0], [0, 3, 0], [1, 1, 1], [0, 0, 2]]))
+    expected = [agreeing * 2 + opposed, opposed * 3, agreeing + opposed + agreeing[:1]]
+    assert found[:3].tolist() == pytest.approx([krippendorff_alpha(pairs) for pairs in expected])
+    assert math.isnan(found[3]), "all values are equal"

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 Labels = frozenset[str]
 """The set of labels that one annotator gives to one unit (here a sentence)."""
@@ -68,6 +69,24 @@ def resampled_alpha(
 
     groups: the pairs of each group, as `krippendorff_alpha` takes them; one group at least has a pair.
     """
+    chosen = np.random.default_rng(seed).multinomial(len(groups), [1 / len(groups)] * len(groups), size=draws)
+    alphas = drawn_alphas(groups, chosen, distance)
+    alphas = alphas[np.isfinite(alphas)]
+    if not alphas.size:
+        return math.nan, math.nan
+    low, high = np.quantile(alphas, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def drawn_alphas(
+    groups: Sequence[Sequence[tuple[Labels, Labels]]],
+    chosen: npt.NDArray[np.int64],
+    distance: Callable[[Labels, Labels], float] = masi_distance,
+) -> npt.NDArray[np.float64]:
+    """Krippendorff's alpha of each draw of groups, [draws]; nan or infinite where it is undefined.
+
+    groups, distance: as for `resampled_alpha`. chosen: how often each group is in each draw, [draws, groups].
+    """
     distinct = sorted({pair for group in groups for pair in group}, key=lambda pair: [sorted(one) for one in pair])
     values = sorted({value for pair in distinct for value in pair}, key=sorted)
     place = {pair: index for index, pair in enumerate(distinct)}
@@ -75,7 +94,6 @@ def resampled_alpha(
     for row, group in zip(counts, groups, strict=True):
         for pair in group:
             row[place[pair]] += 1
-    chosen = np.random.default_rng(seed).multinomial(len(groups), [1 / len(groups)] * len(groups), size=draws)
     drawn = chosen @ counts
     pool = drawn @ np.array([[float(pair.count(value)) for value in values] for pair in distinct])
     apart = np.array([[distance(a, b) for b in values] for a in values])
@@ -83,9 +101,5 @@ def resampled_alpha(
     with np.errstate(divide="ignore", invalid="ignore"):
         observed = drawn @ np.array([distance(a, b) for a, b in distinct]) / drawn.sum(axis=1)
         expected = ((pool @ apart) * pool).sum(axis=1) / (total * (total - 1))
-        alphas = 1 - observed / expected
-    alphas = alphas[np.isfinite(alphas)]
-    if not alphas.size:
-        return math.nan, math.nan
-    low, high = np.quantile(alphas, [0.025, 0.975])
-    return float(low), float(high)
+        alphas: npt.NDArray[np.float64] = 1 - observed / expected
+    return alphas
