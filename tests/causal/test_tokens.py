@@ -1,12 +1,7 @@
-"""Prompts end right before the answer: with the reference tokenizer, with tokenizers of three other kinds, and as served."""
+"""Prompts end right before the answer: with the reference tokenizer and with tokenizers of three other kinds."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,12 +9,9 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers import subjects
-from tests.helpers.command import TOMSERVE, environment, ready, tomserve
 from tests.helpers.mechanism import cases
+from tests.helpers.released import released
 from tomserve.benchmarks.case import Case
-from tomserve.benchmarks.worlds.families import BY_NAME
-from tomserve.benchmarks.worlds.lexicon import built_in
-from tomserve.benchmarks.worlds.triples import triples
 from tomserve.causal import tokens
 from tomserve.causal.backend import Prompt
 from tomserve.causal.table import FALSE, OWN, OWN_TWIN, TWIN
@@ -27,8 +19,6 @@ from tomserve.causal.tokens import CasePrompts, fitting_strategy, prompt_of, pro
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.serving import install
-from tomserve.serving.ports import free_port
 
 transformers = pytest.importorskip("transformers")
 MODEL = ROOT / "launch/reference/model"
@@ -47,12 +37,6 @@ def vanilla(reference: Any) -> Strategy:
 def made(prompt: Prompt | str) -> Prompt:
     assert isinstance(prompt, Prompt), prompt
     return prompt
-
-
-def released(family: str, number: int) -> Case:
-    world = BY_NAME[family].world(built_in(), f"{family}-1-{number:04}", "false_belief")
-    first = next(iter(triples(world, built_in())))
-    return Case(first.f, first.p, first.p_twin, family=family)
 
 
 def answered(item: Item, choice: str) -> str:
@@ -256,56 +240,3 @@ def test_a_model_without_system_messages_gets_their_text_from_the_user() -> None
     assert "user\nYou answer questions about short stories." in tokenizer.decode(prompt.tokens)
     with pytest.raises(ConfigError, match=r"cannot show the strategy's messages .no system."):
         prompt_of(make_item(), Strategy.load("vanilla"), tokenizer)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Path]:
-    """`tomserve serve reference` in the background; yields the runs folder in which `tomserve eval` finds it."""
-    runs, log, port = tmp_path / "runs", tmp_path / "log", free_port()
-    record = runs / ".servers" / f"{port}.json"
-    with log.open("w") as output:
-        command = [*TOMSERVE, "serve", "reference", "--port", str(port)]
-        process = subprocess.Popen(command, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
-    try:
-        for _ in range(3000):
-            if ready(record) or process.poll() is not None:
-                break
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
-        assert ready(record), log.read_text()[-3000:]
-        yield runs
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-
-
-@pytest.mark.serving
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(install.engine() is None, reason="vLLM is not installed (`make test` installs it)")
-def test_the_next_token_is_the_answer_of_a_real_server(
-    served: Path, tmp_path: Path, reference: Any, vanilla: Strategy
-) -> None:
-    pytest.importorskip("torch")
-    told = [released(family, number) for family in ("contents", "transfer") for number in range(18)]
-    items = [item for case in told for item in (case.f, case.own)]
-    prompts = [prompt_of(item, vanilla, reference) for item in items]
-    asked = [(item, prompt) for item, prompt in zip(items, prompts, strict=True) if isinstance(prompt, Prompt)]
-    file = tmp_path / "items.jsonl"
-    plain = [item.model_copy(update={"base": None, "meanings": None}) for item, _ in asked]
-    file.write_bytes(b"".join(item.to_json() + b"\n" for item in plain))
-    chosen = ["--benchmark", "items", "--path", str(file), "--strategy", "vanilla", "--run", "same"]
-    done = tomserve(served, "eval", *chosen, "--no-report")
-    assert done.returncode == 0, done.stderr
-    rows = map(orjson.loads, (served / "same/responses.jsonl").read_bytes().splitlines())
-    texts = {row["item"]: row["text"] for row in rows}
-    answers = subjects.PlainBackend(MODEL, batch=8).run([prompt for _, prompt in asked]).answers
-    same = strict = 0
-    for (item, prompt), logits, top in zip(asked, answers.logits, answers.top, strict=True):
-        choice = item.choices[int(logits[: len(prompt.choices)].argmax())]
-        agrees = texts[item.id].startswith(f'{{"answer":"{choice}"')
-        same += agrees
-        if top in prompt.choices:  # otherwise the grammar may allow a piece of a choice that no tokenizer begins with
-            strict += 1
-            assert agrees, (choice, texts[item.id])
-    assert strict >= 40
-    assert same >= 0.95 * len(asked)

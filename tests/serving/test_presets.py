@@ -3,8 +3,10 @@
 ``make test`` starts those of CI (marker ``serving``), ``make test-presets`` all (marker ``presets``). What is shown:
 the flags are accepted, the prompt's tokens are those of the template, greedy tokens are those of transformers in
 float32, stop strings stop, both strategies are answered by valid JSON, thinking is kept apart and within its budget.
+Servers are forked from a process that has imported vLLM, but for one in which a plugin has to be loaded by each process.
 """
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import re
@@ -21,6 +23,7 @@ from tests.conftest import make_item
 from tests.helpers import checkpoints
 from tests.helpers.command import tomserve
 from tests.helpers.foreign_formats import harmony_bias, mistral_tokens
+from tests.helpers.forked import Forge
 from tomserve import benchmarks, content
 from tomserve.errors import ServerError
 from tomserve.prompting.strategy import Strategy
@@ -110,12 +113,15 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=SERVED)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, forge: Forge) -> Iterator[Served]:
     """Start one server for each preset, which all tests of the preset share."""
     folder, preset = tmp_path_factory.mktemp("served"), preset_here(request.param)
     checkpoint = checkpoints.build(checkpoints.family_of(preset.name), folder / "checkpoint")
     port = free_port()
-    with Server(command_for(preset, checkpoint, port), host="127.0.0.1", port=port, log=folder / "log") as server:
+    with (
+        contextlib.nullcontext() if preset.name == "dbrx" else forge.servers(),
+        Server(command_for(preset, checkpoint, port), host="127.0.0.1", port=port, log=folder / "log") as server,
+    ):
         found = Served(preset, checkpoint, server, server.wait_healthy(lambda message: None))
         yield found
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
@@ -265,7 +271,7 @@ def test_harmony_answers_by_the_schema(served: Served) -> None:
 
 
 @pytest.mark.serving
-def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path) -> None:
+def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path, forge: Forge) -> None:
     """When this fails, vLLM has been repaired, and tomserve/serving/dbrx.py can go."""
     checkpoint = checkpoints.build(checkpoints.family_of("dbrx"), tmp_path / "checkpoint")
     port = free_port()
@@ -273,11 +279,25 @@ def test_without_the_plugin_dbrx_does_not_load(tmp_path: Path) -> None:
     command.env["VLLM_PLUGINS"] = "none"
     log = tmp_path / "log"
     with (
+        forge.servers(),
         Server(command, host="127.0.0.1", port=port, log=log) as server,
         pytest.raises(ServerError, match="names of DBRX's expert weights"),
     ):
         server.wait_healthy(lambda message: None)
     assert re.search(r"KeyError: 'blocks\.0\.ffn\.experts\.w\w+_weight'", log.read_text())
+
+
+@pytest.mark.serving
+def test_a_forked_server_has_its_command_line_read_by_vllms_own_parser(tmp_path: Path, forge: Forge) -> None:
+    port, log = free_port(), tmp_path / "log"
+    command = vllm_command(preset_here("llama3-70b"), str(tmp_path), port=port, extra=["--no-such-flag"])
+    with (
+        forge.servers(),
+        Server(command, host="127.0.0.1", port=port, log=log) as server,
+        pytest.raises(ServerError, match="exit code 2"),
+    ):
+        server.wait_healthy(lambda message: None)
+    assert "unrecognized arguments: --no-such-flag" in log.read_text()
 
 
 @pytest.mark.parametrize("name", ["dbrx", "llama3-70b"])

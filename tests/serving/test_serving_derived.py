@@ -1,5 +1,6 @@
 """A model without a preset through a real vLLM: served from its folder, found by `tomserve eval`, its thinking kept apart."""
 
+import shutil
 import signal
 import subprocess
 import time
@@ -10,8 +11,9 @@ import orjson
 import pytest
 
 from tests.helpers import checkpoints
-from tests.helpers.command import TOMSERVE, environment, ready, tomserve
-from tomserve.serving import install
+from tests.helpers.command import ready, tomserve
+from tests.helpers.forked import Forge
+from tomserve.serving import install, reference
 from tomserve.serving.ports import free_port
 
 BUDGET = 24
@@ -24,16 +26,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+def served(tmp_path_factory: pytest.TempPathFactory, forge: Forge) -> Iterator[tuple[Path, Path]]:
     """A tiny random model that thinks, served from its folder with a flag of the user's; yields runs and the model."""
     folder = tmp_path_factory.mktemp("derived")
     model = checkpoints.build(checkpoints.family_of("qwen3-8b"), folder / "Tiny-Thinker")
     runs, log, port = folder / "runs", folder / "log", free_port()
     record = runs / ".servers" / f"{port}.json"
-    surroundings = environment(runs) | {"CUDA_VISIBLE_DEVICES": ""}
     with log.open("w") as output:
-        command = [*TOMSERVE, "serve", str(model), "--port", str(port), "--", "--max-num-seqs", "4"]
-        process = subprocess.Popen(command, env=surroundings, stdout=output, stderr=subprocess.STDOUT)
+        command = ["serve", str(model), "--port", str(port), "--", "--max-num-seqs", "4"]
+        process = forge.tomserve(*command, runs=runs, stdout=output, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 600
     while not ready(record) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -62,3 +63,17 @@ def test_eval_uses_the_preset_that_was_derived(thinking: str, served: tuple[Path
     assert server["flags_changed"] == {"max-num-seqs": {"preset": "not given", "used": "4"}}
     shown = tomserve(runs, "runs", run)
     assert "--max-num-seqs 4 (not in the preset)" in shown.stdout
+
+
+def test_a_model_without_chat_template(tmp_path: Path, forge: Forge) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(reference.folder(), bare)
+    (bare / "chat_template.jinja").unlink()
+    preset = tmp_path / "bare.yaml"
+    preset.write_text(
+        f"schema: 1\nname: bare\nmodel: {bare}\ndevice: cpu\ndtype: float32\nweights_gb: 0.005\nmax_model_len: 2048\n"
+    )
+    code, said = forge.run(tmp_path / "runs", "serve", str(preset), "--port", str(free_port()))
+    assert code == 2
+    assert said.strip().splitlines()[-1].startswith("tomserve: ")
+    assert "model 'bare' has no chat template; serve it with --chat-template FILE" in said

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.helpers.command import tomserve
+from tests.helpers.forked import Forge
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.serving import install, reference
 
@@ -18,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_a_folder_without_a_server_is_served_while_it_is_asked_and_then_measured(tmp_path: Path) -> None:
+def test_a_folder_without_a_server_is_served_while_it_is_asked_and_then_measured(tmp_path: Path, forge: Forge) -> None:
     pytest.importorskip("torch")
     runs, model, worlds = tmp_path / "runs", tmp_path / "My-Model", tmp_path / "worlds.jsonl"
     shutil.copytree(reference.folder(), model)
@@ -29,9 +30,9 @@ def test_a_folder_without_a_server_is_served_while_it_is_asked_and_then_measured
     assert plan.returncode == 0, plan.stderr
     assert f"asked: my-model, at a server of {model}, which is started" in " ".join(plan.stdout.split())
     assert not (runs / "all").exists()
-    done = tomserve(runs, *command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("starting a server") == 1, "one server answers both benchmarks"
+    code, said = forge.run(runs, *command)
+    assert code == 0, said
+    assert said.count("starting a server") == 1, "one server answers both benchmarks"
     for part in ("worlds", "perturbed"):
         manifest = orjson.loads((runs / "all" / part / "manifest.json").read_bytes())
         assert (manifest["model"], manifest["complete"]) == ("my-model", True)

@@ -1,0 +1,16 @@
+"""What tests of servers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.forked import Forge
+
+
+@pytest.fixture(scope="session")
+def forge() -> Iterator[Forge]:
+    """A process that has imported vLLM once, from which servers are forked."""
+    with Forge() as made:
+        yield made
