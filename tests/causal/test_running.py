@@ -41,6 +41,7 @@ from tomserve.causal.table import (
     MAPS,
     MOVE,
     NO_OP,
+    PATCH,
     PPT,
     PROBE,
     REFERENCES,
@@ -146,6 +147,8 @@ def test_the_verdict_on_a_known_mechanism_is_right(
     folder = measured if kind == "map" else measure(settings, tmp_path / kind).folder
     (verdict,) = compute(scores_of(folder)).verdicts()
     assert verdict.cards[0].verdict == VERDICTS[kind], verdict.cards[0]
+    patched = scores_of(folder).filter(kind=MOVE, map=PATCH)
+    assert patched.select((pl.col("role") == pl.col("role_before")).all()).item() == (kind == "deaf")
 
 
 @pytest.mark.parametrize("kind", ["map", "product"])
