@@ -93,7 +93,7 @@ class Conversation:
             raise ConfigError(f"{self._what}: yielded {yielded!r:.60}; expected a Turn or a list of them")
         for turn in turns:
             messages = turn.messages
-            if not isinstance(messages, list | tuple) or not messages or not all(type(m) is dict for m in messages):
+            if not isinstance(messages, list | tuple) or set(map(type, messages)) != {dict}:
                 raise ConfigError(f"{self._what}: yielded a Turn of {messages!r:.60}; expected a list of messages")
         if self.count + len(turns) > self._calls:
             raise ConfigError(

@@ -1,0 +1,34 @@
+"""The lines of a journal: their bytes, and finding them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tomserve.runs.journal import Journal
+
+ROW: dict[str, Any] = {"item": "a", "strategy": "cot", "turn": 0, "key": "k" * 32, "status": "ok", "text": "“tea”\n"}
+
+
+@pytest.mark.parametrize("marks", [{}, {"concurrency": 4}, {"text": "marked"}])
+@pytest.mark.parametrize("row", [ROW, {"schema": 1, **ROW}, {**ROW, "schema": 2, "reused": True}])
+def test_a_line_is_the_row_after_its_schema_and_before_its_marks(
+    marks: dict[str, Any], row: dict[str, Any], tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "responses.jsonl", marks) as journal:
+        journal.append(row)
+        journal.append({**row, "item": "b"})
+    first, second = (tmp_path / "responses.jsonl").read_bytes().splitlines()
+    assert first == orjson.dumps({"schema": 1, **row, **marks})
+    assert orjson.loads(second)["item"] == "b"
+
+
+def test_of_rows_with_one_key_the_first_is_found_and_an_unknown_key_finds_none(tmp_path: Path) -> None:
+    with Journal(tmp_path / "responses.jsonl") as journal:
+        for number in range(50):
+            journal.append({**ROW, "item": f"i{number}", "key": f"{number % 5:032d}"})
+        found = [journal.find(f"{number:032d}") for number in range(6)]
+    assert [row and row["item"] for row in found] == ["i0", "i1", "i2", "i3", "i4", None]
