@@ -62,8 +62,9 @@ def as_one(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]]) -> 
     if not {"run", "model", "strategy"} <= set(scores.columns):
         return []
     said = []
+    scores = split(scores).answers
     keys = ["model", *(["benchmark"] if "benchmark" in scores.columns else [])]  # benchmarks are never counted as one
-    scores = split(scores).answers.select(*keys, "run", "strategy")  # what is not read is not copied for each model
+    scores = scores.select(*keys, "run", "strategy")  # what is not read is not copied for each model
     for model, part in scores.group_by(keys, maintain_order=True):
         runs = list(part["run"].drop_nulls().unique(maintain_order=True))
         if len(runs) < 2:
