@@ -39,8 +39,9 @@ ELSEWHERE = {
 }
 """Commands that are not run here, each with the reason; `make -n` shows that they exist."""
 
-NOT_IN_README = ("causal", "functional")
-"""Commands that the README calls by `make` alone, with more than a test can wait for: pages begin them anew."""
+WITH_TORCH = ("causal", "functional")
+"""Commands that look inside a model: they and the programs of their pages are new processes. They take long because of
+what they compute, so that a copy of a process that has imported torch saves hardly anything."""
 
 
 def commands(page: str) -> list[str]:
@@ -154,7 +155,7 @@ class Reader:
         for command in commands(page):
             self.type(command)
         if program := "\n".join(programs(page)).replace(ADDRESS, self.endpoint.url):
-            self._run([*(prepared() if self.prepared else [sys.executable]), "-c", program], program)
+            self._run([*self._python("-c"), "-c", program], program)
 
     def type(self, command: str) -> None:
         """Run a command as written, but for the address of the endpoint, and with a limit where it asks all questions."""
@@ -193,16 +194,17 @@ class Reader:
         return path
 
     def _run(self, words: list[str], shown: str) -> None:
-        python = [sys.executable] if self._anew(words[1]) else prepared()
+        python = self._python(words[1])
         (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {shlex.join(python)} -m tomserve "$@"\n')
         done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{shown}: {done.stdout}{done.stderr}"
 
-    def _anew(self, kind: str) -> bool:
-        """Whether a command of that kind, such as `score`, has to be a new process."""
+    def _python(self, kind: str) -> list[str]:
+        """What runs a command of that kind, such as `score`, or a program (-c)."""
         first = kind not in self._begun_anew
         self._begun_anew.add(kind)
-        return first and (not self.prepared or kind in NOT_IN_README)
+        inside = kind in WITH_TORCH or (kind == "-c" and not self._begun_anew.isdisjoint(WITH_TORCH))
+        return [sys.executable] if inside or (first and not self.prepared) else prepared()
 
 
 def _more_paths() -> list[str]:
