@@ -298,7 +298,9 @@ def test_replicas_one_killed_in_mid_run(serving: Serving, tmp_path: Path) -> Non
     assert asking.wait(300) == 0, (tmp_path / "asked").read_text()
     rows = journal(runs, "replicas")
     final = {(row["item"], row["strategy"]): row["status"] for row in rows}
-    assert len(final) == 200
+    asked = (runs / "replicas/items.jsonl").read_bytes().count(b"\n")
+    assert asked > 90, "only whole stories are asked"
+    assert len(final) == 2 * asked
     assert set(final.values()) == {"ok"}
     assert len({row["endpoint"] for row in rows if row["status"] == "ok"}) == 2
     said = log.read_text()
