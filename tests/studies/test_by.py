@@ -211,9 +211,9 @@ def shown_under(called: str, intervals: str) -> list[list[tuple[Any, ...]]]:
     shown = analysis.summary()[-1].frame.columns
     assert called in shown or f"{called} (factor)" in shown
     figures = list(by_factors({table: analysis.tables[table] for table in analysis.by}))
-    assert ["near" in figure.panels[0].svg for figure in figures] == [True] * len(figures)
+    assert ["near" in str(figure.panels[0].svg) for figure in figures] == [True] * len(figures)
     (drawn,) = generic(analysis.tables, some, [called], {})[1:2]
-    assert re.findall("near|far", drawn.panels[0].svg), f"the figure of {called} shows its values"
+    assert re.findall("near|far", str(drawn.panels[0].svg)), f"the figure of {called} shows its values"
     return [analysis.tables[table].rows() for table in analysis.by]
 
 

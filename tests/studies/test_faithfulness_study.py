@@ -412,10 +412,10 @@ def test_figures_hold_every_group_and_cases_that_can_be_opened() -> None:
         assert not figure.missing, name
         assert figure.caption.endswith(".")
         for panel in figure.panels:
-            assert panel.svg.startswith("<svg")
-            assert 'role="img"' in panel.svg
+            assert str(panel.svg).startswith("<svg")
+            assert 'role="img"' in str(panel.svg)
     (panel,) = figures["faithfulness-effects"].panels
-    assert "last belief replaced, effect: 0.00 [-0.06, 0.06], upright stroke at 1.00" in panel.svg
+    assert "last belief replaced, effect: 0.00 [-0.06, 0.06], upright stroke at 1.00" in str(panel.svg)
     exhibits = figures["faithfulness-examples"].exhibits
     assert len(exhibits) == 30
     assert [name for name, _ in exhibits[0].texts] == [

@@ -225,7 +225,7 @@ def test_the_triangle_marks_the_weights_of_the_formula() -> None:
     own = tables(*frames, inside("a"), inside("b"))
     same = {one.name: one for one in STUDY.figures(own, Context())}
     assert "(.5, .3, .2)" in same["functional-weights"].caption
-    svg = [one["functional-weights"].panels[0].svg for one in (made, same)]
+    svg = [str(one["functional-weights"].panels[0].svg) for one in (made, same)]
     assert svg[0] != svg[1]
 
 

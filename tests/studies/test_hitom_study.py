@@ -181,7 +181,7 @@ def test_orders_without_a_complete_story_are_drawn() -> None:
     found = study(scores().filter(apart))
     drawn = figures(found, {"all": 0.25})["heat"]
     assert drawn.panels
-    assert any("hitom vanilla, 2 chapters, order 2: 1.00" in panel.svg for panel in drawn.panels)
+    assert any("hitom vanilla, 2 chapters, order 2: 1.00" in str(panel.svg) for panel in drawn.panels)
     grounds = [ground for card in verdicts(found, 0.2)[0].cards for ground in card.grounds]
     assert (
         "hitom vanilla, all asked orders up to 0 right",
@@ -325,8 +325,8 @@ def test_twins_are_drawn_and_printed() -> None:
     figure = figures(found, {"all": 0.25})["perturbing"]
     assert figure.title == "What lies do to matched twins"
     (panel,) = figure.panels
-    assert "deceptive − filler, tells matter, vanilla: -0.50" in panel.svg
-    assert "deceptive − none, all questions, vanilla: -0.25" in panel.svg
+    assert "deceptive − filler, tells matter, vanilla: -0.50" in str(panel.svg)
+    assert "deceptive − none, all questions, vanilla: -0.25" in str(panel.svg)
     assert "tells matter" not in figures(study(scores()), {"all": 0.25})["perturbing"].missing
     (shown,) = [one.frame for one in load_study("hitom").summary(found) if one.title.startswith("twins: ")]
     assert shown.filter(tell_relevant="all")["difference [95%]"].item().startswith("-.50 [")

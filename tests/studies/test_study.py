@@ -950,8 +950,8 @@ def test_a_class_keeps_its_line_in_the_figure_for_every_strategy() -> None:
     assert study.figures is not None
     figure = next(one for one in study.figures(recommended(frame), Context()) if one.name == "perturbing")
     for panel in figure.panels:
-        assert panel.svg.count(">late label (7)<") == 1
-        assert ">late label<" not in panel.svg
+        assert str(panel.svg).count(">late label (7)<") == 1
+        assert ">late label<" not in str(panel.svg)
 
 
 def test_a_warning_names_the_classes_that_lost_most_and_counts_the_rest() -> None:
