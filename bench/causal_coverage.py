@@ -166,7 +166,8 @@ def main() -> int:
                     shares.append(figure.held)
                 shown = f"{figure.held:6.3f} {figure.above:8.3f} {figure.width:6.3f}".replace("nan", "   ")
                 print(f"{case:24s} {clusters:9d}  {name:20s} {shown}{'  misses its target' * wrong}", flush=True)
-    hand_spread("coverage of 95% intervals", shares)
+    if shares:  # a few cases alone may have none
+        hand_spread("coverage of 95% intervals", shares)
     hand_over("figures that miss their target", missed, at_most=0, rounds=replications)
     print(f"{replications} draws of each case, {time.perf_counter() - start:.0f} s; {missed} figures miss their target")
     return int(missed > 0)

@@ -6,7 +6,8 @@
 
 Seconds differ from machine to machine and from minute to minute; the number of instructions hardly does, and valgrind
 counts it where a virtual machine has no counters (Debian: valgrind). Hashes are seeded, everything runs on one thread,
-and the client's connections lie within its own process (bench/_counted.py), so that two runs differ by less than 1%.
+and the client's connections lie within its own process (bench/_counted.py), so that two runs differ by less
+than 1%, and those of the client by 2%, because what it does once a second comes more often on a busy machine.
 
 client and scoring are the difference of two sizes, divided by the difference of the sizes: neither imports nor what is
 done once is in them. start is `tomserve eval` of 34 questions up to the first, with its imports. Tables and

@@ -161,7 +161,9 @@ def collate(form: str, trees: list[Tree], opening: int = 0) -> Batch:
             hint: (_noted([tree.notes for tree in trees], hint), _noted([branch.notes for branch in branches], hint))
             for hint in ("who", "what", "number")
         },
-        np.array([(row, *look) for row, branch in enumerate(branches) for look in branch.looks]).reshape(-1, 4),
+        np.array(
+            [(row, *look) for row, branch in enumerate(branches) for look in branch.looks], dtype=np.int64
+        ).reshape(-1, 4),  # whole numbers also where there is none, as in a very small batch
         opening,
     )
 

@@ -118,7 +118,9 @@ class _Command:
             os.close(stream)
         os.chdir(self.folder)
         option, what, *arguments = self.words
-        sys.path[: 1 + len(_given(os.environ))] = ["" if option == "-c" else self.folder, *_given(self.environment)]
+        first, given = "" if option == "-c" else self.folder, _given(self.environment)
+        others = [folder for folder in sys.path[1 + len(_given(os.environ)) :] if folder not in given]
+        sys.path[:] = [first, *given, *others]  # a new process, too, has each of them once
         os.environ.clear()
         os.environ.update(self.environment)
         importlib.invalidate_caches()

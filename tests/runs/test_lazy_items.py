@@ -115,9 +115,9 @@ def test_an_item_takes_some_tens_of_bytes(tmp_path: Path, monkeypatch: pytest.Mo
         tracemalloc.stop()
         return taken
 
-    peak(1400)  # fills the caches of templates
-    few, many = peak(1500), peak(6000)
-    assert (many - few) / 4500 < 100, "bytes of memory an item; the item itself takes thousands"
+    peak(600)  # fills the caches of templates
+    few, many = peak(700), peak(2700)
+    assert (many - few) / 2000 < 100, "bytes of memory an item; the item itself takes thousands"
 
 
 def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: Endpoint, tmp_path: Path) -> None:
