@@ -81,6 +81,25 @@ def test_a_second_process_that_is_killed_costs_nothing_but_time(tmp_path: Path, 
     assert scored(tmp_path) == found
 
 
+def test_a_second_process_is_told_nothing_by_the_folder_of_a_run(
+    tmp_path: Path, helped: list[int], monkeypatch
+) -> None:
+    make(tmp_path)
+    there: list[set[str]] = []
+    real = beside.Helper.__init__
+
+    def looked(self: Any, process: Any) -> None:
+        there.append({path.name for path in tmp_path.glob(".scoring-*/*") if path.suffix != ".taken"})
+        real(self, process)
+
+    monkeypatch.setattr(beside.Helper, "__init__", looked)
+    scored(tmp_path)
+    assert helped == list(range(12))
+    assert all(name.split(".")[1] in ("parquet", str(alive[0].pid)) for name in there[0]), (
+        "whoever owns the folder could replace what is unpickled there"
+    )
+
+
 def test_the_first_error_in_the_order_of_the_rows_is_raised(tmp_path: Path, helped: list[int]) -> None:
     make(tmp_path)
     path = tmp_path / "items.jsonl"

@@ -19,7 +19,8 @@ from pathlib import Path
 from tomserve.scoring.parts import Range, Work, take
 
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tomserve.scoring import beside; beside.main()"
-_TOLD = "work.pickle"
+_SIZE = 8
+"""How many bytes say how long the description of the work is."""
 
 
 class Helper:
@@ -48,12 +49,11 @@ def helping(work: Work, scratch: Path, ranges: Sequence[Range]) -> Iterator[Help
     except (pickle.PicklingError, AttributeError):  # the rules are no function that another process could find
         yield None
         return
-    (scratch / _TOLD).write_bytes(told)
-    del told
     command = [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(scratch), SCORER]
     try:
         process = subprocess.Popen(
             command,
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -63,23 +63,40 @@ def helping(work: Work, scratch: Path, ranges: Sequence[Range]) -> Iterator[Help
     except OSError:
         yield None
         return
+    telling = threading.Thread(target=_tell, args=(process, told), daemon=True)
+    telling.start()
+    del told
     with process:
         try:
             yield Helper(process)
         finally:
             process.kill()
+            telling.join()
+
+
+def _tell(process: subprocess.Popen[bytes], told: bytes) -> None:
+    """Tell the process what its work is. It goes through a pipe, because whoever owns the folder of a run could put
+    another file into the place of one there, and what is unpickled can do anything."""
+    assert process.stdin is not None
+    left = memoryview(len(told).to_bytes(_SIZE, "big") + told)
+    with contextlib.suppress(OSError):  # the process has ended, or is ended: the work is done without it
+        while left:
+            left = left[process.stdin.write(left) :]
 
 
 def main() -> None:
     """What the second process does: it takes parts until there are none, or its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what Ctrl-C ends is said by the parent
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     from tomserve.scoring.scorer import SCORER
+
+    told = sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read(_SIZE), "big"))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     scratch, scorer = Path(sys.argv[2]), sys.argv[3]
     if scorer != SCORER:  # other code was installed since the parent has loaded its own
         return
-    work, ranges = pickle.loads((scratch / _TOLD).read_bytes())  # the parent has just written it
+    work, ranges = pickle.loads(told)  # by the parent, which alone has the other end
+    del told
     take(work, scratch, ranges)
 
 

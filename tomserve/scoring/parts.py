@@ -90,7 +90,7 @@ def written(work: Work, scratch: Path, ranges: Sequence[Range]) -> list[Path]:
     paths = [_path(scratch, number) for number in range(len(ranges))]
     with contextlib.ExitStack() as stack:
         helper = None
-        if len(work.order.keys) >= MANY and len(os.sched_getaffinity(0)) > 1 and work.shared:
+        if len(work.order.keys) >= MANY and _cores() > 1 and work.shared:
             from tomserve.scoring.beside import helping  # what starts processes is not imported for a few rows
 
             helper = stack.enter_context(helping(work, scratch, ranges))
@@ -106,6 +106,11 @@ def written(work: Work, scratch: Path, ranges: Sequence[Range]) -> list[Path]:
             helper.wait()
         _finish(work, scratch, ranges)
     return paths
+
+
+def _cores() -> int:
+    """How many cores this process may use; all there are, where the system cannot say (macOS)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def take(work: Work, scratch: Path, ranges: Sequence[Range]) -> None:
