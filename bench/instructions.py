@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from _figures import figure, need
+from startup import Answers
 
 HERE = Path(__file__).parent
 BASELINE = HERE / "instructions.json"
@@ -75,37 +76,9 @@ FIGURES = (
 )
 
 
-class _Answers(http.server.BaseHTTPRequestHandler):
-    """The routes that an evaluation looks at before its first question."""
-
-    protocol_version = "HTTP/1.1"
-    wbufsize = 65536
-
-    def do_GET(self) -> None:
-        """Answer for models and version."""
-        self._reply({"data": [{"id": "tiny", "max_model_len": 100_000}], "version": "0"})
-
-    def do_POST(self) -> None:
-        """Count tokens, or complete a chat."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        choice = {"message": {"role": "assistant", "content": "{}"}, "finish_reason": "stop"}
-        self._reply({"count": 500} if self.path == "/tokenize" else {"model": "tiny", "choices": [choice]})
-
-    def _reply(self, data: object) -> None:
-        text = json.dumps(data).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
-
-
 def counts(pieces: list[str]) -> dict[str, int]:
     """The instructions of every piece of work, a name and a size, beyond those of a process that does nothing."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= SEED | {"COUNTED_URL": f"http://127.0.0.1:{server.server_port}/v1"}

@@ -20,7 +20,7 @@ from typing import Any
 
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.chains import ChainScore, path_proper, score_chain
-from tomserve.scoring.sentences import Judgement, judge, verdict
+from tomserve.scoring.sentences import SKIPPED, Judgement, filled_in, judge, verdict
 
 MOST = 8
 """A rationale with more gold chains than this is walked through layer by layer."""
@@ -33,9 +33,6 @@ Compared = tuple[ChainScore, bool, Judgement]
 
 _KEPT = 4
 """For how many sets of other questions the verdicts of a gold chain are kept."""
-
-_SKIPPED: Any = object()
-"""Stands for the belief of a sentence for which none was stated, because None is a belief that is no label."""
 
 _UNREAD = ChainScore(False, 0.0, 0.0, 0.0, 0.0)
 _PERFECT = ChainScore(True, 1.0, 1.0, 1.0, 1.0)
@@ -98,7 +95,7 @@ class _Verdicts(dict[Any, str]):
     __slots__ = ("_given",)
 
     def __init__(self, path: tuple[str, ...], t: int, others: tuple[Automaton, ...]) -> None:
-        super().__init__({_SKIPPED: "skipped", path[t]: "right"})
+        super().__init__({SKIPPED: "skipped", path[t]: "right"})
         self._given = (path, t, others)
 
     def __missing__(self, belief: str | None) -> str:
@@ -197,7 +194,7 @@ def _leading(gold: _Listed, runs: Sequence[str], lengths: Sequence[int]) -> int:
 def _judged(listed: tuple[_Listed, ...], stated: Stated, others: tuple[Automaton, ...]) -> Judgement:
     """The comparison of tomserve.scoring.sentences.judge."""
     length = len(listed[0].labels)
-    said, filled, beyond = _filled(stated, length)
+    said, filled, beyond = filled_in(stated, length)
     path, hits = listed[0], sum(map(eq, filled, listed[0].labels))
     for other in listed[1:]:
         if (more := sum(map(eq, filled, other.labels))) > hits:
@@ -217,26 +214,3 @@ def _judged(listed: tuple[_Listed, ...], stated: Stated, others: tuple[Automaton
         total = changes + len(gold.news)
         best = max(best, 2 * len(news & gold.news) / total if total else 1.0)
     return Judgement(hits / length, best, verdicts, first)
-
-
-def _filled(stated: Stated, length: int) -> tuple[Sequence[Any], Sequence[str | None], list[str | None]]:
-    """What is said of each of `length` sentences, _SKIPPED where nothing is; the same with the belief stated last
-    where nothing is said; and the beliefs beyond the last sentence."""
-    if len(stated) == length and stated[0][0] == 1 and stated[-1][0] == length:  # every sentence, as they ascend
-        every = [belief for _, belief in stated]
-        return every, every, []
-    said: list[Any] = [_SKIPPED] * length
-    beyond: list[str | None] = []
-    for number, belief in stated:
-        if number < 1:
-            raise ValueError(f"sentence {number} of {length}")
-        if number > length:
-            beyond.append(belief)
-        else:
-            said[number - 1] = belief
-    filled: list[str | None] = []
-    last: str | None = None
-    for belief in said:
-        last = last if belief is _SKIPPED else belief
-        filled.append(last)
-    return said, filled, beyond

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tomserve.items.automaton import Automaton
+
+SKIPPED: Any = object()
+"""Stands for the belief of a sentence for which none was stated, because None is a belief that is no label."""
 
 VERDICTS = ("right", "skipped", "too_early", "too_late", "other_belief", "wrong", "out_of_vocabulary", "beyond")
 """What the belief after one sentence may be. "skipped": none was stated. "too_early", "too_late": the belief that the
@@ -53,29 +56,45 @@ def judge(gold: Automaton, stated: Sequence[tuple[int, str | None]], others: Seq
     rationales of other questions about the same story. Raises ValueError for a sentence before the first.
     """
     length = len(gold.labels)
-    said: list[str | None] = [None] * length
-    given = [False] * length
+    said, filled, beyond = filled_in(stated, length)
+    more = tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)
+    if not length:
+        return Judgement(0.0, 0.0, more, 0 if beyond else None)
+    path, hits = best_path(gold, filled)
+    verdicts = tuple(
+        "skipped" if belief is SKIPPED else verdict(path, t, belief, others) for t, belief in enumerate(said)
+    )
+    off = (t for t in range(length) if filled[t] != path[t])
+    changed = sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
+    return Judgement(
+        hits / length, change_f1(gold, filled, changed), verdicts + more, next(off, length if beyond else None)
+    )
+
+
+def filled_in(
+    stated: Sequence[tuple[int, str | None]], length: int
+) -> tuple[Sequence[Any], Sequence[str | None], list[str | None]]:
+    """What is said of each of `length` sentences, SKIPPED where nothing is; the same with the belief stated last
+    where nothing is said; and the beliefs beyond the last sentence. Raises ValueError for a sentence before the first.
+    """
+    if 0 < length == len(stated) and stated[0][0] == 1 and stated[-1][0] == length:  # every sentence, as they ascend
+        every = [belief for _, belief in stated]
+        return every, every, []
+    said: list[Any] = [SKIPPED] * length
     beyond: list[str | None] = []
     for number, belief in stated:
         if number < 1:
             raise ValueError(f"sentence {number} of {length}")
         if number > length:
             beyond.append(belief)
-            continue
-        said[number - 1], given[number - 1] = belief, True
+        else:
+            said[number - 1] = belief
     filled: list[str | None] = []
-    for belief, there in zip(said, given, strict=True):
-        filled.append(belief if there else filled[-1] if filled else None)
-    more = tuple("out_of_vocabulary" if belief is None else "beyond" for belief in beyond)
-    if not length:
-        return Judgement(0.0, 0.0, more, 0 if beyond else None)
-    path, hits = best_path(gold, filled)
-    verdicts = tuple(verdict(path, t, said[t], others) if given[t] else "skipped" for t in range(length))
-    off = (t for t in range(length) if filled[t] != path[t])
-    changed = sum(belief != before for before, belief in pairwise((filled[-1], *beyond)))
-    return Judgement(
-        hits / length, change_f1(gold, filled, changed), verdicts + more, next(off, length if beyond else None)
-    )
+    last: str | None = None
+    for belief in said:
+        last = last if belief is SKIPPED else belief
+        filled.append(last)
+    return said, filled, beyond
 
 
 def best_path(gold: Automaton, filled: Sequence[str | None]) -> tuple[tuple[str, ...], int]:
