@@ -81,7 +81,20 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_the_reference_lists_every_command_and_every_public_name(site: Path) -> None:
     shown = _text(site / "reference/commands.html")
-    for command in ("eval", "serve", "score", "analyze", "report", "compare", "plan", "items", "runs", "doctor"):
+    for command in (
+        "eval",
+        "serve",
+        "score",
+        "analyze",
+        "report",
+        "compare",
+        "plan",
+        "items",
+        "runs",
+        "doctor",
+        "seal",
+        "verify",
+    ):
         assert f"tomserve {command}" in shown
     for option in ("--base-url", "--noise-check", "--dry-run", "--responses", "--twins"):
         assert option in shown

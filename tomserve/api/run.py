@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from tomserve.status import ANSWERS, FINAL, UNFINISHED
 if TYPE_CHECKING:
     import polars as pl
 
+    from tomserve.api.verifying import Verification
     from tomserve.engine.request import Identity
     from tomserve.runs.reading import Outcome
 
@@ -132,6 +133,55 @@ class Run:
             except BaseException:  # Ctrl-C: what is in flight may still come, and is kept
                 stop.set()
                 raise
+
+    def verify(
+        self,
+        *,
+        path: str | Path | None = None,
+        strategies: Iterable[str] = (),
+        signers: str | Path | None = None,
+    ) -> Verification:
+        """Check whether what the folder holds fits together: rows, prompts, questions, scores, report and seal are made
+        again and compared.
+
+        path
+            The file that the benchmark read instead of its own data, where the run used one.
+        strategies
+            The folders of your own strategies that the run used.
+        signers
+            A file of the SSH keys that may have signed the run: OpenSSH's "allowed signers", or a public key (.pub).
+
+        Returns a Verification, whose `holds` says whether nothing is wrong and whose `findings` say what was found.
+        Raises ConfigError where the folder is no run or `signers` is no such file, MachineError where ssh-keygen is
+        missing that checks a signature.
+
+        >>> import tomserve
+        >>> print(tomserve.Run.open("example").verify().findings[1].said)
+        352 rows answer the prompts that the questions make
+        """
+        from tomserve.api.verifying import verify
+        from tomserve.runs.verifying import Wanted
+
+        read, by = (None if one is None else Path(one).expanduser() for one in (path, signers))
+        return verify(self.folder, Wanted(read, tuple(strategies), by))
+
+    def seal(self, key: str | Path | None = None) -> str:
+        """Seal the run as it is now, in ``seal.json``, and return the digest to publish: with it anybody can tell later
+        whether anything of the run was changed.
+
+        key
+            The file of an SSH key to sign with [no signature].
+
+        Raises ConfigError where the run is not as an earlier seal says or there is no such key, MachineError where the
+        run is in use or its folder cannot be written.
+
+        >>> import tomserve
+        >>> tomserve.Run.open("example").seal("~/.ssh/id_ed25519")                             # doctest: +SKIP
+        'sha256:c400e1e7caf681edb3090c517bb6790ce3181e85669bc2c2fd48120dfb5aa38a'
+        """
+        from tomserve.runs import sealing
+
+        return sealing.seal(self.folder, None if key is None else Path(key).expanduser()).digest
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report, a single HTML file with tables and figures that any browser shows, and return its path.

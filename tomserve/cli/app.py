@@ -23,6 +23,7 @@ from tomserve.cli import (
     generate,
     items,
     runs,
+    sealing,
     serve,
     stability,
     study,
@@ -156,6 +157,7 @@ for _command in (
     faithfulness.faithfulness,
     functional.functional,
     *(serve.serve, study.score, study.analyze, study.report, study.compare, study.plan),
+    *(sealing.seal, sealing.verify),
     *(items.items, runs.runs, serve.setup, serve.doctor),
 ):
     app.command()(with_content(_command))

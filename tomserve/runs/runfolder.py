@@ -34,7 +34,7 @@ from tomserve.scoring.tablefile import MEASURED
 CHANGED = ("responses.jsonl", "noise.jsonl", "reader.jsonl", "log.txt", "server.log", ".lock")
 """Files of a run that are written to in place."""
 
-REPLACED = ("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html")
+REPLACED = ("manifest.json", "items.jsonl", "reader.json", "scores.parquet", "report.html", "seal.json")
 """Files of a run that are never changed in place, but replaced as a whole."""
 
 

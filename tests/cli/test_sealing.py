@@ -1,0 +1,121 @@
+"""The commands `seal` and `verify`, as a person sees them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+import tomserve
+from tests.conftest import ROOT, Outcome
+from tests.helpers.ssh import needs_ssh, new_key
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs/example"
+    folder.mkdir(parents=True)
+    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
+        shutil.copy(ROOT / "runs/example" / name, folder / name)
+    return folder
+
+
+def test_a_sealed_run_verifies_and_a_forged_one_exits_with_one(cli: Cli, run: Path) -> None:
+    sealed = cli("seal", "example")
+    assert sealed.code == 0
+    head, digest = sealed.out.splitlines()
+    assert head.startswith("sealed: ")
+    good = cli("verify", "example")
+    assert good.code == 0
+    assert digest in good.out
+    assert [line.split()[1] for line in good.out.splitlines()[1:]] == ["ok"] * 5 + ["unknown"]
+    row = orjson.loads((run / "responses.jsonl").read_bytes().splitlines()[0])
+    text = (run / "responses.jsonl").read_text().replace(orjson.dumps(row["text"]).decode(), '"{}"', 1)
+    (run / "responses.jsonl").write_text(text)
+    bad = cli("verify", "example")
+    assert bad.code == 1
+    assert "NOT OK   not as it was sealed" in bad.out
+    assert "responses.jsonl was changed behind line 0" in bad.out
+    assert bad.out.splitlines()[-1] == "not everything is as it should be"
+    again = cli("seal", "example")
+    assert again.code == 2
+    assert "is not as it was sealed" in again.err
+
+
+def test_a_report_is_compared_with_the_one_that_the_files_give(cli: Cli, run: Path) -> None:
+    cli("report", "example")
+    assert "report.html is as tomserve wrote it here" in cli("verify", "example").out
+    (run / "report.json").unlink()  # as on another person's machine, where its record is not believed
+    assert "report.html is what the run gives, to the byte" in cli("verify", "example").out
+    page = (run / "report.html").read_text()
+    (run / "report.html").write_text(page.replace("</h1>", "!</h1>"))
+    bad = cli("verify", "example")
+    assert bad.code == 1
+    assert "report.html is not what the run gives" in bad.out
+    (run / "report.html").write_text(page.replace(f"tomserve {tomserve.__version__}", "tomserve 0.0.1"))
+    other = cli("verify", "example")
+    assert other.code == 0
+    assert "another version of tomserve made it" in other.out
+
+
+def test_a_report_with_wishes_is_made_again_with_them(cli: Cli, run: Path) -> None:
+    cli("report", "example", "--by", "perturbation", "--intervals", "published")
+    record = orjson.loads((run / "report.json").read_bytes())
+    (run / "report.json").write_bytes(orjson.dumps({**record, "seal": "theirs"}))
+    assert "report.html is what the run gives, to the byte" in cli("verify", "example").out
+
+
+def test_the_record_of_a_strangers_report_runs_no_program(cli: Cli, run: Path, tmp_path: Path) -> None:
+    cli("report", "example")
+    study = tmp_path / "evil.py"
+    study.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (run / "report.json").write_bytes(orjson.dumps({"wishes": {"study": str(study), "by": 3, "labels": {"a": 1}}}))
+    cli("verify", "example")
+    assert not (tmp_path / "ran").exists()
+
+
+@needs_ssh
+def test_a_seal_is_signed_and_its_signer_named(cli: Cli, run: Path, tmp_path: Path) -> None:
+    key = new_key(tmp_path, "alice@lab")
+    signed = cli("seal", "example", "--key", key)
+    assert signed.out.startswith("sealed and signed: ")
+    found = cli("verify", "example", "--signers", f"{key}.pub")
+    assert found.code == 0
+    assert "signature  ok       by alice@lab (ED25519 key SHA256:" in found.out
+    assert tomserve.Run.open("example").verify(signers=f"{key}.pub").holds
+
+
+def test_mistakes_are_told_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> None:
+    for arguments, said in {
+        ("seal", "example", "--key", tmp_path / "none"): "there is no key",
+        ("verify", "example", "--signers", tmp_path / "none"): "there is no such file",
+        ("verify", "nothing"): "no run there",
+    }.items():
+        found = cli(*arguments)
+        assert found.code == 2
+        assert said in found.err
+        assert len(found.err.splitlines()) == 1
+
+
+def test_what_a_strangers_seal_says_cannot_control_the_terminal(cli: Cli, run: Path) -> None:
+    cli("seal", "example")
+    data = orjson.loads((run / "seal.json").read_bytes())
+    data["links"][0]["time"] = "\x1b]0;owned\x07\u202e"
+    (run / "seal.json").write_bytes(orjson.dumps(data))
+    shown = cli("verify", "example").out
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\u202e" not in shown
+
+
+def test_from_python_a_run_is_sealed_and_verified(run: Path) -> None:
+    opened = tomserve.Run.open("example")
+    digest = opened.seal()
+    found = opened.verify()
+    assert found.holds
+    assert digest in str(found)
+    (run / "items.jsonl").write_bytes((run / "items.jsonl").read_bytes()[:-1] + b" \n")
+    assert not opened.verify().holds

@@ -1,0 +1,226 @@
+"""The seal of a run: whatever is changed behind it is found, and where."""
+
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import make_item
+from tests.helpers.ssh import needs_ssh, new_key
+from tomserve.errors import ConfigError, MachineError
+from tomserve.items import write_items
+from tomserve.runs import sealing
+from tomserve.runs.runfolder import RunFolder
+from tomserve.runs.sealing import FILE, Seal, differences, seal
+
+
+def row(number: int) -> bytes:
+    """A line of a journal."""
+    return orjson.dumps({"item": f"demo/{number}", "strategy": "vanilla", "text": "tea " * 3}) + b"\n"
+
+
+def make(folder: Path, rows: int) -> Path:
+    """A run of so many rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = {"schema": 1, "model": "tiny", "benchmark": "demo", "strategies": {}}
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+    write_items(folder / "items.jsonl", [make_item(1), make_item(2)])
+    (folder / "responses.jsonl").write_bytes(b"".join(map(row, range(rows))))
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make(tmp_path / "r", 2_500)
+
+
+def broken(folder: Path) -> list[str]:
+    """What is not as it was sealed."""
+    found = Seal.read(folder)
+    assert found is not None
+    return [one.said for one in differences(folder, found.links)]
+
+
+def test_nothing_has_changed_right_after_sealing_and_sealing_twice_is_sealing_once(run: Path) -> None:
+    first = seal(run)
+    assert broken(run) == []
+    assert seal(run) == first
+    sealed = first.files["responses.jsonl"]
+    assert (sealed.lines, sealed.bytes) == (2_500, (run / "responses.jsonl").stat().st_size)
+    assert sealed.chain is not None
+    assert len(sealed.chain) == 2
+
+
+def test_digests_are_those_that_sha256sum_prints(run: Path) -> None:
+    import hashlib
+
+    link = seal(run)
+    content = (run / "responses.jsonl").read_bytes()
+    beginning = b"".join(content.splitlines(keepends=True)[:1000])
+    assert link.files["responses.jsonl"].digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert link.files["responses.jsonl"].chain is not None
+    assert link.files["responses.jsonl"].chain[0] == f"sha256:{hashlib.sha256(beginning).hexdigest()}"
+    written = orjson.loads((run / FILE).read_bytes())["links"][0]
+    again = hashlib.sha256(orjson.dumps(written, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    assert link.digest == f"sha256:{again}"
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [(1, "between lines 1 and 1,000"), (1_500, "between lines 1,001 and 2,000"), (2_400, "behind line 2,000")],
+)
+def test_an_exchanged_reply_is_found_to_a_thousand_lines(run: Path, line: int, where: str) -> None:
+    seal(run)
+    lines = (run / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    lines[line - 1] = lines[line - 1].replace(b"tea", b"oat")
+    (run / "responses.jsonl").write_bytes(b"".join(lines))
+    assert broken(run) == [f"responses.jsonl was changed {where}"]
+    with pytest.raises(ConfigError, match="is not as it was sealed"):
+        seal(run)
+
+
+def test_rows_that_were_added_are_told_apart_from_rows_that_were_changed(run: Path) -> None:
+    first = seal(run)
+    with (run / "responses.jsonl").open("ab") as file:
+        file.writelines(map(row, range(2_500, 3_700)))
+    found = Seal.read(run)
+    assert found is not None
+    (one,) = differences(run, found.links)
+    assert one == ("1,200 lines of responses.jsonl were added since", True)
+    second = seal(run)
+    assert second.previous == first.whole
+    chain = second.files["responses.jsonl"].chain
+    assert chain is not None
+    assert len(chain) == 1
+    assert broken(run) == []
+    lines = (run / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "responses.jsonl").write_bytes(
+        b"".join([*lines[:2_999], lines[2_999].replace(b"tea", b"oat"), *lines[3_000:]])
+    )
+    assert broken(run) == ["responses.jsonl was changed between lines 2,001 and 3,000"]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "items.jsonl"])
+def test_a_changed_or_missing_file_is_found(run: Path, name: str) -> None:
+    seal(run)
+    content = (run / name).read_bytes()
+    (run / name).write_bytes(content.replace(b"demo", b"domo"))
+    assert broken(run)[0].startswith(f"{name} is another one")
+    if name != "manifest.json":
+        (run / name).unlink()
+        assert broken(run) == [f"{name} is missing"]
+
+
+def test_a_shortened_journal_is_found(run: Path) -> None:
+    seal(run)
+    content = (run / "responses.jsonl").read_bytes()
+    (run / "responses.jsonl").write_bytes(b"".join(content.splitlines(keepends=True)[:2_100]))
+    assert "was changed behind line 2,000: it is" in broken(run)[0]
+
+
+def test_a_noise_check_that_was_added_counts_as_grown(run: Path) -> None:
+    seal(run)
+    (run / "noise.jsonl").write_bytes(row(1))
+    found = Seal.read(run)
+    assert found is not None
+    (one,) = differences(run, found.links)
+    assert one == ("1 lines of noise.jsonl were added since", True)
+
+
+def test_links_that_do_not_follow_from_each_other_are_found(run: Path) -> None:
+    seal(run)
+    with (run / "responses.jsonl").open("ab") as file:
+        file.write(row(1))
+    seal(run)
+    data = orjson.loads((run / FILE).read_bytes())
+    data["links"][0]["time"] = "2020-01-01T00:00:00Z"
+    (run / FILE).write_bytes(orjson.dumps(data))
+    assert broken(run) == [f"link 2 of {FILE} does not follow from the one before it"]
+
+
+def test_half_a_line_is_not_sealed_and_a_run_in_use_neither(run: Path) -> None:
+    with (run / "responses.jsonl").open("ab") as file:
+        file.write(b'{"item": "de')
+    with pytest.raises(ConfigError, match=r"responses.jsonl: line 2501 ends in the middle"):
+        seal(run)
+    assert not (run / FILE).exists()
+    with RunFolder(run), pytest.raises(MachineError, match="in use by another tomserve process"):
+        seal(run)
+
+
+def test_a_seal_is_never_written_through_a_link(run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    os.symlink(target, run / FILE)
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        seal(run)
+    assert target.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "not JSON"),
+        (b"[]", "seal.json"),
+        (b'{"schema": 1, "run": "r", "links": []}', "links"),
+        (b'{"schema": 2, "run": "r", "links": []}', "schema"),
+        (b'{"schema": 1, "run": 3, "links": [{"time": "t"}]}', "run"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 5000, "not JSON"),
+    ],
+)
+def test_a_broken_seal_is_told_with_its_field(run: Path, content: bytes, said: str) -> None:
+    (run / FILE).write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        Seal.read(run)
+
+
+def test_names_in_a_strangers_seal_lead_nowhere(run: Path) -> None:
+    link = seal(run)
+    data = orjson.loads((run / FILE).read_bytes())
+    data["links"][0]["files"]["../../etc/passwd"] = {"bytes": 1, "digest": link.digest}
+    (run / FILE).write_bytes(orjson.dumps(data))
+    with pytest.raises(ConfigError, match=r"seal.json: links.0.files"):
+        Seal.read(run)
+
+
+@needs_ssh
+def test_a_seal_is_signed_also_later(run: Path, tmp_path: Path) -> None:
+    plain = seal(run)
+    link = seal(run, new_key(tmp_path, "alice@lab"))
+    assert plain.signature is None
+    assert link.signature is not None
+    found = Seal.read(run)
+    assert found is not None
+    assert len(found.links) == 2
+    assert seal(run) == link
+    assert broken(run) == []
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=5), st.data())
+def test_any_change_of_a_sealed_byte_is_found_however_often_it_was_sealed(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int], data: st.DataObject
+) -> None:
+    before, sealing.EVERY = sealing.EVERY, 7
+    try:
+        folder = make(tmp_path_factory.mktemp("sealed") / "r", 3)
+        count = 3
+        for more in steps:
+            seal(folder)
+            with (folder / "responses.jsonl").open("ab") as file:
+                file.writelines(map(row, range(count, count + more)))
+            count += more
+        seal(folder)
+        assert broken(folder) == []
+        content = bytearray((folder / "responses.jsonl").read_bytes())
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place] ^= data.draw(st.integers(1, 255))
+        (folder / "responses.jsonl").write_bytes(content)
+        found = Seal.read(folder)
+        assert found is not None
+        assert any(not one.grown for one in differences(folder, found.links))
+    finally:
+        sealing.EVERY = before

@@ -1,0 +1,227 @@
+"""Verifying a run: every forgery of something that can be made again is found, and an honest run passes."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT, Endpoint, Outcome, make_item
+from tests.helpers.ssh import needs_ssh, new_key
+from tests.helpers.talking import FAN_OUT, write_strategy
+from tomserve.errors import ConfigError
+from tomserve.items import write_items
+from tomserve.runs.scores import scores_of
+from tomserve.runs.sealing import seal
+from tomserve.runs.verifying import Finding, Wanted, findings
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of the committed run of two strategies."""
+    folder = tmp_path / "runs/example"
+    folder.mkdir(parents=True)
+    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
+        shutil.copy(ROOT / "runs/example" / name, folder / name)
+    return folder
+
+
+def checked(folder: Path, wanted: Wanted | None = None) -> dict[str, Finding]:
+    """The findings by what was checked."""
+    return {one.what: one for one in findings(folder, wanted)}
+
+
+def held(folder: Path, wanted: Wanted | None = None) -> dict[str, bool | None]:
+    """Whether each check holds."""
+    return {name: one.holds for name, one in checked(folder, wanted).items()}
+
+
+def edited(path: Path, line: int, **changes: Any) -> None:
+    """Change fields of one line of JSON."""
+    lines = path.read_bytes().splitlines()
+    lines[line] = orjson.dumps({**orjson.loads(lines[line]), **changes})
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def test_an_honest_run_passes(run: Path) -> None:
+    scores_of(run)
+    assert held(run) == {"rows": True, "prompts": True, "questions": True, "scores": True, "seal": None}
+    seal(run)
+    assert held(run)["seal"] is True
+
+
+def test_a_run_with_variants_and_a_noise_check_passes() -> None:
+    found = checked(ROOT / "runs/functional-example/worlds")
+    assert [found[name].holds for name in ("rows", "prompts", "questions", "scores")] == [True] * 4
+    assert found["prompts"].said.startswith("798 rows answer the prompts")
+
+
+def test_a_table_with_other_numbers_is_found(run: Path) -> None:
+    table = scores_of(run)
+    wrong = table.height - int(table["correct"].sum())
+    table.with_columns(correct=pl.lit(True)).write_parquet(run / "scores.parquet")
+    found = checked(run)["scores"]
+    assert found.holds is False
+    assert f"correct differs in {wrong:,} of 352 rows" in found.said
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (lambda table: table.drop("answer"), "it lacks answer"),
+        (lambda table: table.with_columns(more=pl.lit(1)), "it has columns besides (more)"),
+        (lambda table: table.head(10), "it has 10 rows in place of 352"),
+        (lambda table: table.with_columns(correct=pl.lit(1)), "correct is Int32 in place of Boolean"),
+        (lambda table: table.reverse(), "item differs"),
+    ],
+)
+def test_other_forgeries_of_a_table_are_told(
+    run: Path, forge: Callable[[pl.DataFrame], pl.DataFrame], said: str
+) -> None:
+    forge(scores_of(run)).write_parquet(run / "scores.parquet")
+    found = checked(run)["scores"]
+    assert found.holds is False
+    assert said in found.said
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"nothing"])
+def test_a_table_that_is_none_is_told(run: Path, content: bytes) -> None:
+    (run / "scores.parquet").write_bytes(content)
+    assert checked(run)["scores"].said.startswith("scores.parquet is no table")
+
+
+def test_a_run_that_was_given_another_name_keeps_its_table(run: Path) -> None:
+    scores_of(run)
+    assert held(run.rename(run.with_name("other")))["scores"] is True
+
+
+def test_another_right_answer_is_found(run: Path) -> None:
+    item = orjson.loads((run / "items.jsonl").read_bytes().splitlines()[0])
+    other = next(one for one in item["choices"] if one != item["answer"])
+    edited(run / "items.jsonl", 0, answer=other, gold=None)
+    found = checked(run)["questions"]
+    assert found.holds is False
+    assert item["id"] in found.said
+
+
+def test_another_story_is_found_by_the_keys_of_the_rows_even_where_the_benchmark_is_unknown(run: Path) -> None:
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "benchmark": "theirs"}))
+    item = orjson.loads((run / "items.jsonl").read_bytes().splitlines()[0])
+    assert held(run)["prompts"] is True
+    edited(run / "items.jsonl", 0, story=[*item["story"][:-1], "Nobody is there."])
+    found = checked(run)
+    assert found["questions"].holds is None
+    assert found["prompts"].holds is False
+    assert item["id"] in found["prompts"].said
+
+
+def test_replies_of_another_model_or_other_sampling_are_found_by_their_keys(run: Path) -> None:
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    for changes in ({"model": "gpt"}, {"revision": "other"}, {"sampling": {"temperature": 1.0, "seed": 0}}):
+        (run / "manifest.json").write_bytes(orjson.dumps({**manifest, **changes}))
+        assert checked(run)["prompts"].said.startswith("352 rows answer another prompt")
+
+
+def test_prompts_that_this_version_does_not_have_are_said_not_to_be_compared(run: Path) -> None:
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    manifest["strategies"]["cot"]["digest"] = "sha256:other"
+    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
+    found = checked(run)["prompts"]
+    assert found.holds is None
+    assert found.said.startswith("176 rows answer the prompts that the questions make; 176 rows of cot not compared")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"item": "no such item"}, "1 about an item that the run does not hold"),
+        ({"strategy": "other"}, "1 of a strategy that the manifest does not name"),
+    ],
+)
+def test_rows_that_belong_to_nothing_are_found(run: Path, changes: dict[str, Any], said: str) -> None:
+    edited(run / "responses.jsonl", 3, **changes)
+    found = checked(run)["rows"]
+    assert found.holds is False
+    assert said in found.said
+
+
+def test_two_final_replies_to_one_question_are_found(run: Path) -> None:
+    first = (run / "responses.jsonl").read_bytes().splitlines()[0]
+    with (run / "responses.jsonl").open("ab") as file:
+        file.write(orjson.dumps({**orjson.loads(first), "text": '{"answer": "better"}'}) + b"\n")
+    assert "1 to a question that had its final reply" in checked(run)["rows"].said
+
+
+def test_a_line_that_is_no_row_is_told_with_its_number(run: Path) -> None:
+    edited(run / "responses.jsonl", 6, turn="first")
+    assert "responses.jsonl:7: not a response row" in checked(run)["rows"].said
+
+
+@pytest.mark.parametrize("program", [None, FAN_OUT])
+def test_the_turns_of_a_conversation_are_made_again_from_its_replies(
+    cli: Callable[..., Outcome], endpoint: Endpoint, tmp_path: Path, program: str | None
+) -> None:
+    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(1, 5)])
+    strategy = write_strategy(tmp_path / "mine", 3 if program else 2, program)
+    run = tmp_path / "runs/talk"
+    asked = cli("eval", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url,
+                "--strategy", strategy, "--run", "talk", "--quiet")  # fmt: skip
+    assert asked.code == 0, asked.err
+    assert checked(run)["prompts"].holds is None
+    wanted = Wanted(tmp_path / "items.jsonl", (str(strategy),))
+    assert held(run, wanted) == {"rows": True, "prompts": True, "questions": True, "scores": True, "seal": None}
+    rows = [orjson.loads(line) for line in (run / "responses.jsonl").read_bytes().splitlines()]
+    first = next(place for place, row in enumerate(rows) if row["turn"] == 0)
+    edited(run / "responses.jsonl", first, text='{"answer": "salt"}')
+    assert checked(run, wanted)["prompts"].holds is False
+
+
+def test_nothing_of_a_run_folder_says_where_to_look_for_a_program(run: Path, tmp_path: Path) -> None:
+    strategy = write_strategy(tmp_path / "evil", 1, f"open({str(tmp_path / 'ran')!r}, 'w')\n{FAN_OUT}")
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    manifest["strategies"][str(strategy)] = manifest["strategies"].pop("cot")
+    manifest |= {"benchmark": str(tmp_path / "evil/program.py"), "content": {"cot": str(strategy)}}
+    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
+    checked(run)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_measured_table_is_known_by_its_digest(tmp_path: Path) -> None:
+    folder = tmp_path / "inside"
+    shutil.copytree(ROOT / "runs/functional-example/inside", folder)
+    assert held(folder) == {"table": True, "seal": None}
+    pl.read_parquet(folder / "scores.parquet").head(5).write_parquet(folder / "scores.parquet")
+    assert held(folder)["table"] is False
+
+
+@needs_ssh
+def test_who_signed_is_told_and_must_be_named_where_signers_are_given(run: Path, tmp_path: Path) -> None:
+    key, other = new_key(tmp_path, "alice@lab"), new_key(tmp_path, "mallory@lab")
+    ours = Wanted(signers=key.with_suffix(".pub"))
+    assert held(run, ours)["seal"] is False
+    seal(run)
+    assert held(run)["signature"] is None
+    assert held(run, ours)["signature"] is False
+    seal(run, key)
+    assert checked(run, ours)["signature"].said.startswith("by alice@lab")
+    assert held(run, Wanted(signers=other.with_suffix(".pub")))["signature"] is False
+    edited(run / "responses.jsonl", 0, text='{"answer": "better"}')
+    found = checked(run, ours)
+    assert (found["seal"].holds, found["signature"].holds) == (False, True)
+    data = orjson.loads((run / "seal.json").read_bytes())
+    (run / "seal.json").unlink()
+    seal(run)
+    forged = orjson.loads((run / "seal.json").read_bytes())
+    forged["links"][-1]["signature"] = data["links"][-1]["signature"]
+    (run / "seal.json").write_bytes(orjson.dumps(forged))
+    assert held(run, ours)["seal"] is True
+    assert held(run, ours)["signature"] is False
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run there"):
+        list(findings(tmp_path))

@@ -1,0 +1,95 @@
+"""The commands `tomserve seal` and `tomserve verify`: record what a run holds, and check that it fits together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tomserve.cli.options import PathOption, RunArgument, console
+from tomserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tomserve.api.verifying import Verification
+
+MARKS = {True: ("ok", "green"), False: ("NOT OK", "bold red"), None: ("unknown", "yellow")}
+"""How the outcome of a check is shown, and in which colour."""
+
+
+def seal(
+    runs: RunArgument = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="SSH key to sign the seal with, such as ~/.ssh/id_ed25519. If left out: no signature."
+        ),
+    ] = None,
+) -> None:
+    """Seal runs: record digests of their files in seal.json, so that any later change can be found.
+
+    It prints the digest of the seal. Publish it somewhere else (a paper, a registration), or sign the seal by --key:
+    whoever can write to the folder could make another seal. A run that has grown is sealed again in the same way; the
+    earlier seals remain.
+    """
+    from tomserve.runs import sealing
+    from tomserve.runs.runfolder import existing_run
+
+    for run in runs or (None,):
+        folder = existing_run(run)
+        link = sealing.seal(folder, key)
+        signed = "sealed and signed" if link.signature is not None else "sealed"
+        print(f"{signed}: {folder}\n{link.digest}")
+
+
+def verify(
+    runs: RunArgument = None,
+    signers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="SSH keys that may have signed the runs: a file of allowed signers, or a public key (.pub). If left "
+            "out: tell only which key it was.",
+        ),
+    ] = None,
+    path: PathOption = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="Folder of a strategy of your own that the runs used; may be repeated."),
+    ] = None,
+) -> int:
+    """Check that runs fit together: make rows, prompts, questions, scores and report again, and compare.
+
+    No model is asked, and nothing of the runs is changed. The exit code is 1 where anything is not as it should be.
+    What could not be checked is said.
+    """
+    from tomserve.api.verifying import verify as verified
+    from tomserve.runs.runfolder import existing_run
+    from tomserve.runs.verifying import Wanted
+
+    if signers is not None and not signers.expanduser().is_file():
+        raise ConfigError(f"--signers {signers}: there is no such file; expected public keys of OpenSSH")
+    holds = True
+    for run in runs or (None,):
+        folder = existing_run(run)
+        found = verified(folder, Wanted(path, tuple(strategy or ()), signers))
+        _show(folder, found)
+        holds &= found.holds
+    return 0 if holds else 1
+
+
+def _show(folder: Path, found: Verification) -> None:
+    """Print what came of each check, behind its name and its outcome."""
+    from rich.text import Text
+
+    from tomserve.reporting.terminal import inert, print_entry
+
+    screen = console()
+    screen.print(inert(f"run {folder}"), highlight=False, markup=False, soft_wrap=True)
+    wide = max((len(one.what) for one in found.findings), default=0)
+    for one in found.findings:
+        word, style = MARKS[one.holds]
+        head = Text(f"  {one.what:{wide}}  ").append(f"{word:7}  ", style)
+        print_entry(head, inert(one.said), screen)
+    if not found.holds:
+        print("not everything is as it should be")
