@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP     = $(BIN)/python -m pip --quiet --disable-pip-version-check install --constraint launch/constraints.txt
+PIP     = $(BIN)/python -m pip --quiet --disable-pip-version-check install
+LOCKED  = $(PIP) --no-deps --require-hashes --requirement
 
 KNOWN   := MODEL BASE_URL WEIGHTS BENCHMARK ITEMS STRATEGY RUN LIMIT PORT STUDY OUT QUICK ARGS PYTHON VENV
 UNKNOWN := $(filter-out $(KNOWN),$(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v)))
@@ -16,7 +17,7 @@ option = $(if $($(1)),--$(2) '$($(1))')
 each   = $(foreach value,$($(1)),--$(2) '$(value)')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-server serve eval stability causal faithfulness functional score analyze report test test-presets test-random bench lint docs clean
+.PHONY: help setup setup-dev setup-server serve eval stability causal faithfulness functional score analyze report test test-presets test-random bench lint docs release clean
 
 help:
 	@echo 'make eval               set up, ask a model, print the table (no GPU needed; BASE_URL= for your own endpoint)'
@@ -31,20 +32,24 @@ help:
 	@echo 'make test-random        the tests of properties, with new random examples every time (minutes)'
 	@echo 'make docs               the documentation as a site, build/site/index.html; opens offline'
 	@echo 'make bench              every figure of bench/README.md: hours; QUICK=1: with fewer rounds, under half an hour'
+	@echo 'make release            wheel, source, bills of materials (SBOM, CycloneDX) and their sums in dist/'
 	@echo 'make test | lint | setup | clean'
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tomserve needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; set PYTHON=")'
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo 'the venv module is missing: install it (Debian: apt-get install python3-venv)'; exit 2; }
 
-$(VENV)/.core: $(VENV)/bin/python pyproject.toml launch/constraints.txt
+# Only files whose digests are listed in launch/locked/ are installed, also of what builds tomserve.
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml launch/locked/build.txt launch/locked/core.txt
 	@echo 'installing the core into $(VENV) ...'
-	@$(PIP) --editable .
+	@$(LOCKED) launch/locked/build.txt
+	@$(LOCKED) launch/locked/core.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: $(VENV)/.core launch/locked/dev.txt
 	@echo 'installing the tools for tests into $(VENV) ...'
-	@$(PIP) --editable '.[dev]'
+	@$(LOCKED) launch/locked/dev.txt
 	@touch $@
 
 setup: $(VENV)/.core
@@ -110,6 +115,13 @@ lint: $(VENV)/.dev
 docs: $(VENV)/.dev
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site
 	@echo 'written: build/site/index.html'
+
+release: $(VENV)/.dev
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	@for list in core dev cpu cuda; do $(BIN)/cyclonedx-py requirements launch/locked/$$list.txt --pyproject pyproject.toml \
+	  --output-reproducible --of JSON -o dist/sbom-$$list.json 2> /dev/null || exit 2; done
+	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

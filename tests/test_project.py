@@ -122,6 +122,69 @@ def test_the_core_never_depends_on_torch_or_vllm() -> None:
     assert {"cpu", "cuda", "causal", "dev"} <= set(project["optional-dependencies"])
 
 
+LOCKED = ROOT / "launch/locked"
+
+
+def _listed(name: str) -> dict[str, tuple[str, int]]:
+    """The packages of a list that is installed, each with its version and how many digests of its files are listed."""
+    blocks = re.split(r"\n(?=\S)", (LOCKED / f"{name}.txt").read_text().partition("\n")[2].strip())
+    pinned = [re.match(r"([\w.\[\],-]+)==([^ ;\\]+)", block) for block in blocks]
+    assert all(pinned), name
+    return {
+        one[1]: (one[2], len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", block)))
+        for one, block in zip(pinned, blocks, strict=True)
+        if one is not None
+    }
+
+
+@pytest.mark.parametrize("name", ["build", "core", "dev", "cpu", "cuda"])
+def test_every_package_that_is_installed_has_a_version_and_digests(name: str) -> None:
+    listed = _listed(name)
+    assert len(listed) > 5
+    assert all(digests for _, digests in listed.values())
+    tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "launch/constraints.txt").read_text(), re.M))
+    differing = {one: version for one, (version, _) in listed.items() if tested.get(one, version) != version}
+    assert name == "cuda" or not differing
+    assert "file:" not in (LOCKED / f"{name}.txt").read_text()
+
+
+def test_what_tomserve_asks_for_is_in_the_lists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    for name, wanted in {
+        "build": project["build-system"]["requires"],
+        "core": project["project"]["dependencies"],
+        "dev": [*project["project"]["dependencies"], *extras["dev"][1:], *extras["docs"]],
+        "cpu": extras["cpu"],
+        "cuda": extras["cuda"],
+    }.items():
+        names = {re.split(r"[\W]", one.replace("-", "_"))[0].replace("_", "-").lower() for one in wanted}
+        assert names <= {one.replace("_", "-").lower() for one in _listed(name)}
+
+
+def test_make_installs_nothing_whose_digest_is_not_known() -> None:
+    text = (ROOT / "Makefile").read_text()
+    installing = [line for line in text.splitlines() if re.search(r"\$\((PIP|LOCKED)\)", line)]
+    assert [line.split()[0] for line in installing].count("@$(PIP)") == 1  # tomserve itself, from this folder
+    assert "@$(PIP) --no-deps --no-build-isolation --editable ." in text
+    assert "--require-hashes" in next(line for line in installing if line.startswith("LOCKED"))
+
+
+def test_a_release_names_all_that_it_was_tested_with(tmp_path: Path) -> None:
+    """The bill of materials of the core, as `make release` writes it."""
+    out = tmp_path / "sbom.json"
+    command = [str(Path(sys.executable).with_name("cyclonedx-py")), "requirements", "launch/locked/core.txt"]
+    command += ["--pyproject", "pyproject.toml", "--output-reproducible", "--of", "JSON", "-o", str(out)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    bill = json.loads(out.read_bytes())
+    assert bill["metadata"]["component"]["version"] == tomserve.__version__
+    named = {one["name"]: one["version"] for one in bill["components"]}
+    assert named == {name: version for name, (version, _) in _listed("core").items()}
+    assert all(one["externalReferences"][0]["hashes"] for one in bill["components"])
+    for line in ("-m build --no-isolation", "cyclonedx-py requirements", "sha256sum"):
+        assert line in make("release", "-n").stdout
+
+
 def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
     """Build the wheel, install it alone, and use it where no checkout is near."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]

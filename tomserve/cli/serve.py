@@ -72,13 +72,26 @@ def setup(
         str | None,
         typer.Option(help="Which vLLM to install: cpu or cuda. If left out: cuda where a GPU is found, else cpu."),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Agree to all that would be asked, as where no terminal is at hand.")
+    ] = False,
 ) -> None:
-    """Install vLLM for this machine into this Python environment."""
+    """Install vLLM for this machine into this Python environment.
+
+    Only files are installed whose digests tomserve knows, but for torch. Where the environment is not tomserve's own,
+    it asks before it installs anything, as other packages may get other versions; before it removes anything, always.
+    """
+    import sys
+
     from tomserve.serving import install
+
+    def agrees(what: str) -> bool:
+        return yes or typer.confirm(f"{what[:1].upper()}{what[1:]}?")
 
     if engine not in (None, "cpu", "cuda"):
         raise ConfigError(one_of("engine", engine, ["cpu", "cuda"]))
-    print(f"vLLM ({install.setup(engine, print)}) is installed")
+    consent = agrees if yes or sys.stdin.isatty() else None
+    print(f"vLLM ({install.setup(engine, print, consent)}) is installed")
 
 
 def doctor(

