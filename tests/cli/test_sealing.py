@@ -31,13 +31,13 @@ def test_a_sealed_run_verifies_and_a_forged_one_exits_with_one(cli: Cli, run: Pa
     good = cli("verify", "example")
     assert good.code == 0
     assert digest in good.out
-    assert [line.split()[1] for line in good.out.splitlines()[1:]] == ["ok"] * 5 + ["unknown"]
+    assert [line.split()[1] for line in good.out.splitlines()[1:]] == ["ok"] * 5 + ["-"]
     row = orjson.loads((run / "responses.jsonl").read_bytes().splitlines()[0])
     text = (run / "responses.jsonl").read_text().replace(orjson.dumps(row["text"]).decode(), '"{}"', 1)
     (run / "responses.jsonl").write_text(text)
     bad = cli("verify", "example")
     assert bad.code == 1
-    assert "NOT OK   not as it was sealed" in bad.out
+    assert "NOT OK  not as it was sealed" in bad.out
     assert "responses.jsonl was changed behind line 0" in bad.out
     assert bad.out.splitlines()[-1] == "not everything is as it should be"
     again = cli("seal", "example")
@@ -84,7 +84,7 @@ def test_a_seal_is_signed_and_its_signer_named(cli: Cli, run: Path, tmp_path: Pa
     assert signed.out.startswith("sealed and signed: ")
     found = cli("verify", "example", "--signers", f"{key}.pub")
     assert found.code == 0
-    assert "signature  ok       by alice@lab (ED25519 key SHA256:" in found.out
+    assert "signature  ok      by alice@lab (ED25519 key SHA256:" in found.out
     assert tomserve.Run.open("example").verify(signers=f"{key}.pub").holds
 
 

@@ -36,7 +36,7 @@ class Verification:
         return all(one.holds is not False for one in self.findings)
 
     def __str__(self) -> str:
-        marks = {True: "ok", False: "NOT OK", None: "unknown"}
+        marks = {True: "ok", False: "NOT OK", None: "not checked"}
         return "\n".join(f"{one.what}: {marks[one.holds]}: {one.said}" for one in self.findings)
 
 

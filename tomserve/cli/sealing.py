@@ -13,8 +13,8 @@ from tomserve.errors import ConfigError
 if TYPE_CHECKING:
     from tomserve.api.verifying import Verification
 
-MARKS = {True: ("ok", "green"), False: ("NOT OK", "bold red"), None: ("unknown", "yellow")}
-"""How the outcome of a check is shown, and in which colour."""
+MARKS = {True: ("ok", "green"), False: ("NOT OK", "bold red"), None: ("-", "yellow")}
+"""How the outcome of a check is shown, and in which colour; None where nothing could be checked."""
 
 
 def seal(
@@ -89,7 +89,7 @@ def _show(folder: Path, found: Verification) -> None:
     wide = max((len(one.what) for one in found.findings), default=0)
     for one in found.findings:
         word, style = MARKS[one.holds]
-        head = Text(f"  {one.what:{wide}}  ").append(f"{word:7}  ", style)
+        head = Text(f"  {one.what:{wide}}  ").append(f"{word:6}  ", style)
         print_entry(head, inert(one.said), screen)
     if not found.holds:
         print("not everything is as it should be")
