@@ -207,7 +207,7 @@ def start(size: int) -> None:
     """Start `tomserve eval` of so many questions of the first edition up to its first question, with every import; the
     server is bench/instructions.py."""
     import tomserve.engine.runner
-    from tomserve.cli.app import main
+    from tomserve.cli import main
 
     async def run(self: Any, requests: Any) -> bool:
         next(iter(requests))

@@ -4,12 +4,15 @@
     ├── ConfigError              what the user gave is wrong: file, line, field, found, expected, way out
     │   ├── ContentError         a preset, prompt, stage or study file has a mistake in it
     │   └── RunMismatchError     the run folder belongs to another configuration
+    ├── OutputError              standard output cannot be written
     ├── MachineError             the machine cannot do it: no vllm, too little memory, port in use
     ├── ServerError              a server did not start, is not there, or is not what it should be
     │   └── ServerLostError      exit code 3: the server went away during a run, which can be resumed
     ├── JournalError             exit code 3: the run's files can no longer be written; it can be resumed
     ├── InapplicableError        a variant of some kind cannot be made of an item; it is left out and counted
-    └── StoppedError             exit code 130 or 143: Ctrl-C or SIGTERM; the run can be resumed
+    └── StoppedError             exit code 130, 143 or 129: a signal stopped the asking; the run can be resumed
+    Interrupted                  the same exit codes: what a signal raises anywhere else; no Exception, so that nothing
+                                 that handles errors handles it
 
 The command line prints ``str(error)`` on one line and exits with ``error.exit_code``. A traceback means a bug.
 """
@@ -17,6 +20,7 @@ The command line prints ``str(error)`` on one line and exits with ``error.exit_c
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,8 +28,10 @@ __all__ = [
     "ConfigError",
     "ContentError",
     "InapplicableError",
+    "Interrupted",
     "JournalError",
     "MachineError",
+    "OutputError",
     "RunMismatchError",
     "ServerError",
     "ServerLostError",
@@ -70,6 +76,10 @@ class MachineError(TomserveError):
     """This machine lacks something that the job needs."""
 
 
+class OutputError(TomserveError):
+    """Standard output, which is where the result belongs, cannot be written."""
+
+
 class ServerError(TomserveError):
     """A model server is missing, is broken, or serves something else than asked."""
 
@@ -95,9 +105,24 @@ class StoppedError(TomserveError):
     """A signal has stopped the run; the answers to requests under way were kept first."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        """Give the text of the error and the exit code, which tells which signal it was (130 or 143)."""
+        """Give the text of the error and the exit code, which tells which signal it was (130, 143 or 129)."""
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class Interrupted(SystemExit):
+    """A signal ends the command, wherever it is. It is no Exception, because nothing that handles errors is to handle
+    it, and a SystemExit, because asyncio passes that on at once. Whoever catches SystemExit has to let it pass."""
+
+    def __init__(self, number: int, doing: str = "") -> None:
+        """Give the signal's number and, where that is worth saying, what it interrupted."""
+        super().__init__(128 + number)
+        self.number, self.exit_code = number, 128 + number
+        self._doing = doing
+
+    def __str__(self) -> str:
+        """The line that the command ends with."""
+        return f"stopped by {signal.Signals(self.number).name}{self._doing}; repeat the command to go on"
 
 
 def nearest(found: str, known: Iterable[str]) -> str:

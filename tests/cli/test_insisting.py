@@ -11,7 +11,10 @@ import pytest
 
 START = """
 import ctypes, gc, os, signal, sys, threading, time, weakref
+from tomserve import cli
 from tomserve.cli import app
+from tomserve.cli.ending import SIGNALS
+from tomserve.errors import Interrupted
 
 NUMBER = int(sys.argv.pop())
 sent = []
@@ -36,7 +39,7 @@ def command(**options):
         patience()
 
 app.app = command
-app.main()
+cli.main()
 """
 
 IN_DEL = """
@@ -197,8 +200,9 @@ def once():
         while not began or time.monotonic() - began[0] < 3:
             work()
         print("lost")
-    except (app.StoppedError, app.Insisted):
-        app._SIGNALS.forget()
+    except Interrupted:
+        SIGNALS.forget()
+        SIGNALS.listen()
         print("late" if time.monotonic() - began[0] > 1 else "heard")
     finally:
         thread.join()
@@ -208,7 +212,7 @@ def command(**options):
         once()
 
 app.app = command
-app.main()
+cli.main()
 """
 
 

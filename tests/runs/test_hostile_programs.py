@@ -13,7 +13,6 @@ import tomserve
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import FAST, page
 from tests.helpers.talking import FAN_OUT, write_strategy
-from tomserve.cli.signals import BUSY
 from tomserve.items import write_items
 from tomserve.runs import planning
 from tomserve.runs.journal import read_rows
@@ -68,7 +67,8 @@ def test_a_program_that_sends_nonsense_ends_the_run_in_one_line_and_loses_no_rep
     )
 
 
-def test_a_program_that_never_ends_is_ended_by_two_signals(tmp_path: Path, endpoint: Endpoint) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_program_that_never_ends_is_ended_by_a_signal(tmp_path: Path, endpoint: Endpoint, number: int) -> None:
     busy = tmp_path / "busy"
     program = f'    yield ask("turn1")\n    open({str(busy)!r}, "w").close()\n    while True:\n        pass\n'
     command = [sys.executable, "-m", "tomserve"]
@@ -78,14 +78,13 @@ def test_a_program_that_never_ends_is_ended_by_two_signals(tmp_path: Path, endpo
             deadline = time.monotonic() + 60
             while not busy.exists() and time.monotonic() < deadline:
                 time.sleep(0.02)
-            for _ in range(2):
-                process.send_signal(signal.SIGINT)
-                time.sleep(2 * BUSY)
+            process.send_signal(number)
             _, said = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert process.returncode == 130, said
-    assert said == "tomserve: stopped while something kept on computing; repeat the command to go on\n"
+    assert process.returncode == 128 + number, said
+    name = signal.Signals(number).name
+    assert said == f"tomserve: stopped by {name} while something kept on computing; repeat the command to go on\n"
     assert rows(tmp_path) == [(0, "ok", None)], "the reply that the program was given is kept"
 
 

@@ -1,5 +1,18 @@
 """The command line: one module for each group of commands, thin users of the functions a Python script would call."""
 
-from tomserve.cli.app import main
+from __future__ import annotations
+
+from tomserve.cli import ending
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Entry point: signals are heard before anything else is imported, which takes most of what a command needs."""
+    ending.ended(_command)
+
+
+def _command() -> int:
+    from tomserve.cli import app
+
+    return app.command()

@@ -1,15 +1,18 @@
-"""SIGINT and SIGTERM as an error that ends the command, wherever it is, and that nothing can swallow.
+"""SIGINT, SIGTERM and SIGHUP as an error that ends the command, wherever it is, and that nothing can swallow.
 
 Python raises what a signal's handler raises in whatever function runs just then. Where that is a ``__del__`` or a
-callback from C, the error is dropped after a traceback on standard error, and a library's ``except Exception`` drops it
-silently; the command would then go on to its end as if nobody had asked it to stop. So the error is watched: where it
-is gone before `main` has caught it, another one is raised, in the first function that goes on.
+callback from C, the error is dropped after a traceback on standard error, and code with ``except BaseException`` may
+drop it silently; the command would then go on to its end as if nobody had asked it to stop. So the error is watched:
+where it is gone before the command has ended, another one is raised, in the first function that goes on. And where the
+handler cannot even be called, because a library computes for long without coming back to Python, the process is ended.
 """
 
 from __future__ import annotations
 
 import _thread
+import contextlib
 import gc
+import os
 import signal
 import sys
 import threading
@@ -19,12 +22,14 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from tomserve.errors import StoppedError
+from tomserve.content import temporary
+from tomserve.content.unbroken import put_off
+from tomserve.errors import Interrupted
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-HEARD = (signal.SIGINT, signal.SIGTERM)
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 TRIES = 100
 """How often one signal is raised again. A loop that swallows whatever is raised in it shall not spin for ever; each
@@ -34,21 +39,9 @@ LOOKS = (0.3, 1.0, 3.0)
 """Seconds between the looks whether an error that was swallowed is held by nothing but itself, as by a variable of the
 function that swallowed it."""
 
-
-class Insisted(SystemExit):
-    """What is raised where a StoppedError was swallowed: no ``except Exception`` catches it.
-
-    number: of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(128 + number)
-        self.number = number
-
-
-def stopped(number: int) -> StoppedError:
-    """The error by which that signal ends the command."""
-    return StoppedError(f"stopped by {signal.Signals(number).name}; repeat the command to go on", 128 + number)
+PATIENCE = 1.5
+"""Seconds after which a signal ends the process whose handler has not been called: a library then computes, or waits,
+without coming back to Python."""
 
 
 class Insisting:
@@ -62,40 +55,90 @@ class Insisting:
         self._tries = 0
         self._watched: set[weakref.ref[BaseException]] = set()
         self._set = self._again = self._looking = False
+        self._last = 0.0  # when the handler was called last
+        self._taken: list[signal.Signals] = []
+        self._told = self._tells = -1  # a pipe that tells the guard that a signal has come
         self._shown: Callable[[UnraisableHookArgs], object] = sys.unraisablehook
         ours = (self._heard, self._hushed, self._gone, self._set_trap, self._spring, self._unsprung)
         self._ours = {method.__code__ for method in ours}
 
     def listen(self) -> None:
-        """Hear signals from now on, in the main thread."""
+        """Hear signals from now on, in the main thread; not SIGHUP where it is ignored, as by `nohup`."""
         self._watched.clear()
-        for number in HEARD:
+        self._taken = [one for one in HEARD if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+        for number in self._taken:
             signal.signal(number, self._heard)
         if sys.unraisablehook != self._hushed:
             self._shown, sys.unraisablehook = sys.unraisablehook, self._hushed
+        if self._told < 0:
+            self._told, self._tells = os.pipe()
+            os.set_blocking(self._tells, False)
+            os.register_at_fork(after_in_child=self._forked)
+            _thread.start_new_thread(self._guard, (self._told,))
+        self.guarded()
+
+    def guarded(self) -> None:
+        """Have the guard told of signals, also where an event loop had them told to itself in the meantime."""
+        if self._taken and signal.getsignal(self._taken[0]) == self._heard:
+            signal.set_wakeup_fd(self._tells, warn_on_full_buffer=False)
 
     def forget(self) -> None:
-        """Watch no error any longer, as the command has ended."""
+        """Watch no error any longer, as the command has ended. From now on a signal ends the process at once."""
         self._watched.clear()
         self._set = False
-
-    def arrived(self) -> None:
-        """Watch no longer, as a signal has ended the command. A further one ends the process at once."""
-        self.forget()
-        for number in HEARD:
+        for number in self._taken:
             signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+
+    def _forked(self) -> None:
+        """A process that was forked has no guard, and must not tell that of its parent."""
+        if self._told >= 0:
+            os.close(self._told)
+            os.close(self._tells)
+            self._told = self._tells = -1
+            with contextlib.suppress(ValueError):  # it was not the main thread that forked
+                signal.set_wakeup_fd(-1)
+
+    def _guard(self, told: int) -> None:
+        """The thread that ends the process where the main thread does not come to call the handler of a signal."""
+        while number := os.read(told, 1):
+            if (one := signal.Signals(number[0])) not in HEARD:
+                continue
+            came = time.monotonic()
+            while self._last < came - 0.2 and signal.getsignal(one) == self._heard:
+                if time.monotonic() - came > PATIENCE:
+                    self._end(one)
+                time.sleep(0.1)
+                if threading.main_thread().is_alive():
+                    # Some libraries have signals go unnoticed by whoever waits for another process, or for a reply.
+                    signal.siginterrupt(one, True)
+                    signal.pthread_kill(threading.main_thread().ident or 0, one)
+
+    def _end(self, number: signal.Signals) -> None:
+        """End the process as it is, without what it has in temporary files."""
+        temporary.abandon()
+        with contextlib.suppress(OSError):
+            os.write(2, f"tomserve: {Interrupted(number)}\n".encode())
+        os._exit(128 + number)
 
     # No function here keeps the error in a variable: its traceback holds the handler's frame, so that it would hold
     # itself, and that it is gone would be noticed only when Python next looks for such circles.
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
+        self._last = time.monotonic()
         again, self._again = self._again, False
         if not again:
             self._number, self._tries = signal.Signals(number), TRIES
+        if put_off(self._late):
+            return
         if any(one.f_code in self._ours for one in _outward(frame)):
             self._set_trap(frame)  # what is raised in the functions below would be swallowed, too
         else:
-            raise self._watch(Insisted(number) if again else stopped(number))
+            raise self._watch(Interrupted(number))
+
+    def _late(self) -> None:
+        """Raise what was put off, as a step had to be finished first."""
+        raise self._watch(Interrupted(self._number))
 
     def _watch(self, error: BaseException) -> BaseException:
         self._watched.add(weakref.ref(error, self._gone))
@@ -113,7 +156,7 @@ class Insisting:
 
     def _hushed(self, ignored: UnraisableHookArgs) -> None:
         """Show what Python ignores as ever, but not a signal, which will be raised again."""
-        if not isinstance(ignored.exc_value, StoppedError | Insisted):
+        if not isinstance(ignored.exc_value, Interrupted):
             self._shown(ignored)
 
     def _gone(self, reference: weakref.ref[BaseException]) -> None:
@@ -149,7 +192,7 @@ class Insisting:
         if self._set:
             self._set = False
             sys.settrace(None)
-            raise self._watch(Insisted(self._number))
+            raise self._watch(Interrupted(self._number))
 
     def _unsprung(self, frame: FrameType, event: str, argument: Any) -> None:
         """Trace no function that begins now: it may be the next `__del__`."""
@@ -159,3 +202,7 @@ def _outward(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+SIGNALS = Insisting()
+"""The signals of this process."""

@@ -6,11 +6,15 @@ import copy
 import functools
 import inspect
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
+
+from tomserve.cli import streams
+from tomserve.errors import Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,11 +72,25 @@ def with_content(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*, content: Path | None = None, **options: Any) -> Any:
         del content  # typer has called _use already
-        return command(**options)
+        try:
+            return command(**options)
+        except KeyboardInterrupt:  # a library that listens to Ctrl-C itself for a while, as Polars does, raises it
+            raise Interrupted(signal.SIGINT) from None
 
     own = inspect.signature(command, eval_str=True)  # typer evaluates no texts of a signature that is given
     content = inspect.Parameter("content", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ContentOption)
     wrapped.__signature__ = own.replace(parameters=[*map(_named, own.parameters.values()), content])  # type: ignore[attr-defined]
+    return wrapped
+
+
+def lasting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, which goes on where standard output cannot be written any more: its result lies in files."""
+
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> Any:
+        streams.go_on()
+        return command(**options)
+
     return wrapped
 
 

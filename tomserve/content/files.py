@@ -13,19 +13,14 @@ name nobody can know beforehand. The folder itself may still be reached through 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import re
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from tomserve.content import temporary
 from tomserve.errors import ConfigError
-
-_TEMPORARY = re.compile(r"\.tomserve-[0-9a-f]{16}\.part")
-"""The names of temporary files that `replacing` writes to."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -141,23 +136,21 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
     Raises ConfigError where `path` is a folder, a device or the like, OSError where the file cannot be written.
     """
-    _check_replaceable(path)
-    _sweep(path.parent)
-    file = _temporary(path.parent, mode)
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(file.name)
-        raise
-    _sync_folder(path.parent)
+    check_replaceable(path)
+    with temporary.file(path.parent, mode) as file:
+        yield file
+        put_in_place(file, path)
 
 
-def _check_replaceable(path: Path) -> None:
+def put_in_place(file: IO[bytes], path: Path) -> None:
+    """Give a temporary file that was written the name `path`, once its content is on the disk. Raises OSError."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.replace(file.name, path)
+    sync_folder(path.parent)
+
+
+def check_replaceable(path: Path) -> None:
     """Raise ConfigError where `path` is something that must not be replaced by a file."""
     try:
         status = path.stat()
@@ -170,29 +163,7 @@ def _check_replaceable(path: Path) -> None:
         raise ConfigError(f"{path}: stands for an open stream; expected a file or a new name")
 
 
-def _temporary(folder: Path, mode: int) -> IO[bytes]:
-    """Create a temporary file in that folder, locked while it is open, which tells `_sweep` that it is in use."""
-    while True:
-        name = folder / f".tomserve-{secrets.token_hex(8)}.part"
-        file = open(name, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, mode))  # noqa: SIM115
-        with contextlib.suppress(OSError):  # some file systems have no locks
-            fcntl.flock(file, fcntl.LOCK_EX)  # at most `_sweep` of another process holds it, for a moment
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()  # another process removed it as left behind, before it was locked
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the temporary files in that folder whose lock nobody holds: killed processes have left them."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(OSError), os.fdopen(_without_links(entry.path, os.O_RDWR), "r+b") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(entry.path)
-
-
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make sure that a new name in this folder survives a power failure, where the file system can do that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

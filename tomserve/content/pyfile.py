@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from tomserve.errors import ConfigError, ContentError, TomserveError
+from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveError
 
 
 def load_module(path: Path, kind: str) -> ModuleType:
@@ -36,6 +36,9 @@ def load_module(path: Path, kind: str) -> ModuleType:
     try:
         with _siblings(path.resolve().parent):
             spec.loader.exec_module(module)
+    except Interrupted:
+        sys.modules.pop(name, None)
+        raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise failed(error, path, "cannot be loaded") from None

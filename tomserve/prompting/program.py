@@ -19,7 +19,7 @@ from types import GeneratorType
 from typing import Any
 
 from tomserve.content.pyfile import failed, load_module
-from tomserve.errors import ConfigError, ContentError, TomserveError, one_of
+from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveError, one_of
 from tomserve.items import Item
 from tomserve.prompting.conversation import Program
 from tomserve.prompting.named import NamedTurn
@@ -85,6 +85,8 @@ def begin(function: ProgramFunction, path: Path, item: Item, ask: Ask, depth: in
     value: Any = None
     try:
         running = function(item, ask)
+    except Interrupted:
+        raise
     except (Exception, SystemExit) as error:
         raise _told(error, path, what) from None
     if not isinstance(running, GeneratorType):
@@ -95,6 +97,8 @@ def begin(function: ProgramFunction, path: Path, item: Item, ask: Ask, depth: in
         except StopIteration as end:
             conclusion: str | None = end.value
             return conclusion
+        except Interrupted:
+            raise
         except (Exception, SystemExit) as error:
             raise _told(error, path, what) from None
         if (found := _depth(running)) > depth:

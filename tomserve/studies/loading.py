@@ -23,7 +23,7 @@ import polars as pl
 
 from tomserve import benchmarks, content
 from tomserve.content.pyfile import failed, load_module
-from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.errors import ConfigError, ContentError, Interrupted, one_of
 from tomserve.scoring.tablefile import MEASURED
 from tomserve.studies.study import FIELDS, Study
 
@@ -110,6 +110,8 @@ def _folder(path: Path) -> ModuleType:
         if spec.loader is not None:
             spec.loader.exec_module(module)
         return importlib.import_module(f"{package}.{path.stem}")
+    except Interrupted:
+        raise
     except (Exception, SystemExit) as error:
         raise failure(error, path, "cannot be loaded") from None
 

@@ -1,0 +1,94 @@
+"""Sends signals to every command at random moments, and looks at how each ends and what it leaves behind.
+
+    python bench/signals.py [--shots 400] [--only score report] [--slack 3]
+
+Each shot starts a command as a process of its own, waits for a moment that is drawn at random between its start and its
+end, and sends SIGINT, SIGTERM or SIGHUP. It counts the commands that took longer than two seconds to end (--slack times
+as long on a machine that does other things), ended with another exit code than 128 and the signal's number, printed a
+traceback or no line on how to go on, and what was left behind: temporary files and folders, and processes. A command
+that waits for replies which are under way is one that asks; there the first signal waits for them, at most half a
+minute, and these wait a tenth of a second. Exits with 1 unless all counts are zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from _figures import figure
+from kill import start
+
+from tests.helpers.shots import Range, Shot, names, ready
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def cleared(place: Range) -> None:
+    """Remove what commands have written, so that each begins anew; the run that they read stays."""
+    for path in [*place.folder.glob("out*"), *(place.folder / "runs").iterdir()]:
+        if path.name not in ("whole", ".servers"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def lasts(place: Range, name: str) -> float:
+    """How many seconds a command takes that nobody stops."""
+    began = time.monotonic()
+    process = place.start(name)
+    _, err = process.communicate()
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"{name} ended with exit code {process.returncode}: {err}")
+    return time.monotonic() - began
+
+
+def main() -> int:
+    """Shoot; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shots", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slack", type=float, default=1.0)
+    parser.add_argument("--only", nargs="+", default=[])
+    chosen = parser.parse_args()
+    moments = random.Random(chosen.seed)
+    bad: list[Shot] = []
+    took: list[float] = []
+    count: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        place = ready(Path(scratch), start())
+        place.slack = chosen.slack
+        known = list(names(chosen.only, place))
+        whole = {}
+        for name in known:
+            cleared(place)
+            whole[name] = lasts(place, name)
+        for number in range(chosen.shots):
+            name = known[number % len(known)]
+            cleared(place)
+            shot = place.shoot(name, moments.choice(NUMBERS), moments.random() * whole[name])
+            count[name] += shot.running
+            took += [shot.took] if shot.running else []
+            if problems := shot.problems():
+                bad.append(shot)
+                print(
+                    f"{name}, {shot.number.name} after {shot.after:.2f} of {whole[name]:.1f} s: {'; '.join(problems)}"
+                )
+                print("\n".join(f"    {line}" for line in shot.err.splitlines()[-6:]), flush=True)
+    longest = max(took, default=0.0)
+    print(
+        f"{count.total()} of {chosen.shots} shots hit a running command: {len(bad)} bad, longest {longest:.2f} s to end"
+    )
+    figure("commands that ended badly", len(bad), at_most=0, rounds=count.total())
+    figure("longest time to end", longest, unit="s", at_most=2 * chosen.slack, rounds=count.total())
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,167 @@
+"""Commands in processes of their own that are shot at: a signal is sent at some moment, and what is left is looked at.
+
+with ready(folder) as range_:
+    shot = range_.shoot("report", signal.SIGTERM, 0.3)
+    assert shot.problems() == []
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import Endpoint, make_item
+from tests.helpers.command import environment
+from tomserve.items import write_items
+
+WITHIN = 2.0
+"""Seconds within which a command has to end."""
+
+LEFT = (".tomserve-*", ".scoring-*", ".key-*", "tmp*", "*.part", "tomserve-*")
+"""What temporary files and folders look like."""
+
+OF_DRAINING = ("stopping: waiting for what is in flight",)
+"""What a command says that waits for replies which it has paid for."""
+
+
+@dataclass
+class Shot:
+    """What came of a shot. after: seconds from the start to the signal. took: from the signal to the end. running:
+    whether the command was still running when the signal was sent. slack: how much longer it may take here."""
+
+    command: str
+    number: signal.Signals
+    after: float
+    running: bool
+    took: float
+    code: int
+    out: str
+    err: str
+    left: list[str]
+    slack: float = 1.0
+
+    def problems(self) -> list[str]:
+        """What was not as it has to be, in words."""
+        if not self.running or self.code == 0:  # it had ended, or was about to
+            return [f"left {self.left}"] if self.left else []
+        said = self.err.splitlines()
+        found = [f"left {self.left}"] if self.left else []
+        by_kernel = self.code == -self.number  # before the first line of tomserve ran, or after the last
+        if self.code != 128 + self.number and not by_kernel:
+            found.append(f"code {self.code}")
+        if not by_kernel and (
+            not said or not said[-1].startswith("tomserve: ") or "repeat the command" not in said[-1]
+        ):
+            found.append("no line on how to go on")
+        if any("Traceback" in line or "Exception ignored" in line for line in said):
+            found.append("traceback")
+        if self.took > WITHIN * self.slack:
+            found.append(f"took {self.took:.1f} s")
+        return found
+
+
+@dataclass
+class Range:
+    """A place with everything that commands need. folder: it. endpoint: a server that answers. commands: by name."""
+
+    folder: Path
+    endpoint: Endpoint
+    commands: dict[str, list[str]]
+    slack: float = 1.0
+
+    def start(self, name: str) -> subprocess.Popen[str]:
+        """Start a command, with a folder of its own for temporary files."""
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        env = {**environment(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp")}
+        command = [sys.executable, "-m", "tomserve", *self.commands[name]]
+        return subprocess.Popen(
+            command,
+            env=env,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def shoot(self, name: str, number: signal.Signals, after: float) -> Shot:
+        """Start a command, send it a signal so many seconds later, and look at what is left once it has ended."""
+        process = self.start(name)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(after)
+        return self.end(name, process, number, after)
+
+    def end(self, name: str, process: subprocess.Popen[str], number: signal.Signals, after: float = 0.0) -> Shot:
+        """Send a signal to a command that was started, and look at what is left once it has ended."""
+        running, began = process.poll() is None, time.monotonic()
+        if running:
+            process.send_signal(number)
+        try:
+            out, err = process.communicate(timeout=90)
+        finally:
+            took = time.monotonic() - began
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return Shot(
+            name, number, after, running, took, process.returncode, out, err, self.left(process.pid), self.slack
+        )
+
+    def left(self, group: int) -> list[str]:
+        """What a command has left behind: temporary files, and processes of its group."""
+        found = [str(path) for pattern in LEFT for path in self.folder.rglob(pattern) if path != self.folder / "tmp"]
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError, ValueError):
+                fields = status.read_text().rpartition(")")[2].split()
+                if int(fields[3]) == group and fields[0] != "Z":
+                    found.append(f"process {status.parent.name}")
+        return found
+
+
+def run(folder: Path, *arguments: str) -> None:
+    """Run a command that has to succeed."""
+    command = [sys.executable, "-m", "tomserve", *arguments]
+    subprocess.run(command, env=environment(folder / "runs"), cwd=folder, check=True, capture_output=True)
+
+
+def ready(folder: Path, endpoint: Endpoint, items: int = 400) -> Range:
+    """A place with a run of so many questions, and commands of every kind."""
+    write_items(folder / "items.jsonl", [make_item(number) for number in range(items)])
+    asking = ["--base-url", endpoint.url, "--benchmark", "items", "--path", str(folder / "items.jsonl")]
+    run(folder, "eval", *asking, "--run", "whole", "--no-report", "--quiet")
+    endpoint.delay = 0.1
+    write = str(folder / "out")
+    commands = {
+        "eval": ["eval", *asking, "--run", "more", "--concurrency", "4"],
+        "score": ["score", "whole", "--out", f"{write}.csv"],
+        "analyze": ["analyze", "whole", "--out", f"{write}-tables"],
+        "report": ["report", "whole", "--out", f"{write}.html"],
+        "compare": ["compare", "whole", "--strategies", "vanilla,cot", "--out", f"{write}-compared"],
+        "plan": ["plan", "--benchmark", "perturbed", "--people", "20"],
+        "items": ["items", "perturbed-2", "--variants", "all", "--limit", "60", "--out", f"{write}.jsonl"],
+        "validate": ["dataset", "validate"],
+        "audit": ["dataset", "audit", "perturbed"],
+        "show": ["dataset", "show", "perturbed"],
+        "questionnaire": ["dataset", "questionnaire", "--out", f"{write}-forms"],
+        "generate": ["generate", "worlds", "--worlds", "60", "--seed", "7", "--out", f"{write}-worlds.jsonl"],
+        "runs": ["runs"],
+        "doctor": ["doctor"],
+        "stability": ["stability", "--base-url", endpoint.url, "--run", "stable", "--limit", "30"],
+        "faithfulness": ["faithfulness", "whole", "--base-url", endpoint.url, "--run", "faithful"],
+        "functional": ["functional", "--base-url", endpoint.url, "--run", "layers", "--limit", "30"],
+        "causal": ["causal", "reference", "--run", "inside"],
+    }
+    return Range(folder, endpoint, commands)
+
+
+def names(chosen: Sequence[str], known: Range) -> Iterator[str]:
+    """The names of the chosen commands; all that there are where none is chosen."""
+    return iter(chosen or known.commands)
