@@ -33,5 +33,5 @@ def scored(folder: Path, **options: Any) -> bytes:
     known = ItemFile(folder / "items.jsonl")
     out = folder / "s.parquet"
     write_scored(known, ResponseFile(folder / "r.jsonl", known, "m"), out, run="r", chains=["vanilla"], **options)
-    assert not list(folder.glob(".scoring-*"))
+    assert not list(folder.glob(".tomserve-*.work"))
     return out.read_bytes()

@@ -80,7 +80,7 @@ class Range:
         """Start a command, with a folder of its own for temporary files."""
         (self.folder / "tmp").mkdir(exist_ok=True)
         env = {**environment(self.folder / "runs"), "TMPDIR": str(self.folder / "tmp")}
-        command = [sys.executable, "-m", "tomserve", *self.commands[name]]
+        command = [sys.executable, "-X", "faulthandler", "-m", "tomserve", *self.commands[name]]
         return subprocess.Popen(
             command,
             env=env,
@@ -90,6 +90,7 @@ class Range:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_heard,
         )
 
     def shoot(self, name: str, number: signal.Signals, after: float) -> Shot:
@@ -105,7 +106,10 @@ class Range:
         if running:
             process.send_signal(number)
         try:
-            out, err = process.communicate(timeout=90)
+            out, err = process.communicate(timeout=45)
+        except subprocess.TimeoutExpired:  # -X faulthandler tells where it is
+            process.send_signal(signal.SIGABRT)
+            out, err = process.communicate(timeout=45)
         finally:
             took = time.monotonic() - began
             with contextlib.suppress(ProcessLookupError):
@@ -126,18 +130,24 @@ class Range:
         return found
 
 
+def _heard() -> None:
+    """Hear all signals again, also where this process was started by `nohup` or in the background."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def run(folder: Path, *arguments: str) -> None:
     """Run a command that has to succeed."""
     command = [sys.executable, "-m", "tomserve", *arguments]
     subprocess.run(command, env=environment(folder / "runs"), cwd=folder, check=True, capture_output=True)
 
 
-def ready(folder: Path, endpoint: Endpoint, items: int = 400) -> Range:
+def ready(folder: Path, endpoint: Endpoint, items: int = 120) -> Range:
     """A place with a run of so many questions, and commands of every kind."""
     write_items(folder / "items.jsonl", [make_item(number) for number in range(items)])
     asking = ["--base-url", endpoint.url, "--benchmark", "items", "--path", str(folder / "items.jsonl")]
     run(folder, "eval", *asking, "--run", "whole", "--no-report", "--quiet")
-    endpoint.delay = 0.1
+    endpoint.delay = 0.03
     write = str(folder / "out")
     commands = {
         "eval": ["eval", *asking, "--run", "more", "--concurrency", "4"],
@@ -154,9 +164,9 @@ def ready(folder: Path, endpoint: Endpoint, items: int = 400) -> Range:
         "generate": ["generate", "worlds", "--worlds", "60", "--seed", "7", "--out", f"{write}-worlds.jsonl"],
         "runs": ["runs"],
         "doctor": ["doctor"],
-        "stability": ["stability", "--base-url", endpoint.url, "--run", "stable", "--limit", "30"],
+        "stability": ["stability", "--base-url", endpoint.url, "--run", "stable", "--limit", "8"],
         "faithfulness": ["faithfulness", "whole", "--base-url", endpoint.url, "--run", "faithful"],
-        "functional": ["functional", "--base-url", endpoint.url, "--run", "layers", "--limit", "30"],
+        "functional": ["functional", "--base-url", endpoint.url, "--run", "layers", "--limit", "8"],
         "causal": ["causal", "reference", "--run", "inside"],
     }
     return Range(folder, endpoint, commands)

@@ -233,7 +233,7 @@ def test_a_table_made_in_parts_equals_one_made_at_once(tmp_path: Path, monkeypat
     first = (tmp_path / "s.parquet").read_bytes()
     scored(tmp_path, *rows, count=40)
     assert (tmp_path / "s.parquet").read_bytes() == first
-    assert not list(tmp_path.glob(".scoring-*"))
+    assert not list(tmp_path.glob(".tomserve-*.work"))
 
 
 def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_an_input_is_never_overwritten(cli, tmp_path: Path) -> None:
     for out in (found, known):
         done = cli("score", "--responses", found, "--items", known, "--out", out)
         assert done.code == 2
-        assert "would overwrite what is to be scored" in done.err
+        assert "which is read; choose another file" in done.err
     assert known.read_bytes().count(b"\n") == 3
 
 

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -317,24 +318,40 @@ def test_what_is_written_by_out_replaces_a_link_and_leaves_its_target(
 
 
 @pytest.mark.parametrize("which", OUTPUTS)
-@pytest.mark.parametrize("kind", ["a named pipe", "a folder"])
-def test_out_does_not_replace_what_is_no_file(cli, run: Path, tmp_path: Path, kind: str, which: str) -> None:
+def test_out_does_not_replace_a_folder(cli, run: Path, tmp_path: Path, which: str) -> None:
     command, path = outputs(run, tmp_path / "out")[which]
-    path.parent.mkdir()
-    KINDS[kind](path)
-    before = path.stat().st_mode
-    assert_refused(cli(*command), f"{path}: is {kind}; expected a file or a new name")
-    assert path.stat().st_mode == before
+    path.mkdir(parents=True)
+    assert_refused(cli(*command), f"{path}: is a folder; expected a file or a new name")
+    assert path.is_dir()
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-def test_an_open_stream_is_not_replaced(cli, run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", OUTPUTS)
+def test_out_is_written_into_a_named_pipe(cli, run: Path, tmp_path: Path, which: str) -> None:
+    command, path = outputs(run, tmp_path / "out")[which]
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(path.read_bytes)
+        done = cli(*command)
+        if done.code:
+            os.close(os.open(path, os.O_WRONLY))  # whoever reads waits for somebody who writes
+        assert done.code == 0, done.err
+        assert len(read.result()) > 20
+    assert stat.S_ISFIFO(path.lstat().st_mode)
+
+
+def test_an_open_stream_goes_on_where_it_stands(cli, run: Path, tmp_path: Path) -> None:
     """/dev/stdout is a link to /proc/self/fd/1, behind which a regular file may be."""
     with (tmp_path / "captured").open("wb") as stream:
+        stream.write(b"before\n")
+        stream.flush()
         (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{stream.fileno()}")
         done = cli("items", "items", "--path", run / "items.jsonl", "--out", tmp_path / "stdout")
-        assert_refused(done, "stdout: stands for an open stream")
+        assert done.code == 0, done.err
         assert (tmp_path / "stdout").is_symlink()
+    first, *items = (tmp_path / "captured").read_bytes().splitlines()
+    assert (first, len(items)) == (b"before", 3)
 
 
 def test_a_dataset_that_a_manifest_names_is_a_file_or_a_folder(cli, run: Path, tmp_path: Path) -> None:

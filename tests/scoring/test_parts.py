@@ -89,7 +89,7 @@ def test_a_second_process_is_told_nothing_by_the_folder_of_a_run(
     real = beside.Helper.__init__
 
     def looked(self: Any, process: Any) -> None:
-        there.append({path.name for path in tmp_path.glob(".scoring-*/*") if path.suffix != ".taken"})
+        there.append({path.name for path in tmp_path.glob(".tomserve-*.work/*") if path.suffix != ".taken"})
         real(self, process)
 
     monkeypatch.setattr(beside.Helper, "__init__", looked)
@@ -110,7 +110,7 @@ def test_the_first_error_in_the_order_of_the_rows_is_raised(tmp_path: Path, help
     with pytest.raises(ContentError, match=r"items\.jsonl:21: "):
         scored(tmp_path)
     assert helped == [0, 1], "the second process has met the error, and left it to the first"
-    assert not list(tmp_path.glob(".scoring-*"))
+    assert not list(tmp_path.glob(".tomserve-*.work"))
 
 
 def test_a_users_own_benchmark_is_scored_by_one_process(tmp_path: Path, helped: list[int]) -> None:
@@ -157,4 +157,4 @@ def test_no_process_outlives_the_first_one(tmp_path: Path, how: signal.Signals) 
         time.sleep(0.01)
     assert not (tmp_path / "s.parquet").exists()
     if how == signal.SIGINT:
-        assert not list(tmp_path.glob(".scoring-*"))
+        assert not list(tmp_path.glob(".tomserve-*.work"))

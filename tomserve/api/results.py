@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import polars as pl
 
 from tomserve import benchmarks, studies
 from tomserve.api.run import Run
-from tomserve.content import files
+from tomserve.content import files, temporary
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.runs import scores as scores_of_runs
@@ -88,8 +87,8 @@ def score(
     >>> tomserve.score([{"item": "q", "text": "Answer: tea"}], [item]).select("answer", "correct").row(0)
     ('tea', True)
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
+    with temporary.folder() as scratch:
+        folder = scratch
         asked = ItemFile(_items_file(items, folder))
         name = Path(responses).stem if isinstance(responses, str | Path) else "responses"
         answered = ResponseFile(_responses_file(responses, folder), asked, model or name, foreign=True)

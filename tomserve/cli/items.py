@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import GoldOption, PathOption, VariantsOption, WhereOption, console
+from tomserve.content import outputs
+from tomserve.content.outputs import file_named
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +64,9 @@ def items(
     rewriter: RewriterOption = None,
     rewriter_model: RewriterModelOption = None,
     verifier: VerifierOption = None,
-    out: Annotated[Path | None, typer.Option(help="File to write. If left out: standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=file_named, help="File to write. If left out: standard output.")
+    ] = None,
 ) -> int:
     """Export the items of a benchmark as JSONL.
 
@@ -76,10 +80,13 @@ def items(
     from tomserve.items.draw import limited
 
     asked = benchmarks.get(benchmark)
+    read = (path, asked.file)
+    if out is not None:
+        outputs.check(out, *read)
     if cases:
         if variants or rewriter or rewriter_model or verifier or gold:
             raise ConfigError("--cases goes with --path, --where, --limit and --out only")
-        return _write(_cases(asked, path, where, limit), out)
+        return _write(_cases(asked, path, where, limit), out, *read)
     found: Iterable[Item] = asked.items(path, gold, where)
     if limit is not None:
         every = list(found)
@@ -90,18 +97,19 @@ def items(
         return _rewritten(list(found), variants, (asked, path), (rewriter, rewriter_model, verifier), out)
     if variants:
         found = _with_variants(found, variants, asked, path)
-    return _write(found, out)
+    return _write(found, out, *read)
 
 
-def _write(found: Iterable[Item], out: Path | None) -> int:
-    """Write the items to a file, or to standard output; returns the exit code."""
+def _write(found: Iterable[Item], out: Path | None, *inputs: Path | None) -> int:
+    """Write the items to a file, or to standard output; returns the exit code. inputs: files that are
+    read meanwhile."""
     from tomserve.items import write_items
 
     if out is None:
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return 0
-    print(f"written: {write_items(out, found):,} items to {out}")
+    print(f"written: {write_items(out, found, lambda name: outputs.writing(name, *inputs)):,} items to {out}")
     return 0
 
 

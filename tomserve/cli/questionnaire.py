@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from tomserve.cli.options import GoldOption, PathOption, with_content
+from tomserve.content.outputs import folder_named
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def questionnaire(
         typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. If left out: tomserve's own tasks."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="New folder for the forms, the plan and the items.")
+        Path | None,
+        typer.Option(metavar="FOLDER", parser=folder_named, help="New folder for the forms, the plan and the items."),
     ] = None,
     people: Annotated[int, typer.Option(min=1, max=2000, help="How many participants, each with a form.")] = 40,
     stories: Annotated[int, typer.Option(min=1, max=1000, help="How many stories each participant reads.")] = 24,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.cli import reading
-from tomserve.content import files
+from tomserve.content import outputs, temporary
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
 from tomserve.runs import measured
@@ -92,6 +92,11 @@ def load_all(runs: Sequence[str | None]) -> Loaded:
     return Loaded(scores, lacking, named_by(manifests.values()) if len(manifests) == len(runs) else None)
 
 
+def read_from(runs: Sequence[str | None]) -> list[Path]:
+    """The folders of these runs, and the files of these score tables, which must not be overwritten."""
+    return [Path(run) if run is not None and run.endswith(TABLES) else existing_run(run) for run in runs]
+
+
 def answers_of(source: str) -> pl.DataFrame:
     """The scores of a run or a score table. Raises ConfigError where it holds a measurement and no answers."""
     if not source.endswith(TABLES):
@@ -119,13 +124,13 @@ def own(
         raise ConfigError("--gold current writes no scores.parquet, which is the run's own; say where by --out FILE")
     if out is not None:
         _check_suffix(out)
+        outputs.check(out, *read_from(runs))
     frames, lacking, code, reader = [], [], 0, wishes.found()
     for run in runs:
         folder = existing_run(run)
         measured.refuse(folder, "cannot be scored again")
         if given is not None:
             _check_benchmark(folder, given)
-        _check_apart(out, folder / "items.jsonl", folder / "responses.jsonl", folder / "manifest.json")
         if wishes.none:
             reading.forget([Place.of_run(folder)])
         if reader is not None:
@@ -160,8 +165,8 @@ def _against_current(folder: Path) -> pl.DataFrame:
     digest = current.digest()
     same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
     print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
-    with tempfile.TemporaryDirectory() as scratch:
-        return score_run(folder, items=_as_file(current, Path(scratch)), note=warn)
+    with temporary.folder() as scratch:
+        return score_run(folder, items=_as_file(current, scratch), note=warn)
 
 
 def _dataset(folder: Path, given: Any) -> Path | None:
@@ -200,10 +205,10 @@ def foreign(
     if out is None:
         raise ConfigError("--responses needs --out FILE (.parquet, .csv or .jsonl)")
     _check_suffix(out)
-    _check_apart(out, responses, items, path)
+    outputs.check(out, responses, items, path)
     place, reader, code = Place.beside(out), wishes.found(), 0
-    with tempfile.TemporaryDirectory() as scratch:
-        known = _known(items, benchmark, path, gold, Path(scratch))
+    with temporary.folder() as scratch:
+        known = _known(items, benchmark, path, gold, scratch)
         found = ResponseFile(responses, known, model or responses.stem, foreign=True)
         tell(warn, found)
         if found.repeated:
@@ -213,15 +218,15 @@ def foreign(
         if reader is not None:
             code = reading.of_file(out, (known, found), reader, wishes)
         choices = Choices(place) if place.record.exists() else None
-        table = out if out.suffix == ".parquet" else Path(scratch) / "scores.parquet"
+        table = scratch / "scores.parquet"
         try:
-            with files.replacing(table) as file:
-                write_scored(
-                    known, found, Path(file.name), run=responses.stem, rules=benchmarks.scoring, reader=choices
-                )
+            write_scored(known, found, table, run=responses.stem, rules=benchmarks.scoring, reader=choices)
+            if out.suffix == ".parquet":
+                with outputs.writing(out, responses, items, path) as file, table.open("rb") as source:
+                    shutil.copyfileobj(source, file, 1 << 20)
         except OSError as error:
-            raise ConfigError(f"{out}: cannot be written ({error.strerror})") from None
-        if table != out:
+            raise ConfigError(f"{out}: cannot be written ({error.strerror or error})") from None
+        if out.suffix != ".parquet":
             write_scores(pl.read_parquet(table), out)
         scores = pl.scan_parquet(table)
         if (strange := unknown_statuses(scores.select("status").collect())) is not None:
@@ -280,11 +285,11 @@ def unread(
 
 def _unread_of(responses: Path, items: Path | None, benchmark: str | None, path: Path | None, count: int) -> Listed:
     """The replies of another tool's file that could not be read."""
-    with tempfile.TemporaryDirectory() as scratch:
-        known = _known(items, benchmark, path, None, Path(scratch))
+    with temporary.folder() as scratch:
+        known = _known(items, benchmark, path, None, scratch)
         found = ResponseFile(responses, known, responses.stem, foreign=True)
         tell(warn, found)
-        table = Path(scratch) / "scores.parquet"
+        table = scratch / "scores.parquet"
         write_scored(known, found, table, run=responses.stem, rules=benchmarks.scoring)
         return listed(pl.read_parquet(table), count, known, found)
 
@@ -297,12 +302,6 @@ def _scorer(scores: pl.LazyFrame) -> str:
     if (named := named_gold(scores.collect_schema().names())) is not None:
         golds = scores.select(named.unique().sort()).drop_nulls().collect()["gold"].to_list()
     return f"replies read as: {listed}" + (f"; compared with gold: {', '.join(golds)}" if golds else "")
-
-
-def _check_apart(out: Path | None, *inputs: Path | None) -> None:
-    for given in inputs:
-        if out is not None and given is not None and out.resolve() == given.resolve():
-            raise ConfigError(f"--out {out} would overwrite what is to be scored; choose another file")
 
 
 def _check_suffix(path: Path) -> None:

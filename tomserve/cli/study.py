@@ -17,13 +17,16 @@ from tomserve.cli.options import (
     StudyOption,
     console,
 )
+from tomserve.content import outputs
+from tomserve.content.outputs import file_named, folder_named
 from tomserve.errors import ConfigError, one_of
 
 
 def score(
     runs: RunArgument = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write the score table to as well: .parquet, .csv or .jsonl.")
+        Path | None,
+        typer.Option(parser=file_named, help="File to write the score table to as well: .parquet, .csv or .jsonl."),
     ] = None,
     responses: Annotated[
         Path | None,
@@ -97,7 +100,10 @@ def analyze(
     intervals: IntervalsOption = None,
     by: ByOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write the tables to, one file each. If left out: print them.")
+        Path | None,
+        typer.Option(
+            parser=folder_named, help="Folder to write the tables to, one file each. If left out: print them."
+        ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the tables: table, csv, md, latex or json.")] = "table",
     label: Annotated[
@@ -122,7 +128,9 @@ def analyze(
         rescore.warn(doubt)
     found, layouts, notes = analysis.tables, analysis.study.layouts, analysis.notes
     if out is not None:
-        for path in tables.write(found, out, "csv" if form == "table" else form, layouts, notes):
+        for path in tables.write(
+            found, out, "csv" if form == "table" else form, layouts, notes, inputs=rescore.read_from(runs or (None,))
+        ):
             print(f"written: {path}")
     elif form == "table":
         tables.show_analysis(analysis, console())
@@ -152,7 +160,10 @@ def compare(
         bool, typer.Option("--common", help="Compare only the questions that both were asked, and leave out the rest.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write the full tables of effects, flips, differences and people to.")
+        Path | None,
+        typer.Option(
+            parser=folder_named, help="Folder to write the full tables of effects, flips, differences and people to."
+        ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="Form of the files in --out: csv, md, latex or json.")] = "csv",
 ) -> None:
@@ -192,7 +203,9 @@ def compare(
         whole = {"effects": found.effects, "flips": found.flips, "differences": differences}
         if found.people.height:
             whole[people.TABLE] = found.people
-        for path in tables.write(whole, out, form, notes=comparing.notes(found)):
+        for path in tables.write(
+            whole, out, form, notes=comparing.notes(found), inputs=rescore.read_from((first, second or first))
+        ):
             print(f"written: {path}")
 
 
@@ -275,7 +288,10 @@ def report(
     runs: RunArgument = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write. If left out: report.html in the run's folder, or beside a score table."),
+        typer.Option(
+            parser=file_named,
+            help="HTML file to write. If left out: report.html in the run's folder, or beside a score table.",
+        ),
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     study: StudyOption = None,
@@ -301,6 +317,9 @@ def report(
 
     if benchmark is not None:
         benchmarks.get(benchmark)  # from now on known by its name
+    sources = rescore.read_from(runs or (None,))
+    if out is not None:
+        outputs.check(out, *sources, own=("report.html",))
     rescore.load_all(runs or (None,))
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())
     print(f"report: {path}")

@@ -57,7 +57,7 @@ def check(path: Path, *, alone: bool = False) -> None:
             "copies it), or delete the link"
         )
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path}: is {_kind(status.st_mode)}; expected a regular file, so move it away")
+        raise ConfigError(f"{path}: is {kind(status.st_mode)}; expected a regular file, so move it away")
     if alone and status.st_nlink > 1:
         raise ConfigError(
             f"{path}: has {status.st_nlink} names (hard links), and writing would change the file under all of them; "
@@ -82,7 +82,7 @@ def opened(path: Path, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     try:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path}: is {_kind(mode)}; expected a regular file, so move it away")
+            raise ConfigError(f"{path}: is {kind(mode)}; expected a regular file, so move it away")
     except BaseException:
         os.close(descriptor)
         raise
@@ -157,7 +157,7 @@ def check_replaceable(path: Path) -> None:
     except OSError:
         return  # nothing is there, or a link that leads nowhere; both can be replaced
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path}: is {_kind(status.st_mode)}; expected a file or a new name")
+        raise ConfigError(f"{path}: is {kind(status.st_mode)}; expected a file or a new name")
     # such as /dev/stdout where the output goes to a file
     if path.is_symlink() and os.readlink(path).startswith(("/proc/", "/dev/")):
         raise ConfigError(f"{path}: stands for an open stream; expected a file or a new name")
@@ -181,6 +181,6 @@ def _target(path: Path) -> str:
         return ""
 
 
-def _kind(mode: int) -> str:
+def kind(mode: int) -> str:
     """What a file of this mode is, in words for a message."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")

@@ -14,14 +14,13 @@ import contextlib
 import hmac
 import os
 import secrets
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from tomserve.content import files
+from tomserve.content import files, temporary
 from tomserve.errors import ConfigError
 
 KEY_BYTES = 32
@@ -101,10 +100,11 @@ def _made(path: Path) -> bytes | None:
     The finished file gets its name by linking, which is one step, so that no process ever reads half a key.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".key-") as file:  # created anew with mode 0600
+    with temporary.file(path.parent, 0o600) as file:
         file.write(secrets.token_bytes(KEY_BYTES))
         file.flush()
         os.fsync(file.fileno())
         with contextlib.suppress(FileExistsError):
             os.link(file.name, path)
+            files.sync_folder(path.parent)
     return _read(path)

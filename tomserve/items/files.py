@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import orjson
 import pydantic
@@ -16,6 +17,9 @@ from tomserve.content.wording import explain, first_error, place_of
 from tomserve.content.yamlfile import load, validate
 from tomserve.errors import ContentError, JournalError
 from tomserve.items.item import SCHEMA, Item, nfc
+
+Writing = Callable[[Path], AbstractContextManager[IO[bytes]]]
+"""A way to write a file: what it yields takes the place of the path when the block ends."""
 
 
 def read_items(path: str | Path) -> Iterator[Item]:
@@ -121,9 +125,9 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
         raise ContentError(str(error), path=path, line=number) from None
 
 
-def write_items(path: Path, items: Iterable[Item]) -> int:
+def write_items(path: Path, items: Iterable[Item], writing: Writing = files.replacing) -> int:
     """Replace `path` by a file with these items in one step: readers see the old file or the new one, never half of
-    one. Returns how many items there are. Raises JournalError or ConfigError as `write_chunks` does.
+    one. Returns how many items there are. writing: as for `write_chunks`, which says what is raised.
     """
     count = 0
 
@@ -132,18 +136,20 @@ def write_items(path: Path, items: Iterable[Item]) -> int:
         for count, item in enumerate(items, 1):  # noqa: B007  # the number of the last one is the count
             yield item.to_json() + b"\n"
 
-    write_chunks(path, lines())
+    write_chunks(path, lines(), writing)
     return count
 
 
-def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+def write_chunks(path: Path, chunks: Iterable[bytes], writing: Writing = files.replacing) -> None:
     """Replace `path` by a file with these bytes in one step; where making the chunks fails nothing is left behind.
+
+    writing: how the file is written; for one that the user names, tomserve.content.outputs.writing.
 
     Raises JournalError where the file cannot be written, ConfigError where `path` is a folder, a device or the like.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
+        with writing(path) as file:
             for chunk in chunks:
                 file.write(chunk)
     except OSError as error:

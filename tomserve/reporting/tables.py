@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from tomserve.content import files
+from tomserve.content import outputs
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.reporting import latex
 from tomserve.reporting.columns import explained
@@ -175,29 +175,32 @@ def write(
     form: str,
     layouts: Mapping[str, Layout] | None = None,
     notes: Mapping[str, str] | None = None,
+    *,
+    inputs: Sequence[Path] = (),
 ) -> list[Path]:
     """Write each table to a file of its own in a folder, and the notes to ``notes.txt`` there; return the paths.
 
     frames: by the name of the table, which becomes the name of its file. folder: made where it is missing. form: csv,
     md, latex (the files then end in .tex) or json. layouts: how tables are laid out in LaTeX, by name. notes: what is
-    to be said of a table, by its name; each becomes a line. Raises ConfigError where a file cannot be written.
+    to be said of a table, by its name; each becomes a line. inputs: files, or folders of files, that must not be
+    overwritten. Raises ConfigError where a file cannot be written.
     """
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
             path = folder / f"{name}.{'tex' if form == 'latex' else form}"
-            _replace(path, render(frame, form, (layouts or {}).get(name)))
+            _replace(path, render(frame, form, (layouts or {}).get(name)), inputs)
             written.append(path)
         if notes:
             path = folder / "notes.txt"
-            _replace(path, "".join(f"{name}: {notes[name]}\n" for name in frames if name in notes))
+            _replace(path, "".join(f"{name}: {notes[name]}\n" for name in frames if name in notes), inputs)
             written.append(path)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
     return written
 
 
-def _replace(path: Path, text: str) -> None:
-    with files.replacing(path) as file:
+def _replace(path: Path, text: str, inputs: Sequence[Path]) -> None:
+    with outputs.writing(path, *inputs) as file:
         file.write(text.encode())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import orjson
 
-from tomserve.content import files
+from tomserve.content import files, outputs
 from tomserve.engine import loop
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import RetryPolicy
@@ -250,7 +250,7 @@ def write_variants(
             drive(work)
         dropped = {key: work.dropped.get(key, why) for key, why in dropped.items() if key not in work.made}
         made |= work.made
-    write_items(out, _in_order(items, kinds, made))
+    write_items(out, _in_order(items, kinds, made), outputs.writing)
     ways = Counter((kind.name, str(one.factors["variant_by"])) for (_, kind), one in made.items())
     reasons = Counter((kind.name, why) for (_, kind), why in dropped.items())
     return Report(ways, reasons, work.right if work else Counter(), work.failures if work else Counter())

@@ -11,7 +11,6 @@ folder is ever run as code.
 from __future__ import annotations
 
 import re
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from typing import NamedTuple
 import polars as pl
 
 from tomserve import benchmarks
-from tomserve.content import files
+from tomserve.content import files, temporary
 from tomserve.runs import grown, kept, measured
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import existing_run
@@ -79,8 +78,8 @@ def score_run(folder: Path, *, items: Path | None = None, note: Note | None = No
     Returns a table with one row for each item and strategy. Raises ConfigError where the folder is no run or a measured
     one, or its items are broken.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        return _scored_into(Path(scratch) / kept.TABLE, folder, items=items, note=note).table
+    with temporary.folder() as scratch:
+        return _scored_into(scratch / kept.TABLE, folder, items=items, note=note).table
 
 
 _NOT_SCORED = "cannot be scored again"
@@ -202,8 +201,8 @@ def scored(folder: Path, *, fresh: bool = False, note: Note | None = None) -> Sc
         with files.replacing(path) as file:
             made = _scored_into(Path(file.name), folder, note=note, before=before)
     except OSError:  # the scores of a read-only folder can still be computed, only not kept
-        with tempfile.TemporaryDirectory() as scratch:
-            return _scored_into(Path(scratch) / path.name, folder, note=note)
+        with temporary.folder() as scratch:
+            return _scored_into(scratch / path.name, folder, note=note)
     kept.keep(path, made.record)
     return made
 

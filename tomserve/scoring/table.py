@@ -8,7 +8,6 @@ benchmark adds is handed in as rules (see tomserve.scoring.metric); tomserve.run
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.content import temporary
 from tomserve.items import Item
 from tomserve.scoring.choices import Choices
 from tomserve.scoring.frames import Answered, Columns, frame
@@ -79,7 +79,7 @@ def write_scored(
         if count <= PART:
             work.frame(0, count).write_parquet(path)
             return
-        with _scratch(path) as scratch:
+        with temporary.folder(path.parent) as scratch:
             _put_together(written(work, scratch, _ranges(count)), path)
 
 
@@ -96,7 +96,7 @@ def write_grown(before: pl.DataFrame, more: pl.DataFrame, path: Path) -> None:
         if scores.height <= PART:
             scores.write_parquet(path)
             return
-        with _scratch(path) as scratch:
+        with temporary.folder(path.parent) as scratch:
             parts = [scratch / f"{first:012d}.parquet" for first, _ in _ranges(scores.height)]
             for part, (first, last) in zip(parts, _ranges(scores.height), strict=True):
                 scores[first:last].write_parquet(part, compression="lz4")
@@ -109,13 +109,6 @@ def _ranges(count: int) -> list[tuple[int, int]]:
 
 def _put_together(parts: list[Path], path: Path) -> None:
     pl.scan_parquet(parts).sink_parquet(path, row_group_size=PART, maintain_order=True)
-
-
-@contextlib.contextmanager
-def _scratch(path: Path) -> Iterator[Path]:
-    """A folder for parts beside a file."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".scoring-") as scratch:
-        yield Path(scratch)
 
 
 def tell(note: Note | None, *files: ResponseFile | None) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 import orjson
 import polars as pl
 
-from tomserve.content import files
+from tomserve.content import outputs
 from tomserve.errors import ConfigError
 from tomserve.scoring import score
 from tomserve.scoring.outcomes import status_column
@@ -115,7 +115,7 @@ def write_scores(scores: pl.DataFrame, path: Path) -> None:
     if path.suffix not in TABLES:
         raise ConfigError(f"{path}: unknown kind of table; known: {', '.join(TABLES)}")
     try:
-        with files.replacing(path) as file:
+        with outputs.writing(path) as file:
             if path.suffix == ".parquet":
                 scores.write_parquet(file.name)
             elif path.suffix == ".jsonl":

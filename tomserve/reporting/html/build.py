@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 import tomserve
-from tomserve.content import files
+from tomserve.content import files, outputs
 from tomserve.errors import ConfigError
 from tomserve.reporting.html import generic, measured, svg
 from tomserve.reporting.html import page as pages
@@ -74,13 +74,18 @@ def write_report(
     path = out or _place(sources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(path) as file:
+        with files.replacing(path) if out is None else outputs.writing(path, *_read(sources), own=(PAGE,)) as file:
             file.write(text.encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
     if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
         keep(sources[0], text, Wishes(intervals, labels, study, by))
     return path
+
+
+def _read(sources: Sequence[Source]) -> list[Path]:
+    """The folders and files that the report is made from."""
+    return [one for source in sources for one in (source.folder, source.file) if one is not None]
 
 
 def _place(sources: Sequence[Source]) -> Path:
