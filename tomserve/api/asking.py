@@ -308,8 +308,7 @@ def listener_of(progress: bool | Listener) -> Listener:
         return progress
     if not progress:
         return Silent()
-    from rich.console import Console
-
     from tomserve.reporting.progress import Screen
+    from tomserve.reporting.terminal import Terminal
 
-    return Screen(Console(highlight=False))
+    return Screen(Terminal(highlight=False))

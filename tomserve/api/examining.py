@@ -135,8 +135,7 @@ def _listener(progress: bool | MeasureListener) -> MeasureListener | None:
         return progress
     if not progress:
         return None
-    from rich.console import Console
-
     from tomserve.reporting.measuring import MeasureScreen
+    from tomserve.reporting.terminal import Terminal
 
-    return MeasureScreen(Console(highlight=False))
+    return MeasureScreen(Terminal(highlight=False))

@@ -134,12 +134,11 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     wish = _wish(model, given)
     asking, measuring, say = Silent(), Unheard(), lambda text: None
     if given.get("progress"):
-        from rich.console import Console
-
         from tomserve.reporting.measuring import MeasureScreen
         from tomserve.reporting.progress import Screen
+        from tomserve.reporting.terminal import Terminal
 
-        screen = Console(highlight=False)
+        screen = Terminal(highlight=False)
         asking, measuring, say = Screen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
     doing = Doing(
         lambda made, servers: answered(made, asking, servers),

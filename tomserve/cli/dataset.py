@@ -7,13 +7,13 @@ What they do each benchmark says itself, by the fields of these names of tomserv
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tomserve.cli import questionnaire
 from tomserve.cli.options import ContentOption, PathOption, with_content
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -110,4 +110,4 @@ def _nothing(asked: Benchmark, field: str, offering: list[Benchmark]) -> ConfigE
 
 
 def _say(message: str) -> None:
-    print(message, file=sys.stderr)
+    say(message, error=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +19,7 @@ from tomserve.cli.options import (
     WhereOption,
     console,
 )
+from tomserve.content.inert import say
 from tomserve.engine import transports
 from tomserve.errors import TomserveError
 
@@ -258,5 +258,5 @@ def write_report_of(folder: Path, analysis: Analysis) -> Path | None:
     try:
         return standing(folder) or write_report([str(folder) + "/"], analysis=analysis)
     except TomserveError as error:
-        print(f"warning: no report ({error})", file=sys.stderr)
+        say(f"warning: no report ({error})", error=True)
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.options import QuietOption, console
+from tomserve.content.inert import say
 
 if TYPE_CHECKING:
     from tomserve.faithfulness.running import Measured
@@ -152,7 +153,7 @@ def _plan(settings: Settings) -> int:
     from tomserve.faithfulness.running import foresee
 
     for line in foresee(settings).lines():
-        print(line)
+        say(line)
     return 0
 
 

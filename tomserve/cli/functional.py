@@ -200,7 +200,7 @@ def functional(
 def _plan(wishes: Mapping[str, Wish], gpus: int | None) -> int:
     """Print what each wish would do; returns the exit code."""
     from tomserve.api.foreseeing import foreseen
-    from tomserve.reporting.terminal import inert
+    from tomserve.content.inert import inert
 
     screen = console()
     for number, (name, wish) in enumerate(wishes.items(), 1):
@@ -216,9 +216,9 @@ def doing(screen: Console, *, quiet: bool) -> Doing:
     from tomserve.api.layering import Doing
     from tomserve.causal.running import measure
     from tomserve.cli.rescore import warn
+    from tomserve.content.inert import inert
     from tomserve.reporting.measuring import MeasureScreen
     from tomserve.reporting.progress import Screen
-    from tomserve.reporting.terminal import inert
     from tomserve.runs import evaluation
 
     def ask(options: EvalOptions, servers: Servers) -> EvalResult:

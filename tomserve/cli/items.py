@@ -12,6 +12,7 @@ import typer
 
 from tomserve.cli.options import GoldOption, PathOption, VariantsOption, WhereOption, console
 from tomserve.content import outputs
+from tomserve.content.inert import say
 from tomserve.content.outputs import file_named
 from tomserve.errors import ConfigError
 
@@ -109,7 +110,7 @@ def _write(found: Iterable[Item], out: Path | None, *inputs: Path | None) -> int
         for item in found:
             sys.stdout.buffer.write(item.to_json() + b"\n")
         return 0
-    print(f"written: {write_items(out, found, lambda name: outputs.writing(name, *inputs)):,} items to {out}")
+    say(f"written: {write_items(out, found, lambda name: outputs.writing(name, *inputs)):,} items to {out}")
     return 0
 
 
@@ -130,12 +131,11 @@ def _cases(asked: Benchmark, path: Path | None, where: list[str] | None, limit: 
 def _say_cases(line: str, left_out: Mapping[str, int]) -> None:
     """Tell on standard error how many cases there are, and how many questions make none, by reason."""
     import polars as pl
-    from rich.console import Console
 
     from tomserve.reporting import tables
-    from tomserve.reporting.terminal import print_prose
+    from tomserve.reporting.terminal import Terminal, print_prose
 
-    screen = Console(stderr=True, highlight=False)
+    screen = Terminal(stderr=True, highlight=False)
     print_prose(line, screen)
     if left_out:
         rows = sorted(left_out.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -175,7 +175,7 @@ def _rewritten(
     from tomserve.runs import rewriting
     from tomserve.serving.waiting import Waiting
 
-    waiting = Waiting(note=lambda text: print(text, file=sys.stderr))
+    waiting = Waiting(note=lambda text: say(text, error=True))
     rewriter, model, verifier = models
     report = rewriting.write_variants(
         found,
@@ -188,19 +188,18 @@ def _rewritten(
         drive=signals.heard,
     )
     for line in report.lines():
-        print(line)
-    print(f"written: {len(found):,} items and {report.made.total():,} variants to {out}")
+        say(line)
+    say(f"written: {len(found):,} items and {report.made.total():,} variants to {out}")
     return int(bool(report.failures))
 
 
 def _say(line: str | None, record: VariantsRecord | None) -> None:
     """Tell on standard error how many variants there are, and for which reasons others are left out."""
-    from rich.console import Console
-
     from tomserve.reporting import tables
     from tomserve.reporting import variants as shown
+    from tomserve.reporting.terminal import Terminal
 
-    screen = Console(stderr=True, highlight=False)
+    screen = Terminal(stderr=True, highlight=False)
     if line is not None:
         screen.print(line, markup=False, soft_wrap=True)
     left_out = shown.left_out(record)

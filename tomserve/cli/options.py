@@ -189,7 +189,7 @@ line."""
 
 def console() -> Console:
     """The console to print tables to: as wide as the terminal, or PIPE columns where the output is a file or a pipe."""
-    from rich.console import Console
+    from tomserve.reporting.terminal import Terminal
 
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(width=PIPE, highlight=False)
+    found = Terminal(highlight=False)
+    return found if found.is_terminal else Terminal(width=PIPE, highlight=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from tomserve.cli.options import GoldOption, PathOption, with_content
+from tomserve.content.inert import say
 from tomserve.content.outputs import folder_named
 from tomserve.errors import ConfigError, one_of
 
@@ -92,16 +93,16 @@ def questionnaire(
         where=tuple(where or ()),
     )
     made = make(benchmarks.get(name), path, out, wishes, gold)
-    print(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
+    say(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
     for line in made.balance:
-        print(line)
+        say(line)
     if made.unfilled:
-        print(
+        say(
             f"The consent text has {len(made.unfilled)} placeholders that are not filled in: "
             f"{'; '.join(made.unfilled)}. Edit a copy of {out / 'consent.txt'}, and make the forms again with "
             "--consent FILE before you give them to anybody."
         )
-    print(f"Keep {out / 'plan.json'} and items.jsonl: without them the answers cannot be read.")
+    say(f"Keep {out / 'plan.json'} and items.jsonl: without them the answers cannot be read.")
 
 
 @with_content
@@ -132,15 +133,15 @@ def answers(
     counted, excluded = outcome.counted, outcome.excluded
     asked = sum(one.answered + one.left_out for one in counted)
     left_out = sum(one.left_out for one in counted)
-    print(f"{len(plan.forms)} forms: {len(counted)} counted, {len(excluded)} left out, {outcome.missing} not returned")
+    say(f"{len(plan.forms)} forms: {len(counted)} counted, {len(excluded)} left out, {outcome.missing} not returned")
     for one in excluded:
-        print(f"left out: {one.form.code}: {one.reason}")
+        say(f"left out: {one.form.code}: {one.reason}")
     for one in counted:
         if one.left_out:
-            print(f"left open: {one.form.code}: {one.left_out} of {one.answered + one.left_out} questions")
+            say(f"left open: {one.form.code}: {one.left_out} of {one.answered + one.left_out} questions")
     for path in outcome.repeated:
-        print(f"{path}: holds answers that another file holds as well; they count once")
+        say(f"{path}: holds answers that another file holds as well; they count once")
     open_ = f"{left_out} question{'' if left_out == 1 else 's'} left open"
-    print(f"{asked - left_out} answers, {open_} (status unanswered, not counted as wrong)")
-    print(f"run: {place}; next: tomserve analyze {run}")
+    say(f"{asked - left_out} answers, {open_} (status unanswered, not counted as wrong)")
+    say(f"run: {place}; next: tomserve analyze {run}")
     return 0

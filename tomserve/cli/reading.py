@@ -5,7 +5,6 @@ What asks a model is imported where one is asked, since every command that reads
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tomserve import benchmarks
 from tomserve.cli.options import console
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError
 from tomserve.scoring.choices import Place
 
@@ -45,7 +45,7 @@ class Wishes:
             from tomserve.runs import reader
             from tomserve.serving.waiting import Waiting
 
-            return reader.find(self.given, self.model, Waiting(note=lambda text: print(text, file=sys.stderr)))
+            return reader.find(self.given, self.model, Waiting(note=lambda text: say(text, error=True)))
         if self.model is not None or self.sample is not None or self.own:
             raise ConfigError(
                 "--reader-model, --reader-sample and --reader-may-be-evaluated-model belong to --reader URL or MODEL"
@@ -94,7 +94,7 @@ def of_file(out: Path, files: tuple[ItemFile, ResponseFile], found: Reader, wish
 
 def _told(outcome: Outcome) -> int:
     for line in outcome.lines():
-        print(line)
+        say(line)
     return int(bool(outcome.failures))
 
 
@@ -104,4 +104,4 @@ def forget(places: Sequence[Place]) -> None:
 
     for place in places:
         if reading.forget(place):
-            print(f"reader: not used any more; its choices stay in {place.journal}")
+            say(f"reader: not used any more; its choices stay in {place.journal}")

@@ -15,6 +15,7 @@ from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.cli import reading
 from tomserve.content import outputs, temporary
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import Item, write_items
 from tomserve.runs import measured
@@ -36,12 +37,13 @@ def warn(message: str) -> None:
     # The message may quote a stranger's file, so it must not be able to control the terminal.
     line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in message)
     if not sys.stderr.isatty():
-        print(f"warning: {line}", file=sys.stderr)
+        say(f"warning: {line}", error=True)
         return
-    from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
+    from tomserve.reporting.terminal import Terminal
+
+    Terminal(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))
 
 
 def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list[gaps.Gaps]:
@@ -141,12 +143,12 @@ def own(
             warn(f"{folder}: {strange}")
         right = frames[-1]["correct"].sum()
         kept = ", scores.parquet written" if gold == "run" else ""
-        print(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
+        say(f"{folder}: {frames[-1].height} rows scored, {right} correct{kept}")
         if (floor := noise.line(frames[-1])) is not None:
-            print(floor)
+            say(floor)
     if out is not None:
         write_scores(combining.combined(frames), out)
-        print(f"written: {out}")
+        say(f"written: {out}")
     return code | tell_unread(lacking)
 
 
@@ -159,12 +161,16 @@ def _check_benchmark(folder: Path, given: Benchmark) -> None:
 def _against_current(folder: Path) -> pl.DataFrame:
     manifest = read_manifest(folder) or {}
     name, labels = str(manifest.get("benchmark", "")), manifest.get("benchmark_gold")
-    if manifest.get("benchmark_file") and benchmarks.known(name) is None:
-        raise ConfigError(f"{folder}: its benchmark {name!r} was declared in a file; give it by --benchmark FILE.py")
-    current = Stock(benchmarks.load(name, _dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
+    if (benchmark := benchmarks.known(name)) is None:  # a name of the run's own choice could be the path of a program
+        raise ConfigError(
+            f"{folder}: its benchmark {name!r:.80} is none of tomserve's; if a file declares it, give that by "
+            "--benchmark FILE.py"
+        )
+    current = Stock(benchmark.items(_dataset(folder, manifest.get("benchmark_path")), labels, benchmarks.ALL))
     digest = current.digest()
-    same = "the same" if digest == manifest.get("benchmark_digest") else f"the run's was {manifest['benchmark_digest']}"
-    print(f"{folder}: scored against today's {manifest['benchmark']} ({digest}; {same})")
+    was = manifest.get("benchmark_digest")
+    same = "the same" if digest == was else f"the run's was {was or 'not recorded'}"
+    say(f"{folder}: scored against today's {name} ({digest}; {same})")
     with temporary.folder() as scratch:
         return score_run(folder, items=_as_file(current, scratch), note=warn)
 
@@ -237,7 +243,7 @@ def foreign(
         lacking = warn_gaps(out, scores.select(there).collect(), given)
         rows, right = scores.select(pl.len(), pl.col("correct").sum()).collect().row(0)
         scorer = _scorer(scores)
-    print(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
+    say(f"{responses}: {rows} rows scored, {right} correct\n{scorer}\nwritten: {out}")
     return code | tell_unread(lacking)
 
 

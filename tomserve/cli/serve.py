@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tomserve.cli.options import console
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError, one_of
 
 EXTRA: list[str] = []
@@ -60,7 +61,7 @@ def serve(
         if save:
             catalogue.keep(wanted, screen, force=force)
     elif dry_run:
-        print("\n".join(foreground.commands(wanted)))
+        say("\n".join(foreground.commands(wanted)))
     elif gpus is not None:
         raise ConfigError("--gpus plans for a machine elsewhere: it goes with --dry-run, --explain or --list")
     else:
@@ -91,7 +92,7 @@ def setup(
     if engine not in (None, "cpu", "cuda"):
         raise ConfigError(one_of("engine", engine, ["cpu", "cuda"]))
     consent = agrees if yes or sys.stdin.isatty() else None
-    print(f"vLLM ({install.setup(engine, print, consent)}) is installed")
+    say(f"vLLM ({install.setup(engine, say, consent)}) is installed")
 
 
 def doctor(

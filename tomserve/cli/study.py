@@ -18,6 +18,7 @@ from tomserve.cli.options import (
     console,
 )
 from tomserve.content import outputs
+from tomserve.content.inert import say
 from tomserve.content.outputs import file_named, folder_named
 from tomserve.errors import ConfigError, one_of
 
@@ -123,6 +124,8 @@ def analyze(
     if form not in tables.FORMATS:
         raise ConfigError(one_of("format", form, tables.FORMATS))
     scores, lacking, named = rescore.load_all(runs or (None,))
+    if scores.is_empty():
+        raise ConfigError(f"{', '.join(runs or ['the newest run'])}: nothing was answered yet")
     analysis = compute(labelled(scores, label or []), study, intervals, by or (), named=named)
     for doubt in analysis.warnings:
         rescore.warn(doubt)
@@ -131,7 +134,7 @@ def analyze(
         for path in tables.write(
             found, out, "csv" if form == "table" else form, layouts, notes, inputs=rescore.read_from(runs or (None,))
         ):
-            print(f"written: {path}")
+            say(f"written: {path}")
     elif form == "table":
         tables.show_analysis(analysis, console())
     else:
@@ -189,15 +192,15 @@ def compare(
     found = comparing.compare(first, second, strategies=pair, common=common, note=rescore.warn)
     for said in found.lacking:
         rescore.warn(said)
-    print(f"A = {found.a}, B = {found.b}")
+    say(f"A = {found.a}, B = {found.b}")
     if any(found.left_out):
-        print(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
+        say(f"left out: {found.left_out[0]} answers of A and {found.left_out[1]} of B have no partner")
     if found.caption is not None:
         print_prose(f"{found.caption}\n", console())
     for verdict in comparing.verdicts(found):
         print_prose(f"in short: {verdict}\n", console())
     tables.show(comparing.summary(found), console())
-    print(f"noise floor: {found.noise or 'not measured'}")
+    say(f"noise floor: {found.noise or 'not measured'}")
     if out is not None:
         differences = tables.frame(found.differences, ["field", "a", "b"])
         whole = {"effects": found.effects, "flips": found.flips, "differences": differences}
@@ -206,7 +209,7 @@ def compare(
         for path in tables.write(
             whole, out, form, notes=comparing.notes(found), inputs=rescore.read_from((first, second or first))
         ):
-            print(f"written: {path}")
+            say(f"written: {path}")
 
 
 def plan(
@@ -278,7 +281,7 @@ def plan(
         title = f"a study with {people} people who read {stories} stories each {level}"
         shown[title] = people_plan.table(items, people, stories, spread=spread or ASSUMED, **wanted)
         note = people_plan.note(items, spread, like)
-    print(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
+    say(f"{found.items} items{samples}, {models} model{'s' * (models > 1)}: {found}")
     tables.show(shown, console())
     if note is not None:
         print_prose(note, console())
@@ -322,6 +325,6 @@ def report(
         outputs.check(out, *sources, own=("report.html",))
     rescore.load_all(runs or (None,))
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())
-    print(f"report: {path}")
+    say(f"report: {path}")
     if opened:
         typer.launch(str(path.resolve()))

@@ -83,11 +83,11 @@ def show_run(name: str, console: Console) -> None:
         tell(field, _said(manifest.get(field)))
     for strategy, spec in manifest["strategies"].items():
         counts = Counter(status for identity, status in final.items() if identity.strategy == strategy)
-        tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {spec['digest'][:19]}")
+        tell(strategy, f"{listed(counts) or 'nothing yet'}; prompts {_said(spec.get('digest'))[:19]}")
     if check := manifest.get("noise"):
-        levels = " and ".join(map(str, check["concurrencies"]))
+        levels = " and ".join(map(str, check.get("concurrencies") or ["an unknown number"]))
         done = sum(1 for _ in read_rows(folder / NOISE)) if (folder / NOISE).exists() else 0
-        wanted = f"of {check['items']} items, at {levels} in flight: {done} rows of {NOISE}"
+        wanted = f"of {_said(check.get('items'))} items, at {levels} in flight: {done} rows of {NOISE}"
         others = check.get("other_engines")
         tell("noise check", wanted + (f"; answers came from {', '.join(others)}" if others else ""))
     for change in identity.history(manifest.get("sessions")):

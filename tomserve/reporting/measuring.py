@@ -9,7 +9,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from tomserve.reporting.terminal import inert
+from tomserve.content.inert import inert
 from tomserve.runs.listening import LOUD
 
 PLAIN_EVERY = 10.0

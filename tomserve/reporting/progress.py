@@ -12,8 +12,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tomserve.content.inert import inert
 from tomserve.engine.observe import Status
-from tomserve.reporting.terminal import inert
 from tomserve.runs.listening import LOUD
 from tomserve.status import ANSWERS, listed
 

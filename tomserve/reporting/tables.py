@@ -15,6 +15,7 @@ import polars as pl
 from rich.console import Console
 
 from tomserve.content import outputs
+from tomserve.content.inert import HIDDEN, escaped, visible
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.reporting import latex
 from tomserve.reporting.columns import explained
@@ -98,11 +99,11 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
     if form == "csv":
         return _spelled(_inert(frame)).write_csv(null_value="", line_terminator="\n")
     if form == "json":
-        return json.dumps(_records(frame), ensure_ascii=False) + "\n"
+        return escaped(json.dumps(_records(frame), ensure_ascii=False)) + "\n"
     if form == "latex":
-        return latex.render(frame, layout)
+        return visible(latex.render(frame, layout).replace("\r", " "))
     if form == "md":
-        head = ["| " + " | ".join(frame.columns) + " |", "|" + "---|" * frame.width]
+        head = ["| " + " | ".join(map(markdown, frame.columns)) + " |", "|" + "---|" * frame.width]
         rows = ["| " + " | ".join(markdown(cell(value)) for value in row) + " |" for row in frame.iter_rows()]
         return "\n".join([*head, *rows]) + "\n"
     raise ConfigError(one_of("format", form, FORMATS))
@@ -114,15 +115,12 @@ def markdown(text: str) -> str:
     >>> markdown("[m](javascript:x)|<b>")
     '\\[m\\](javascript:x)\\|&lt;b>'
     """
-    return re.sub(_HIDDEN, "\N{REPLACEMENT CHARACTER}", text).translate(_MARKDOWN)
+    return visible(text).translate(_MARKDOWN)
 
 
 _MARKDOWN = str.maketrans(
     {"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]": "\\]", "\n": " ", "\r": " ", "\t": " "}
 )
-
-_HIDDEN = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-"""What a terminal that prints a file would obey, and what turns the direction of text: no table needs them."""
 
 
 def render_all(
@@ -134,11 +132,12 @@ def render_all(
     """
     notes = notes or {}
     if form == "json":
-        return json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False) + "\n"
+        return escaped(json.dumps({name: _records(frame) for name, frame in frames.items()}, ensure_ascii=False)) + "\n"
     mark = "%" if form == "latex" else "#"
     if len(frames) == 1:
         return "".join(render(frame, form, layouts.get(name)) for name, frame in frames.items())
     heads = {name: f"{mark} {name}" + (f": {notes[name]}" if name in notes else "") for name in frames}
+    heads = {name: " ".join(visible(head).split()) for name, head in heads.items()}
     return "\n".join(f"{heads[name]}\n{render(frame, form, layouts.get(name))}" for name, frame in frames.items())
 
 
@@ -158,15 +157,26 @@ def _spelled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(pl.String).str.replace("NaN", "nan", literal=True) for name in floats)
 
 
+_FORMULA = r"^(?:\s*[=+\-@＝＋－＠]|[\t\r])"
+"""How a text begins that some spreadsheet runs as a formula; wide letters are among those that some take alike."""
+
+
 def _inert(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without hidden characters, and with an apostrophe before each text that a spreadsheet would otherwise
-    run as a formula; some do so behind blanks, too."""
+    run as a formula; some do so behind blanks, too. The names of columns are texts as well."""
     strings = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
-    shown = frame.with_columns(text.str.replace_all(_HIDDEN, "\N{REPLACEMENT CHARACTER}") for text in strings)
-    formula = r"^(?:\s*[=+\-@＝＋－＠]|[\t\r])"  # wide letters, too, which some spreadsheets take alike
-    return shown.with_columns(
-        pl.when(text.str.contains(formula)).then("'" + text).otherwise(text).name.keep() for text in strings
+    shown = frame.with_columns(text.str.replace_all(rf"{HIDDEN}|\r", "\N{REPLACEMENT CHARACTER}") for text in strings)
+    shown = shown.with_columns(
+        pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep() for text in strings
     )
+    names: dict[str, str] = {}
+    for name in frame.columns:
+        said = visible(name.replace("\r", " "))
+        said = f"'{said}" if re.match(_FORMULA, said) else said
+        while said in names.values():  # two names that differ in what is hidden only
+            said += "_"
+        names[name] = said
+    return shown.rename(names)
 
 
 def write(

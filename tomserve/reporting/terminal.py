@@ -3,15 +3,16 @@ tomserve.reporting.fitting)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tomserve.content.files import one_line
+from tomserve.content.inert import inert
 from tomserve.reporting.fitting import Column, Room, arranged, blocks, broken, columns_of, fitted
 
 _WIDE, _NARROW = 3, 1
@@ -21,14 +22,16 @@ PROSE = 200
 """The most characters in a line of sentences, where the console is wider (a pipe has no width of its own)."""
 
 
-def inert(text: str) -> str:
-    r"""The text with what a terminal would obey, such as an escape sequence in a stranger's name, written out; line
-    ends stay.
+class Terminal(Console):
+    """A console on which nothing of what is printed is obeyed but tomserve's own colours and movements.
 
-    >>> inert("m\x1b[31m")
-    'm\\x1b[31m'
+    It is the last line of defence, behind which no text of a file or a server has to be remembered.
     """
-    return "\n".join(one_line(line) for line in text.split("\n"))
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The pieces of what is printed, with their texts inert."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control or piece.text.isprintable() else piece._replace(text=inert(piece.text))
 
 
 def print_prose(text: str, console: Console, style: str = "", hanging: int = 0) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving import install, keys, provenance, records, reference
 from tomserve.serving.launching import Replica, Wanted, prepare
@@ -184,4 +184,4 @@ def _look(one: _Started) -> bool:
 
 def _warn(preset: Preset) -> None:
     if preset.warning:
-        print(f"warning: {preset.name}: {preset.warning}", file=sys.stderr)
+        say(f"warning: {preset.name}: {preset.warning}", error=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tomserve import content
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError, MachineError
 from tomserve.serving import hardware, keys, provenance, reference, sizing
 from tomserve.serving.command import Command, vllm_command
@@ -68,7 +68,7 @@ def prepare(wanted: Wanted, *, dry: bool = False) -> list[Replica]:
     """
     found, derived = resolve(wanted.name, wanted.extra, gpus=wanted.gpus)
     for line in (derived.told(), *derived.remarks) if derived is not None else ():
-        print(line, file=sys.stderr)
+        say(line, error=True)
     own = None if found.name in content.names("launch/models", ".yaml") and Preset.load(found.name) == found else found
     preset = adjusted(found, wanted.extra)
     _check(wanted)
@@ -146,10 +146,10 @@ def assumed(preset: Preset, text: str | None, *, dry: bool, installed: list[Gpu]
     here = hardware.visible(hardware.gpus() if installed is None else installed)
     equal = hardware.alike(here)
     if len(equal) < len(here):
-        print(
+        say(
             f"This machine has {len(here)} GPUs of different kinds; the {len(equal)} of kind {equal[0].name} are used, "
             "because a model is spread over GPUs of one kind.",
-            file=sys.stderr,
+            error=True,
         )
     return equal or (hardware.parse_gpus(sizing.STUDY) if dry and preset.device == "cuda" else [])
 
@@ -187,9 +187,9 @@ def _shares(preset: Preset, wanted: Wanted, dry: bool) -> list[tuple[tuple[Gpu, 
     installed = hardware.gpus() if wanted.gpus is None else []
     gpus = assumed(preset, wanted.gpus, dry=dry, installed=installed)
     if wanted.gpus is None and dry and not hardware.visible(installed):
-        print(
+        say(
             f"This machine has no usable GPU, so the command is planned for {sizing.STUDY}; --gpus names other GPUs.",
-            file=sys.stderr,
+            error=True,
         )
     if count > 1 and len(gpus) < count:
         raise MachineError(f"--replicas {count}: each replica needs a GPU at least, and {len(gpus)} were found")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pydantic
 
+from tomserve.content.inert import say
 from tomserve.errors import ConfigError
 from tomserve.serving import loading, provenance, records, reference
 from tomserve.serving.keys import api_key
@@ -73,7 +73,7 @@ def choose(
         model = str(Path(model).resolve())  # a folder is served by its whole path
     running = loading.ready(model, waiting)
     for doubt in records.doubts():
-        print(f"warning: a recorded server is not used: {doubt}", file=sys.stderr)
+        say(f"warning: a recorded server is not used: {doubt}", error=True)
     if running:
         serving = [record for record in running if model in (None, record.model, loading.asked_for(record))]
         names = sorted({record.model for record in running})

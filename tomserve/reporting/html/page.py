@@ -16,10 +16,10 @@ import polars as pl
 from markupsafe import Markup
 
 from tomserve.content import pages
+from tomserve.content.inert import escaped, inert
 from tomserve.errors import ConfigError
 from tomserve.reporting import tables
 from tomserve.reporting.fitting import cell
-from tomserve.reporting.terminal import inert
 from tomserve.studies.showing import BAD, GOOD, OPEN, Figure, Layout, Section, Verdict
 
 ASSETS = Path(__file__).parent / "assets"
@@ -155,7 +155,7 @@ def render(page: Page) -> str:
     )
     inline = {"style": Markup(style), "early": Markup(early), "late": Markup(late)}
     text: str = _template().render(page=page, policy=policy, signs=SIGNS, **inline)
-    return text
+    return escaped(text)  # in the data of its script the same characters, elsewhere to be seen
 
 
 @cache

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 import polars as pl
 
+from tomserve.content import bounded
 from tomserve.content.places import run_name
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc
@@ -91,7 +92,7 @@ class Source:
         if not self.several or self.folder is None or not (self.folder / kept.JOURNAL).exists():
             return self.scores.height
         with (self.folder / kept.JOURNAL).open("rb") as file:
-            return max(self.scores.height, sum(1 for _ in file))
+            return max(self.scores.height, sum(1 for _ in bounded.lines(file, self.folder / kept.JOURNAL)))
 
     def turns(self, chosen: Collection[str] | None = None) -> Turns | None:
         """Every reply of the strategies that ask several requests for a question; None where there are none.
@@ -116,7 +117,7 @@ class Source:
             return
         path = self.folder / "items.jsonl"
         with path.open("rb") as file:
-            for line in file:
+            for line in bounded.lines(file, path):
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
                     asked = Asked(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})

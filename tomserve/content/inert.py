@@ -1,0 +1,52 @@
+r"""Text of somebody else that is shown: in a terminal, which obeys some characters, and in files, where some hide.
+
+Names of models, strategies and factors, what a server says of itself, and what a model replied come from outside. An
+escape sequence in them could clear the screen, write to the clipboard or make a link; a mark of direction could have a
+name read as another one; a character of no width could make two names look alike. All that tomserve prints passes
+through `inert`, whether by `say` or by the console of tomserve.reporting.terminal; tables and pages pass through
+`visible` or `escaped`.
+
+>>> inert("m\x1b[31m\u202e"), visible("a\u200bb"), escaped("a\u200bb")
+('m\\x1b[31m\\u202e', 'a�b', 'a\\u200bb')
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from tomserve.content.files import one_line
+
+HIDDEN = (
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
+"""Control characters but tab and line ends, marks that turn the direction of text, and characters that nobody sees."""
+
+_HIDDEN = re.compile(HIDDEN)
+
+
+def inert(text: str) -> str:
+    """The text with what a terminal would obey, and what nobody would see, written out; line ends stay."""
+    return text if text.isprintable() else "\n".join(one_line(line) for line in text.split("\n"))
+
+
+def visible(text: str) -> str:
+    """The text with a sign in the place of every character of HIDDEN."""
+    return _HIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escaped(text: str) -> str:
+    r"""The text with every character of HIDDEN written as ``\uXXXX``, which within a text of JSON is the same
+    character, so that nothing is lost there."""
+    return _HIDDEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(rf"\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def say(text: object = "", *, error: bool = False) -> None:
+    """Print lines of text, with all in it inert. error: on standard error."""
+    print(inert(str(text)), file=sys.stderr if error else sys.stdout)
