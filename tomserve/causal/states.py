@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from tomserve.causal.backend import Answers, Floats, Ints, Readings
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.errors import JournalError
 
 RECORD = "states.json"
@@ -66,9 +66,8 @@ class States:
 
     def _is(self, record: dict[str, object]) -> bool:
         try:
-            with files.reading(self.folder / RECORD) as file:
-                return bool(orjson.loads(file.read()) == record)
-        except (FileNotFoundError, orjson.JSONDecodeError):
+            return bool(bounded.json(self.folder / RECORD, "delete it") == record)
+        except FileNotFoundError:
             return False
 
     def _map(self, name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[np.generic]:

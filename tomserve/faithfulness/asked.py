@@ -66,7 +66,7 @@ def strategy_of(folder: Path, manifest: Manifest, name: str, preset: Preset | No
     overrides = preset.prompt_parts if preset else {}
     own = {"system_role": preset.system_role if preset else True, "overrides": overrides}
     for options in _options(record, preset):
-        strategy = Strategy.load(name, **own, **options)
+        strategy = Strategy.named(name, **own, **options)
         if strategy.digest == record.digest:
             return strategy
     raise ConfigError(

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError, JournalError
 from tomserve.faithfulness.table import EDIT, HINT, LEFT_OUT, PREDICTION
@@ -76,9 +76,8 @@ def write_how(path: Path, held_by: str | None) -> None:
 def read_how(path: Path) -> str | None:
     """What `write_how` kept. Raises ConfigError where it cannot be read."""
     try:
-        with files.reading(path) as file:
-            found = orjson.loads(file.read())["held_by"]
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        found = bounded.json(path, "use --run NEW to begin anew")["held_by"]
+    except (OSError, KeyError, TypeError, IndexError):
         found = 0
     if found is not None and not isinstance(found, str):
         raise ConfigError(f"{path}: does not say how replies were held; use --run NEW to begin anew")
@@ -102,7 +101,7 @@ def _lines(path: Path) -> Iterator[Planned]:
     way_out = "use --run NEW to begin anew"
     try:
         with files.reading(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(bounded.lines(file, path), 1):
                 try:
                     row: Any = orjson.loads(line)
                     wrong = [name for name, kind in _FIELDS.items() if type(row.get(name)) is not kind]

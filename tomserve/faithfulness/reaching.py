@@ -86,7 +86,9 @@ def choose(source: Source, connection: Connection, waiting: Waiting) -> Target:
     """
     manifest = source.manifest
     own = manifest.model if connection.base_urls else manifest.preset or manifest.model
-    found = target.choose(connection.base_urls, own, connection.revision, waiting, start=True)
+    # The run may come from somebody else, who could name any folder of this machine: none is served on their word.
+    start = not own.startswith(("/", ".", "~"))
+    found = target.choose(connection.base_urls, own, connection.revision, waiting, start=start)
     pairs = (
         ("model", manifest.model, found.model),
         ("revision", manifest.revision, found.revision),

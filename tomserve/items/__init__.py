@@ -15,6 +15,7 @@ from tomserve.items.item import (
     items_digest,
     nfc,
     where,
+    wrong_factor,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "where",
     "write_chunks",
     "write_items",
+    "wrong_factor",
 ]

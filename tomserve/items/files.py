@@ -11,7 +11,7 @@ import orjson
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.content.index import Firsts
 from tomserve.content.wording import explain, first_error, place_of
 from tomserve.content.yamlfile import load, validate
@@ -48,7 +48,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a JSONL file, each with the number of its line."""
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(bounded.lines(file, path), 1):
                 if line.strip():
                     yield number, read_line(path, number, line)
     except OSError as error:
@@ -77,7 +77,7 @@ def read_ids(path: Path) -> Iterator[str]:
     """
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(bounded.lines(file, path), 1):
                 if line.strip():
                     identifier = _id_of(line)
                     yield read_line(path, number, line).id if identifier is None else identifier

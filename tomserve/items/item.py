@@ -8,9 +8,10 @@ True
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import orjson
@@ -44,6 +45,29 @@ RESERVED_BEGINNINGS = ("chain_", "floor_", "noise_", "metric_", "rule_", "origin
 """Columns of the score table (RESERVED) and how its other columns begin: names that no factor may have. A test checks
 that these two cover all columns that scoring declares, because items know nothing of scoring.
 """
+
+
+LONGEST_FACTOR = 100
+"""Most characters of a factor's name."""
+
+_FACTOR = re.compile(rf"[\w.-]{{1,{LONGEST_FACTOR}}}")
+"""What a factor may be called. Each becomes a column, and other names mean something else where columns are chosen:
+``*`` all of them, and what stands between ``^`` and ``$`` a pattern."""
+
+
+@lru_cache(maxsize=4096)
+def wrong_factor(name: str) -> str | None:
+    """What is wrong with the name of a factor, in words; None for a good one.
+
+    >>> wrong_factor("order"), wrong_factor("*")
+    (None, "factor '*': expected a name of 1 to 100 letters, digits, '_', '-' and '.'")
+    """
+    if name in RESERVED or name.startswith(RESERVED_BEGINNINGS):
+        return f"factor {name!r} has the name of a score column; rename it"
+    if _FACTOR.fullmatch(name) is None:
+        shown = repr(name) if len(name) <= LONGEST_FACTOR else f"{name[:40]!r}..."
+        return f"factor {shown}: expected a name of 1 to {LONGEST_FACTOR} letters, digits, '_', '-' and '.'"
+    return None
 
 
 def nfc(text: str) -> str:
@@ -167,8 +191,9 @@ class Item(BaseModel):
             raise ValueError(f"choices {list(self.choices)} are not distinct (letter case does not count)")
         if self.answer not in self.choices:
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
-        if clash := sorted(name for name in self.factors if name in RESERVED or name.startswith(RESERVED_BEGINNINGS)):
-            raise ValueError(f"factor {clash[0]!r} has the name of a score column; rename it")
+        for name in self.factors:
+            if (reason := wrong_factor(name)) is not None:
+                raise ValueError(reason)
         if self.meanings is not None and self.base is None:
             raise ValueError("'meanings' are those of a variant, which names its original by 'base'")
         if self.meanings is not None and not len(self.choices) == len(self.meanings) == len(set(self.meanings)):

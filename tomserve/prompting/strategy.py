@@ -124,13 +124,18 @@ class Strategy:
         Raises ConfigError where there is no strategy of that name, ContentError for a mistake in its files.
         """
         if "/" in name:
-            folder = Path(name).expanduser().resolve()
-        else:
-            file = content.names("prompts", "/strategy.yaml").get(name)
-            if file is None:
-                raise ConfigError(one_of("strategy", name, names()))
-            folder = file.parent
-        return cls(folder, **options)
+            return cls(Path(name).expanduser().resolve(), **options)
+        return cls.named(name, **options)
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Strategy:
+        """Load a strategy of the content folders by its name, which is never taken for a path: the name may stand in a
+        run folder from somebody else, and a strategy can hold a program. Otherwise as `load`.
+        """
+        file = content.names("prompts", "/strategy.yaml").get(name)
+        if file is None:
+            raise ConfigError(one_of("strategy", name, names()))
+        return cls(file.parent, **options)
 
     @property
     def turn_names(self) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.content.index import Index, short
 from tomserve.engine.request import Identity
 from tomserve.engine.rows import CLOSES, CLOSING
@@ -47,7 +47,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     offset = 0
     try:
         with files.reading(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(bounded.lines(file, path), 1):
                 if not line.endswith(b"\n"):
                     return
                 yield offset, _parse(path, number, line)

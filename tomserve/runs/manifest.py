@@ -16,12 +16,20 @@ import orjson
 import pydantic
 
 import tomserve
-from tomserve.content import files
+from tomserve.content import bounded
 from tomserve.content.places import run_name
 from tomserve.content.wording import explain, first_error, place_of
 from tomserve.engine.clock import now
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.runs.manifest_parts import AskedStrategy, NoiseRecord, Part, TableRecord, VariantsRecord
+from tomserve.runs.manifest_parts import (
+    AskedStrategy,
+    NoiseRecord,
+    Part,
+    SamplingRecord,
+    TableRecord,
+    VariantsRecord,
+    named,
+)
 from tomserve.scoring.tablefile import MEASURED
 
 if TYPE_CHECKING:  # not imported where a run is only read, because both bring a library of their own
@@ -160,6 +168,18 @@ class Manifest(Part):
     table: TableRecord | None = None
     complete: bool = False
 
+    _named = pydantic.field_validator("strategies")(named)
+
+    @pydantic.field_validator("sampling")
+    @classmethod
+    def _sampled(cls, sampling: dict[str, Any]) -> dict[str, Any]:
+        try:
+            SamplingRecord.model_validate(sampling)
+        except pydantic.ValidationError as error:
+            first = first_error(error)
+            raise ValueError(f"{first['loc'][0]}: {explain(first, sampling, SamplingRecord)}") from None
+        return sampling
+
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
         """Read the manifest of a run folder; None where there is none.
@@ -168,14 +188,11 @@ class Manifest(Part):
         """
         path = folder / "manifest.json"
         try:
-            with files.reading(path) as file:
-                data = orjson.loads(file.read())
+            data = bounded.json(path, WAY_OUT)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-        except orjson.JSONDecodeError as error:
-            raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {WAY_OUT}") from None
         if not isinstance(data, dict) or data.get("schema") != 1:
             raise ConfigError(f"{path}: schema is not 1; it was written by another version of tomserve")
         try:

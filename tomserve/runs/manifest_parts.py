@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
+
+
+LONGEST_NAME = 200
+"""Most characters of the name of a strategy."""
 
 
 class Part(BaseModel):
@@ -40,6 +44,27 @@ class AskedStrategy(Part):
         letters = {"lettered": True} if strategy.lettered else {}
         fields = {"digest": strategy.digest, "max_tokens": strategy.max_tokens, "chain": strategy.chain}
         return cls.model_validate({**fields, **several, **letters})
+
+
+class SamplingRecord(Part):
+    """How replies are sampled, besides further fields of a request.
+
+    temperature: 0 for greedy decoding. seed: of the first sample. repeats: how many samples a question has.
+    """
+
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    seed: int | None = None
+    repeats: int | None = Field(default=None, ge=1)
+
+
+def named(strategies: dict[str, AskedStrategy]) -> dict[str, AskedStrategy]:
+    """The strategies, of which none has a name that could be a path. Raises ValueError for one that could."""
+    for name in strategies:
+        if not name or "/" in name or name in (".", "..") or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise ValueError(
+                f"{name[:60]!r} is no name of a strategy; expected 1 to {LONGEST_NAME} characters without '/'"
+            )
+    return strategies
 
 
 class NoiseRecord(Part):

@@ -100,6 +100,7 @@ class MeasuredRun:
         }
         manifest, locked = Manifest.model_validate(given), RunFolder(path)
         try:
+            _check_work(path / WORK)
             old = Manifest.read(path)
             if old is not None:
                 _check_same(path, old, manifest)
@@ -317,6 +318,17 @@ def _begun(folder: Path) -> bool:
         if any((folder / WORK).iterdir()):
             return True
     return (folder / kept.TABLE).exists()
+
+
+def _check_work(path: Path) -> None:
+    """Raise ConfigError for anything but files and folders in the folder of work, however deep: a link there could
+    have a measurement read or write other files of the user, and a pipe would have it wait for ever."""
+    _check_folder(path)
+    for folder, names, other in os.walk(path):
+        for name in names:
+            _check_folder(Path(folder) / name)
+        for name in other:
+            files.check(Path(folder) / name, alone=True)
 
 
 def _check_folder(path: Path) -> None:

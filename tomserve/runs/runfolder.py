@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.content.index import Firsts
 from tomserve.content.places import run_name, runs_root
 from tomserve.engine.clock import now
@@ -144,6 +144,7 @@ def check_files(folder: Path, *, change: bool = False) -> None:
     """
     for name in REPLACED + CHANGED:
         files.check(folder / name, alone=change and name in CHANGED)
+        bounded.refuse_hole(folder / name)
 
 
 def default_name(benchmark: str, model: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.scoring.pinned import PinnedFile
@@ -138,11 +138,12 @@ def _chosen(reply: str) -> str | None:
 
 
 def _record(place: Place, file: PinnedFile) -> dict[str, Any]:
-    text = b"".join(line for _, _, line in file.lines())
+    for _ in file.lines():
+        pass  # so that its digest is known
     try:
-        record = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ConfigError(f"{place.record}: not JSON ({error.msg}); {_way_out(place)}") from None
+        record = bounded.json(place.record, _way_out(place))
+    except OSError as error:
+        raise ConfigError(f"{place.record}: cannot be read ({error.strerror}); {_way_out(place)}") from None
     if not isinstance(record, dict) or not isinstance(record.get(MARK), str):
         raise ConfigError(f"{place.record}: field {MARK!r} is missing or no text; {_way_out(place)}")
     return record

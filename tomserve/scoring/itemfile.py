@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from tomserve.errors import ContentError
-from tomserve.items import Item, nfc, read_line
+from tomserve.items import Item, nfc, read_line, wrong_factor
 from tomserve.items.automaton import Automaton
 from tomserve.scoring.pinned import PinnedFile
 from tomserve.scoring.standard import automaton
@@ -93,7 +93,11 @@ class ItemFile:
         self.benchmarks.add(str(data.get("benchmark")))
         self.varied = self.varied or data.get("base") is not None
         for name, value in factors.items():
-            self.factors.setdefault(name, set()).add(type(value))
+            if (kinds := self.factors.get(name)) is None:
+                if (wrong := wrong_factor(name)) is not None:  # items without any answer are never checked as a whole
+                    raise ContentError(wrong, path=self.path, line=number, field="factors")
+                kinds = self.factors[name] = set()
+            kinds.add(type(value))
 
     def place(self, identifier: str) -> int | None:
         """The position of the item with that id in `ids`, None where there is none."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tomserve.content.bounded import LONGEST, too_long
 from tomserve.errors import ConfigError
 
 CHUNK = 1 << 20
@@ -83,6 +84,8 @@ class PinnedFile:
             first, *more = chunk.split(b"\n")
             begun.append(first)
             if not more:
+                if len(begun) > LONGEST // CHUNK:
+                    raise too_long(self.path, number + 1)
                 continue
             last = more.pop()
             for text in (b"".join(begun), *more):

@@ -203,6 +203,8 @@ class ResponseFile:
             for name, wanted in _CLOSING.items():
                 if name in row and type(row[name]) is not wanted:
                     return f"with a {name} that is no {_KINDS[wanted]}"
+        if "error" in row and type(row["error"]) is not str:
+            return "with an error that is no text"
         if type(text := row.get("text")) is not str:
             status = row["status"]
             if status == OK or (status == LENGTH and text is not None):

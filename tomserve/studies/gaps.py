@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.content import files
+from tomserve.content import bounded, files
 from tomserve.items import is_variant
 from tomserve.runs.runfolder import read_manifest
 from tomserve.scoring.choices import PARSE
@@ -255,7 +255,7 @@ def _lines(path: Path) -> tuple[int, int]:
         return 0, 0
     every = variants = 0
     with path.open("rb") as file:
-        for line in file:
+        for line in bounded.lines(file, path):
             every += bool(line.strip())
             variants += is_variant(line)
     return every, every - variants

@@ -1,0 +1,186 @@
+"""A run folder from somebody else brings no program, and no name in it is taken for the path of one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import Endpoint, make_item
+from tests.helpers.measurements import measured_run
+from tests.helpers.reports import run_folder
+from tests.helpers.talking import write_strategy
+from tomserve.errors import ConfigError
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.measured import WORK, MeasuredRun
+
+RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """What a stranger's program would make."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    items = [make_item(n) for n in range(3)]
+    return run_folder(tmp_path / "runs/r", {"cot": {item.id: {"text": "tea"} for item in items}}, items)
+
+
+def changed(run: Path, **fields: object) -> None:
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    (run / "manifest.json").write_bytes(orjson.dumps({**manifest, **fields}))
+
+
+def test_the_name_of_a_benchmark_is_no_path(cli, run: Path, ran: Path, tmp_path: Path) -> None:
+    planted = run / "own.py"
+    planted.write_text(RAN.format(str(ran)))
+    for name in (str(planted), "./own.py", f"~/{planted}"):
+        changed(run, benchmark=name)
+        done = cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv")
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert "is none of tomserve's" in done.err
+        assert cli("score", run).code in (0, 1)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("name", ["PATH", "../evil", "./evil/", "..", "", "a\nb", "a\x1b[2Jb", "x" * 300])
+def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: Path, name: str) -> None:
+    folder = write_strategy(tmp_path / "evil", 2, RAN.format(str(ran)) + "def program(item, ask):\n    yield\n")
+    changed(run, strategies={f"{folder}/" if name == "PATH" else name: {"digest": "sha256:0", "max_tokens": 64}})
+    for command in (("faithfulness", run, "--plan"), ("score", run), ("analyze", run), ("report", run), ("runs", run)):
+        done = cli(*command)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert "manifest.json: strategies: " in done.err
+        assert "is no name of a strategy" in done.err
+    assert not ran.exists()
+
+
+def test_a_strategy_that_a_run_names_is_one_of_the_content_folders(tmp_path: Path) -> None:
+    folder = write_strategy(tmp_path / "evil", 2)
+    assert Strategy.load(str(folder)).name == "evil"
+    with pytest.raises(ConfigError, match="unknown strategy"):
+        Strategy.named(str(folder))
+    assert Strategy.named("cot").name == "cot"
+
+
+def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from tomserve.faithfulness import reaching
+    from tomserve.faithfulness.settings import Connection
+    from tomserve.runs.manifest import Manifest
+    from tomserve.serving.waiting import Waiting
+
+    for field in ("model", "preset"):
+        for place in (str(tmp_path), "./weights", "../weights", "~/weights"):
+            changed(run, **{field: place})
+            source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
+            with pytest.raises(ConfigError, match="is running; run `make serve"):
+                reaching.choose(source, Connection(), Waiting())  # type: ignore[arg-type]  # no other part of it is read
+
+
+def plant_link(folder: Path, victim: Path) -> None:
+    (folder / "moves").symlink_to(victim.parent)
+
+
+def plant_deep_link(folder: Path, victim: Path) -> None:
+    (folder / "moves/aaaa").mkdir(parents=True)
+    (folder / "moves/aaaa/layers-001-001-00000.parquet").symlink_to(victim)
+
+
+def plant_pipe(folder: Path, victim: Path) -> None:
+    (folder / "states").mkdir()
+    os.mkfifo(folder / "states/layer-001.f32")
+
+
+def plant_second_name(folder: Path, victim: Path) -> None:
+    os.link(victim, folder / "rows.jsonl")
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_deep_link, plant_pipe, plant_second_name])
+def test_what_a_measurement_has_done_so_far_is_files_and_folders_alone(tmp_path: Path, plant) -> None:
+    victim = tmp_path / "home/secret"
+    victim.parent.mkdir()
+    victim.write_text("the user's own")
+    folder = measured_run(tmp_path / "runs/deep", finished=False)
+    (folder / WORK).mkdir()
+    plant(folder / WORK, victim)
+    with pytest.raises(ConfigError, match="work/"):
+        measured_run(folder)
+    assert victim.read_text() == "the user's own"
+    assert isinstance(MeasuredRun, type)
+
+
+def test_a_file_that_is_one_long_hole_is_refused_before_it_is_read(cli, run: Path) -> None:
+    for name in ("manifest.json", "items.jsonl", "responses.jsonl", "noise.jsonl", "scores.parquet"):
+        there = (run / name).read_bytes() if (run / name).exists() else None
+        with (run / name).open("wb") as file:
+            file.truncate(1 << 40)
+        for command in ("score", "analyze", "report", "runs"):
+            done = cli(command, run)
+            assert (done.code, done.err.count("\n")) == (2, 1), done.err
+            assert f"{name}: is 1,048,576 MB long, of which " in done.err
+        (run / name).unlink()
+        if there is not None:
+            (run / name).write_bytes(there)
+
+
+def test_a_line_without_an_end_is_refused(cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tomserve.content.bounded.LONGEST", 1 << 20)
+    monkeypatch.setattr("tomserve.scoring.pinned.LONGEST", 1 << 20)
+    for name in ("items.jsonl", "responses.jsonl"):
+        there = (run / name).read_bytes()
+        (run / name).write_bytes(there + b'{"x":"' + b"a" * 5_000_000)
+        done = cli("score", run)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert f"{name}:4: this line has more than 1 MB" in done.err
+        (run / name).write_bytes(there)
+    (run / "manifest.json").write_bytes(b'{"schema": 1, "x": "' + b"a" * 5_000_000)
+    assert "manifest.json: has more than 1 MB" in cli("score", run).err
+
+
+FACTORS = (
+    "*",
+    "^.*$",
+    "^a$",
+    "",
+    "a b",
+    "a\nb",
+    "a\x1b[2Jb",
+    "a/b",
+    "\u202eb",
+    "a\u200bb",
+    "x" * 101,
+    "a:b",
+    "%s",
+    "=1+1",
+)
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_factor_is_called_by_letters_and_digits(
+    cli, run: Path, endpoint: Endpoint, tmp_path: Path, name: str
+) -> None:
+    """Other names would crash the scoring after everything was asked, or choose other columns."""
+    line = orjson.loads(make_item(7).to_json()) | {"factors": {name: "a"}}
+    own = tmp_path / "own.jsonl"
+    own.write_bytes(orjson.dumps(line) + b"\n")
+    done = cli("eval", "--benchmark", "items", "--path", own, "--base-url", endpoint.url, "--run", "new")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "expected a name of 1 to 100 letters, digits, '_', '-' and '.'" in done.err
+    assert endpoint.requests == []
+    with (run / "items.jsonl").open("ab") as items:  # nobody has answered it
+        items.write(orjson.dumps(line) + b"\n")
+    done = cli("score", run)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "items.jsonl:4: factors: factor " in done.err
+
+
+def test_good_names_of_factors() -> None:
+    for name in ("order", "n", "x_1", "a-b", "a.b", "人称", "größe", "literal", "len", "index", "x" * 100):
+        assert make_item(1, factors={name: 1}).factors == {name: 1}
