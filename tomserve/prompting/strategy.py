@@ -123,17 +123,12 @@ class Strategy:
 
         Raises ConfigError where there is no strategy of that name, ContentError for a mistake in its files.
         """
-        if "/" in name:
-            return cls(Path(name).expanduser().resolve(), **options)
-        return cls.named(name, **options)
+        return cls(Path(name).expanduser().resolve(), **options) if "/" in name else cls.named(name, **options)
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Strategy:
-        """Load a strategy of the content folders by its name, which is never taken for a path: the name may stand in a
-        run folder from somebody else, and a strategy can hold a program. Otherwise as `load`.
-        """
-        file = content.names("prompts", "/strategy.yaml").get(name)
-        if file is None:
+        """Load a strategy as `load` does, by a name that is never taken for a path, as a stranger may have given it."""
+        if (file := content.names("prompts", "/strategy.yaml").get(name)) is None:
             raise ConfigError(one_of("strategy", name, names()))
         return cls(file.parent, **options)
 

@@ -17,7 +17,6 @@ A process that is killed at any moment leaves a run that is either complete or i
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import re
 import shutil
@@ -39,6 +38,7 @@ from tomserve.runs import kept
 from tomserve.runs.manifest import Manifest, Session, portable, short
 from tomserve.runs.manifest_parts import TableRecord
 from tomserve.runs.runfolder import RunFolder, check_files
+from tomserve.runs.working import check_folder, check_work
 from tomserve.scoring.pinned import digest_of, measured
 from tomserve.scoring.tablefile import MEASURED
 
@@ -100,7 +100,7 @@ class MeasuredRun:
         }
         manifest, locked = Manifest.model_validate(given), RunFolder(path)
         try:
-            _check_work(path / WORK)
+            check_work(path / WORK)
             old = Manifest.read(path)
             if old is not None:
                 _check_same(path, old, manifest)
@@ -150,7 +150,7 @@ class MeasuredRun:
         Raises ConfigError where something else has its name, such as a link; JournalError where it cannot be made.
         """
         path = self.path / WORK
-        _check_folder(path)
+        check_folder(path)
         try:
             path.mkdir(exist_ok=True)
         except OSError as error:
@@ -169,7 +169,7 @@ class MeasuredRun:
     def clear_work(self) -> None:
         """Remove the folder of work with all that is in it; what a link in it leads to stays. Raises ConfigError where
         the folder itself is a link."""
-        _check_folder(self.path / WORK)
+        check_folder(self.path / WORK)
         shutil.rmtree(self.path / WORK, ignore_errors=True)
 
     def finish(self, table: pl.DataFrame | Path) -> None:
@@ -318,20 +318,3 @@ def _begun(folder: Path) -> bool:
         if any((folder / WORK).iterdir()):
             return True
     return (folder / kept.TABLE).exists()
-
-
-def _check_work(path: Path) -> None:
-    """Raise ConfigError for anything but files and folders in the folder of work, however deep: a link there could
-    have a measurement read or write other files of the user, and a pipe would have it wait for ever."""
-    _check_folder(path)
-    for folder, names, other in os.walk(path):
-        for name in names:
-            _check_folder(Path(folder) / name)
-        for name in other:
-            files.check(Path(folder) / name, alone=True)
-
-
-def _check_folder(path: Path) -> None:
-    """Raise ConfigError unless there is a folder at that path, which is no link, or nothing at all."""
-    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
-        raise ConfigError(f"{path}: is no folder of this run (a link, or a file); move it away")
